@@ -1,0 +1,1 @@
+"""From counts of reports to proportions with error bars."""

@@ -1,0 +1,69 @@
+"""Unbiased estimates from counts: invert the channel, and carry its covariance along.
+
+All of them start from the covariance in an infinite population; :func:`finite` then takes away the sampling error that a
+finite one does not have (MATHS 1): V = (V_rr + (1 - n/U) V_s)/n is the infinite one less V_s/U, with V_s = diag(pi) - pi pi'.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.estimation.estimate import LARGEST_COVARIANCE
+
+__all__ = ["finite", "left_inverse", "matrix_moments", "pure_moments"]
+
+_Floats = NDArray[np.float64]
+Moments = tuple[_Floats, _Floats, "_Floats | None"]
+"""Proportions, their variances, and their covariance where it is not too large."""
+
+
+def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float | _Floats) -> Moments:
+    """Of a pure protocol, whose reports support a label with probability `a` if it is true and `b` if not.
+
+    Estimate (C/n - b)/(a - b); variance lam(1 - lam)/((a - b)^2 (n - 1)); and if reports support different labels independently
+    given the truth, the covariance of two of them is -pi_u pi_v / n.
+    """
+    rate = counts / n
+    proportions = (rate - b) / (a - b)
+    variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
+    covariance = None
+    if proportions.size <= LARGEST_COVARIANCE:
+        covariance = np.outer(proportions, -proportions / max(n - 1, 1))
+        np.fill_diagonal(covariance, variance)
+    return proportions, variance, covariance
+
+
+def left_inverse(matrix: _Floats) -> _Floats:
+    """The inverse of a channel P[u, v]; with more outputs than values, the left inverse that weights an output by how rare it is.
+
+    The weights are those of a uniform population, not of the data, so the estimate stays unbiased.
+    """
+    if matrix.shape[0] == matrix.shape[1]:
+        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+    weighted = matrix / matrix.mean(axis=1, keepdims=True)
+    return np.asarray(np.linalg.solve(weighted.T @ matrix, weighted.T), dtype=np.float64)
+
+
+def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats) -> Moments:
+    """Of a channel with the given (left) inverse: pi = P^-1 lam, covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)."""
+    rate = counts / n
+    proportions = inverse @ rate
+    scale = 1 / max(n - 1, 1)
+    if proportions.size > LARGEST_COVARIANCE:
+        return proportions, scale * (inverse**2 @ rate - proportions**2), None
+    covariance = scale * ((inverse * rate) @ inverse.T - np.outer(proportions, proportions))
+    return proportions, np.diagonal(covariance).copy(), covariance
+
+
+def finite(moments: Moments, population: int | None) -> Moments:
+    """Take away the sampling error that a finite population does not have."""
+    if population is None:
+        return moments
+    proportions, variance, covariance = moments
+    shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
+    variance = np.maximum(variance - shares * (1 - shares) / population, 0)
+    if covariance is not None:
+        covariance = covariance + np.outer(shares, shares) / population
+        np.fill_diagonal(covariance, variance)
+    return proportions, variance, covariance

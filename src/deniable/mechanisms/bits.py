@@ -1,0 +1,101 @@
+"""Rows of packed bits: set one bit a row, and count the ones of every column, a machine word at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["count_columns", "put_bits", "row_bytes"]
+
+_Bytes = NDArray[np.uint8]
+_WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_SLAB_WORDS = 8192
+
+
+def row_bytes(width: int) -> int:
+    """How many bytes a row of `width` bits takes."""
+    return (width + 7) // 8
+
+
+def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
+    """Make bit `places[i]` of row i equal to `bits[i]`, in place."""
+    n, length = rows.shape
+    if length in _WORD:  # a row is one machine word: no need to look for the byte
+        dtype = _WORD[length]
+        masks = (np.ones(1, dtype) << np.arange(8 * length, dtype=dtype))[places]
+        words = rows.view(dtype)[:, 0]
+        words &= ~masks
+        masks *= bits.astype(dtype, copy=False)
+        words |= masks
+        return
+    flat = rows.reshape(-1)
+    at = places >> 3
+    at += np.arange(0, n * length, length)
+    shift = (places & 7).astype(np.uint8)
+    flat[at] = (flat[at] & ~(np.uint8(1) << shift)) | (bits << shift)
+
+
+def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:
+    """How many rows have a one in each of the first `width` columns.
+
+    Words are added up in carry-save form (Harley and Seal): three planes of weight w become one of weight w and one of weight
+    2w with five bitwise operations, so a million rows shrink to a few planes before a single bit is looked at.
+    """
+    length = rows.shape[1]
+    period = math.lcm(length, 8)  # bytes after which rows and words start together again
+    flat = np.ascontiguousarray(rows).reshape(-1)
+    whole = flat.size // period * period
+    lanes = _byte_histogram(flat[whole:].reshape(-1, length), 1) if whole < flat.size else np.zeros(8 * length, np.int64)
+    if whole:
+        words = flat[:whole].view(np.uint64).reshape(-1, period // 8)
+        lanes += _sum_words(words).reshape(-1, 8 * length).sum(axis=0)
+    return lanes[:width]
+
+
+def _sum_words(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The number of ones in each of the bit columns of `words`."""
+    n, length = words.shape
+    slab = max(1, min(_SLAB_WORDS, words.size // 32) // length)
+    planes: list[list[NDArray[np.uint64]]] = [[]]
+    for start in range(0, n - slab + 1, slab):
+        planes[0].append(words[start : start + slab])
+        weight = 0
+        while len(planes[weight]) == 3:
+            total, carry = _full_adder(*planes[weight])
+            planes[weight] = [total]
+            weight += 1
+            if weight == len(planes):
+                planes.append([])
+            planes[weight].append(carry)
+    rest = words[n - n % slab :]
+    lanes = _byte_histogram(rest.view(np.uint8), 1)
+    for weight, level in enumerate(planes):
+        for plane in level:
+            lanes += _byte_histogram(plane.view(np.uint8), 1 << weight)
+    return lanes
+
+
+def _full_adder(
+    x: NDArray[np.uint64], y: NDArray[np.uint64], z: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Sum and carry of three bits, in every lane."""
+    half = x ^ y
+    carry = x & y
+    total = half ^ z
+    half &= z
+    carry |= half
+    return total, carry
+
+
+_BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+
+
+def _byte_histogram(rows: _Bytes, weight: int) -> NDArray[np.int64]:
+    """`weight` times the ones in each bit column, by counting how often each byte occurs in each byte column."""
+    length = rows.shape[1]
+    keys = rows.astype(np.intp)
+    keys += np.arange(0, 256 * length, 256)
+    found = np.bincount(keys.reshape(-1), minlength=256 * length).reshape(length, 256)
+    return weight * (found @ _BITS_OF_BYTE).reshape(-1)

@@ -1,0 +1,84 @@
+"""Direct encoding: say your value, or any other one at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.estimation.estimate import LARGEST_COVARIANCE
+from deniable.estimation.unbias import Moments
+from deniable.mechanisms import exact
+from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.values import ValueReports
+from deniable.randomness import ONE, Source
+
+__all__ = ["DirectEncoding"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirectEncoding(ValueReports):
+    """Generalized randomized response: the true value with probability e^epsilon / (e^epsilon + k - 1), else another one.
+
+    The best design matrix for its epsilon (Wang, Wu and Hu 2016, theorem 1), and the best protocol where k < 3 e^epsilon + 2
+    (Wang et al. 2017). Variance of a proportion f: (e^epsilon + k - 2) / (n (e^epsilon - 1)^2) + f (k - 2) / (n (e^epsilon - 1)).
+
+    >>> from deniable import seeded_source
+    >>> survey = DirectEncoding(["never", "once", "often"], epsilon=2.0)
+    >>> reports = survey.privatize(["never"] * 900 + ["often"] * 100, source=seeded_source(4))
+    >>> len(reports)
+    1000
+    """
+
+    k: Any
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        domain = Domain.of(self.k)
+        asked = exact.check_epsilon(self.epsilon)
+        k = len(domain)
+        growth = exact.exp(asked)
+        # A coin for "say the truth", then one of the k - 1 others: both exact, whatever k is.
+        truthful = exact.down(growth / (growth + k - 1))
+        other = Fraction(ONE - truthful, ONE * (k - 1))
+        ratio = Fraction(truthful, ONE) / other
+        self._set(domain=domain, k=k, asked=asked, _truthful=truthful, _pair=(truthful / ONE, float(other)))
+        self._set(epsilon=exact.log_ratio(max(ratio, 1 / ratio)))
+
+    _truthful = 0
+    _pair = (0.0, 0.0)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.domain.spec(), "epsilon": self.asked}
+
+    def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
+        lie = 1 - source.coins(self._truthful, indices.size).astype(np.int64)
+        other = source.below(len(self.domain) - 1, indices.size)
+        other += other >= indices  # the values but the true one, in order
+        return (indices + lie * (other - indices)).astype(self.layout[0])
+
+    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+        a, b = self._pair
+        rate = counts / n
+        scale = 1 / ((a - b) ** 2 * max(n - 1, 1))
+        variance = scale * rate * (1 - rate)
+        covariance = None
+        if rate.size <= LARGEST_COVARIANCE:
+            # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
+            covariance = np.outer(-scale * rate, rate)
+            np.fill_diagonal(covariance, variance)
+        return (rate - b) / (a - b), variance, covariance
+
+    def channel(self) -> NDArray[np.float64]:
+        """P[report, value]."""
+        a, b = self._pair
+        matrix = np.full((len(self.domain), len(self.domain)), b)
+        np.fill_diagonal(matrix, a)
+        return matrix
+
+    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        a, b = self._pair
+        return np.full(len(self.domain), a), np.full(len(self.domain), b)

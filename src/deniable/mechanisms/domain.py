@@ -1,0 +1,161 @@
+"""The set of values a mechanism is defined on, and the way from what users hold (lists, arrays, columns) to indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import (
+    AnswerTypeError,
+    MissingAnswerError,
+    OutOfDomainError,
+    ParameterError,
+    UnknownLabelError,
+)
+
+__all__ = ["Domain", "column"]
+
+LARGEST_DOMAIN = 1 << 24
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values 0 … k - 1, or k labels of the user's own, in their order."""
+
+    labels: tuple[Hashable, ...]
+    numbered: bool
+    """Whether the labels are just the numbers 0 … k - 1."""
+
+    @classmethod
+    def of(cls, k: int | Iterable[Hashable]) -> Domain:
+        """A domain from its size or its labels.
+
+        >>> Domain.of(["yes", "no"]).indices(["no", "yes"]).tolist()
+        [1, 0]
+        """
+        if isinstance(k, Domain):
+            return k
+        if isinstance(k, bool | str | bytes | float | None):
+            raise ParameterError("k", k, "must be the number of values or a list of their labels")
+        if isinstance(k, int | np.integer):
+            if not 2 <= k <= LARGEST_DOMAIN:
+                raise ParameterError("k", k, f"must lie between 2 and {LARGEST_DOMAIN}")
+            return cls(tuple(range(int(k))), numbered=True)
+        labels = tuple(_plain(label) for label in k)
+        if len(labels) < 2:
+            raise ParameterError("k", list(labels), "must hold at least 2 labels")
+        for label in labels:
+            if label is None or (isinstance(label, float) and math.isnan(label)):
+                raise ParameterError("k", list(labels), "must not hold a missing label")
+        if len(set(labels)) < len(labels):
+            twice = next(label for i, label in enumerate(labels) if label in labels[:i])
+            raise ParameterError("k", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
+        return cls(labels, numbered=labels == tuple(range(len(labels))) and all(type(x) is int for x in labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def spec(self) -> int | list[Hashable]:
+        """What :meth:`of` takes to make this domain again."""
+        return len(self.labels) if self.numbered else list(self.labels)
+
+    def indices(self, values: Any) -> NDArray[np.intp]:
+        """The index of each value, or an error that tells the position of the first bad one."""
+        array = column(values)
+        if self.numbered:
+            return self._numbers(array)
+        index = {label: i for i, label in enumerate(self.labels)}
+        out = np.empty(array.size, dtype=np.intp)
+        for position, value in enumerate(array.tolist()):
+            if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+                raise MissingAnswerError(position, "is missing (NaN or null)")
+            try:
+                out[position] = index[value]
+            except (KeyError, TypeError):
+                raise UnknownLabelError(position, f"is not one of the {len(self)} labels of the domain") from None
+        return out
+
+    def _numbers(self, array: NDArray[Any]) -> NDArray[np.intp]:
+        k = len(self)
+        if array.dtype == object:
+            array = _numbers_of_objects(array)
+        if array.dtype.kind == "f":
+            missing = np.isnan(array)
+            if missing.any():
+                raise MissingAnswerError(int(missing.argmax()), "is missing (NaN or null)")
+            broken = array != np.floor(array)
+            if broken.any():
+                raise OutOfDomainError(int(broken.argmax()), f"is not a whole number from 0 to {k - 1}")
+        elif array.dtype.kind not in "iub":
+            raise AnswerTypeError(None if array.size == 0 else 0, f"is not a whole number from 0 to {k - 1}")
+        if array.size and (array.min() < 0 or array.max() >= k):
+            outside = (array < 0) | (array >= k)
+            raise OutOfDomainError(int(outside.argmax()), f"lies outside the domain 0 to {k - 1}")
+        return array.astype(np.intp, copy=False)
+
+
+def column(values: Any) -> NDArray[Any]:
+    """One value, or a column of them from any common library, as a one-dimensional array."""
+    if isinstance(values, np.ndarray):
+        array = values
+    elif isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        array = np.empty(1, dtype=object)
+        array[0] = _plain(values)
+    elif hasattr(values, "to_numpy"):  # pandas, Polars; Arrow arrays need to be told that a copy is fine
+        array = _frame_column(values)
+    else:
+        array = _sequence(values if isinstance(values, Sequence) else list(values))
+    if array.ndim == 0:
+        array = array.reshape(1)
+    if array.ndim != 1:
+        raise AnswerTypeError(None, f"must be one value or one column of values, not {array.ndim}-dimensional")
+    return array
+
+
+def _sequence(values: Sequence[Any]) -> NDArray[Any]:
+    if values and all(type(v) is int for v in values):
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:
+            pass
+    array = np.empty(len(values), dtype=object)
+    array[:] = [_plain(v) for v in values]
+    return array
+
+
+def _frame_column(values: Any) -> NDArray[Any]:
+    module = type(values).__module__.partition(".")[0]
+    if module == "pyarrow":
+        if values.null_count:
+            raise MissingAnswerError(values.is_null().to_pylist().index(True), "is missing (NaN or null)")
+        return _as_array(values.to_numpy() if hasattr(values, "num_chunks") else values.to_numpy(zero_copy_only=False))
+    if module == "pandas" and values.isna().any():
+        raise MissingAnswerError(int(values.isna().to_numpy().argmax()), "is missing (NaN or null)")
+    if module == "polars" and values.null_count():
+        raise MissingAnswerError(int(values.is_null().arg_max()), "is missing (NaN or null)")
+    return _as_array(values.to_numpy())
+
+
+def _as_array(array: Any) -> NDArray[Any]:
+    return array if isinstance(array, np.ndarray) else np.asarray(array)
+
+
+def _numbers_of_objects(array: NDArray[Any]) -> NDArray[Any]:
+    for position, value in enumerate(array.tolist()):
+        if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+            raise MissingAnswerError(position, "is missing (NaN or null)")
+        if not isinstance(value, int | float):
+            raise AnswerTypeError(position, "is not a number")
+        if isinstance(value, int) and not -(1 << 62) < value < 1 << 62:
+            raise OutOfDomainError(position, "lies outside the domain")
+    return np.array(array.tolist(), dtype=np.float64 if any(isinstance(v, float) for v in array) else np.int64)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for, so that labels compare and serialize the same way."""
+    return value.item() if isinstance(value, np.generic) else value

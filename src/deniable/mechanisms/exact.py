@@ -1,0 +1,162 @@
+"""From an epsilon to integers over 2**64, and back, without a rounding error that would spend more than was asked for.
+
+Decimal arithmetic with 60 digits gives exp and ln far below the spacing of both doubles and coins; what is rounded at the end is
+rounded once, in the direction that protects the person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.randomness import ONE
+
+__all__ = [
+    "LARGEST_EPSILON",
+    "SMALLEST_EPSILON",
+    "check_epsilon",
+    "check_probability",
+    "double_down",
+    "down",
+    "exp",
+    "integer_columns",
+    "log_ratio",
+    "matrix_epsilon",
+    "nearest",
+    "private_columns",
+    "thresholds",
+    "up",
+]
+
+_CONTEXT = Context(prec=60)
+SMALLEST_EPSILON = 1e-9
+LARGEST_EPSILON = 40.0
+"""Outside these bounds a coin of 64 binary digits cannot tell its two sides apart, or its rare side from never."""
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
+    """The epsilon as a float, or an error that says what is wrong with it."""
+    if isinstance(epsilon, bool | str | bytes | None):
+        raise ParameterError(name, epsilon, "must be a number")
+    try:
+        value = float(epsilon)
+    except (TypeError, ValueError):
+        raise ParameterError(name, epsilon, "must be a number") from None
+    if not math.isfinite(value) or value <= 0:
+        raise ParameterError(name, epsilon, "must be finite and above 0")
+    if not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
+        raise ParameterError(
+            name,
+            epsilon,
+            f"must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}: 64-bit coins draw nothing finer",
+        )
+    return value
+
+
+def check_probability(name: str, value: float | Fraction) -> Fraction:
+    """The probability as an exact fraction, strictly between 0 and 1."""
+    try:
+        exact = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, value, "must lie strictly between 0 and 1") from None
+    if not 0 < exact < 1:
+        raise ParameterError(name, value, "must lie strictly between 0 and 1")
+    return exact
+
+
+def exp(x: float | Fraction) -> Fraction:
+    """exp(x) to 60 digits."""
+    with localcontext(_CONTEXT):
+        exact = Fraction(x)
+        return Fraction((Decimal(exact.numerator) / Decimal(exact.denominator)).exp())
+
+
+def log_ratio(ratio: Fraction) -> float:
+    """ln(ratio) of an exact ratio, as the smallest double that is not below it.
+
+    A loss that is truly at most the double asked for is therefore never stated above it.
+    """
+    if ratio < 1:
+        raise ParameterError("ratio", ratio, "must be at least 1")
+    if ratio == 1:
+        return 0.0
+    with localcontext(_CONTEXT):
+        # ln near 1 loses digits of ratio - 1, so those are kept by giving the quotient as many more digits as it needs.
+        excess = ratio - 1
+        lost = max(0, len(str(excess.denominator)) - len(str(excess.numerator)))
+        with localcontext(Context(prec=60 + lost)):
+            value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+        rounded = float(value)
+        return rounded if Decimal(rounded) >= value else math.nextafter(rounded, math.inf)
+
+
+def up(probability: Fraction) -> int:
+    """The numerator over 2**64, rounded up, and never 2**64 itself."""
+    return min(math.ceil(probability * ONE), ONE - 1)
+
+
+def down(probability: Fraction) -> int:
+    """The numerator over 2**64, rounded down, and never 0."""
+    return max(math.floor(probability * ONE), 1)
+
+
+def double_down(numerator: int) -> float:
+    """The largest double that is at most `numerator` / 2**64 and itself a whole number of 1/2**64."""
+    spare = max(0, numerator.bit_length() - 53)
+    return math.ldexp(numerator >> spare << spare, -64)
+
+
+def nearest(probability: Fraction) -> int:
+    """The nearest numerator over 2**64 that is neither 0 nor 2**64."""
+    return min(max(round(probability * ONE), 1), ONE - 1)
+
+
+def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
+    """Columns of probabilities as integers that sum to exactly 2**64 each, none of them 0: an output that one value
+    excludes would tell it from all others.
+
+    What rounding leaves over goes to the largest entry, where it matters least.
+    """
+    out = []
+    for column in columns:
+        total = sum(column)
+        weights = [max(1, math.floor(p * ONE / total)) for p in column]
+        largest = max(range(len(weights)), key=weights.__getitem__)
+        weights[largest] += ONE - sum(weights)
+        out.append(weights)
+    return out
+
+
+def matrix_epsilon(columns: Sequence[Sequence[int]]) -> float:
+    """ln max over outputs of (largest / smallest probability of that output), exactly."""
+    worst = Fraction(1)
+    for row in zip(*columns, strict=True):
+        worst = max(worst, Fraction(max(row), min(row)))
+    return log_ratio(worst)
+
+
+def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
+    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+    for bits in (None, 52, 46, 40, 34, 28, 22, 16, 10):
+        columns = integer_columns(build(epsilon if bits is None else epsilon * (1 - 2.0**-bits)))
+        if matrix_epsilon(columns) <= epsilon:
+            return columns
+    raise ParameterError("epsilon", epsilon, "is beyond what 64-bit weights can draw for a domain of this size")
+
+
+def thresholds(columns: Sequence[Sequence[int]]) -> NDArray[np.uint64]:
+    """Cumulative weights of each column but its last cell, one row a column: what :meth:`Source.pick` draws from."""
+    rows = []
+    for column in columns:
+        cumulative, total = [], 0
+        for weight in column[:-1]:
+            total += weight
+            cumulative.append(total)
+        rows.append(cumulative)
+    return np.array(rows, dtype=np.uint64).reshape(len(rows), -1)

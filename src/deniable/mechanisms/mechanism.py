@@ -1,0 +1,197 @@
+"""What all mechanisms have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import DeniableError, ReportError, ReportFormatError, ReportMismatchError
+from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.unbias import Moments, finite
+from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.reports import Reports, Tally, require_reports
+from deniable.randomness import Source, system_source
+
+__all__ = ["Mechanism", "from_dict"]
+
+_Layout = tuple["np.dtype[Any]", tuple[int, ...]]
+
+
+class Mechanism(ABC):
+    """How one value becomes a report, the exact channel between them, and the way back from many reports to proportions.
+
+    A protocol is a frozen dataclass whose fields are its parameters; `__post_init__` checks them and derives the rest with
+    :meth:`_set`. It says how rows look (`layout`), draws them (`draw`), counts them into `cells` integers (`count`) and
+    solves the counts (`solve`); everything else is here.
+    """
+
+    _registry: ClassVar[dict[str, type[Mechanism]]] = {}
+
+    epsilon: float
+    """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
+    domain: Domain
+    asked: float
+    """The epsilon asked for, of those mechanisms that are made from one: what makes the same mechanism again."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__name__.startswith("_"):
+            Mechanism._registry[cls.__name__] = cls
+
+    def _set(self, **derived: Any) -> None:
+        """Set derived fields once, while the object is made."""
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    # --- what a protocol says of itself -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments, as JSON can hold them, that make this very mechanism again."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> _Layout:
+        """Of one report: the little-endian dtype of its items, and how many there are (an empty tuple for one)."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many integers a tally keeps."""
+
+    @abstractmethod
+    def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
+        """One row a value, given by its index in the domain."""
+
+    @abstractmethod
+    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
+        """The rows, added up into `cells` integers."""
+
+    @abstractmethod
+    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+        """Unbiased proportions, their variances and covariance, for an infinite population."""
+
+    @abstractmethod
+    def channel(self) -> Any:
+        """P(report | value): a matrix P[report, value], or for supporting reports the pair (a, b)."""
+
+    @abstractmethod
+    def check(self, data: NDArray[Any]) -> None:
+        """Refuse rows that this mechanism never draws."""
+
+    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
+        return None
+
+    # --- what users call --------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The values of the domain, in order."""
+        return self.domain.labels
+
+    def privatize(self, values: Any, source: Source | None = None) -> Reports:
+        """Randomize one value or a column of them (list, NumPy, pandas, Polars, Arrow).
+
+        `source` is for simulation; without it the coins are cryptographic.
+        """
+        return Reports(self, self.draw(self.domain.indices(values), source or system_source()))
+
+    def reports(self, reports: Any) -> Reports:
+        """The argument as reports of this mechanism, checked."""
+        if isinstance(reports, Reports):
+            if reports.mechanism != self:
+                raise ReportMismatchError(f"these are reports of {reports.mechanism!r}, not of {self!r}")
+            return reports
+        return self._from_column(reports)
+
+    def _from_column(self, values: Any) -> Reports:
+        raise ReportError(f"{type(self).__name__} takes the reports its privatize() returns, not {type(values).__name__}")
+
+    def tally(self) -> Tally:
+        """An empty tally for reports of this mechanism."""
+        return Tally(self)
+
+    def estimate(self, reports: Any, population: int | None = None) -> Estimate:
+        """What reports (or a tally, or several of either in a list) say about the population.
+
+        With `population`, the number of people there are, the error bars are those of a finite population.
+        """
+        tally = self.gather(reports)
+        n = require_reports(tally.n)
+        population = check_population(population, n)
+        return self.describe(finite(self.solve(tally.counts, n), population), n, population)
+
+    def gather(self, reports: Any) -> Tally:
+        """Reports, a tally, or several of either, as one tally."""
+        if isinstance(reports, Tally):
+            return self.tally().merge(reports)
+        if isinstance(reports, list | tuple) and reports and all(isinstance(r, Reports | Tally) for r in reports):
+            tally = self.tally()
+            for part in reports:
+                tally.merge(part) if isinstance(part, Tally) else tally.update(part)
+            return tally
+        return self.tally().update(reports)
+
+    def describe(self, moments: Moments, n: int, population: int | None, notes: Iterable[str] = ()) -> Estimate:
+        """An Estimate of this mechanism's labels."""
+        proportions, variance, covariance = moments
+        return Estimate(
+            labels=self.labels,
+            proportions=proportions,
+            variance=variance,
+            covariance=covariance,
+            n=n,
+            population=population,
+            mechanism=type(self).__name__,
+            epsilon=self.epsilon,
+            support=self.support(),
+            notes=tuple(notes),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and parameters: what :func:`from_dict` needs to make this mechanism again."""
+        return {"mechanism": type(self).__name__, **self.parameters()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mechanism):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(repr(self.to_dict()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in self.parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:48]}…({len(value)})"
+
+
+def from_dict(description: Any) -> Mechanism:
+    """The mechanism that :meth:`Mechanism.to_dict` described.
+
+    >>> from deniable import DirectEncoding
+    >>> from_dict(DirectEncoding(4, 1.0).to_dict()) == DirectEncoding(4, 1.0)
+    True
+    """
+    if not isinstance(description, dict) or "mechanism" not in description:
+        raise ReportFormatError("a mechanism's description is an object with the key 'mechanism'")
+    parameters = dict(description)
+    name = parameters.pop("mechanism")
+    known = Mechanism._registry.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(sorted(Mechanism._registry))}")
+    try:
+        return known(**parameters)
+    except TypeError as error:
+        raise ReportFormatError(f"the parameters do not fit {name}: {error}") from None
+    except DeniableError as error:
+        raise ReportFormatError(f"the parameters of {name} are not usable: {error}") from error

@@ -1,0 +1,168 @@
+"""Reports: what leaves a device. And tallies: what is left of them once counted.
+
+Both are self-describing. Their bytes start with the mechanism and its parameters, and hold nothing that the report does
+not: no order, no length, no spare bit tells more than the mechanism's channel does.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import NoReportsError, ReportFormatError, ReportMismatchError
+
+if TYPE_CHECKING:
+    from deniable.estimation.estimate import Estimate
+    from deniable.mechanisms.mechanism import Mechanism
+
+__all__ = ["Reports", "Tally"]
+
+_VERSION = 1
+_HEADER = struct.Struct("<3sBI")  # magic, version, length of the description
+_REPORTS, _TALLY = b"dnr", b"dnt"
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Randomized answers of one mechanism, a row each, of a fixed length."""
+
+    mechanism: Mechanism
+    data: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, item: int | slice | NDArray[Any]) -> Reports:
+        if isinstance(item, int | np.integer):
+            index = range(len(self))[item]
+            item = slice(index, index + 1)
+        return Reports(self.mechanism, self.data[item])
+
+    def __iter__(self) -> Iterator[Reports]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Reports):
+            return NotImplemented
+        return self.mechanism == other.mechanism and np.array_equal(self.data, other.data)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} reports of {self.mechanism!r}>"
+
+    def to_bytes(self) -> bytes:
+        """The reports with the description of their mechanism."""
+        return _pack(_REPORTS, self.mechanism, struct.pack("<Q", len(self)) + self.data.tobytes())
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Reports:
+        """The reports that :meth:`to_bytes` wrote."""
+        mechanism, body = _unpack(_REPORTS, "reports", content)
+        n = _read_count("reports", body)
+        dtype, shape = mechanism.layout
+        row = dtype.itemsize * int(np.prod(shape, dtype=int))
+        if len(body) - 8 != n * row:
+            raise ReportFormatError(f"{n} reports of {row} bytes each need {n * row} bytes, and {len(body) - 8} follow")
+        data = np.frombuffer(body, dtype=dtype, offset=8).reshape(n, *shape)
+        mechanism.check(data)
+        return Reports(mechanism, data)
+
+
+class Tally:
+    """Counts that stand for all reports seen: incremental, mergeable, and as small for a billion reports as for ten."""
+
+    def __init__(self, mechanism: Mechanism, counts: NDArray[np.int64] | None = None, n: int = 0) -> None:
+        self.mechanism = mechanism
+        self.counts = np.zeros(mechanism.cells, dtype=np.int64) if counts is None else counts
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return self.mechanism == other.mechanism and self.n == other.n and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<tally of {self.n:,} reports of {self.mechanism!r}>"
+
+    def update(self, reports: Any) -> Tally:
+        """Count more reports in; returns the tally itself."""
+        reports = self.mechanism.reports(reports)
+        if len(reports):
+            self.counts += self.mechanism.count(reports.data)
+            self.n += len(reports)
+        return self
+
+    def merge(self, other: Tally) -> Tally:
+        """Add what another tally of the same mechanism has counted; returns this tally."""
+        if not isinstance(other, Tally):
+            raise ReportMismatchError(f"a tally merges with a tally, not with {type(other).__name__}")
+        if other.mechanism != self.mechanism:
+            raise ReportMismatchError(f"a tally of {self.mechanism!r} cannot take in one of {other.mechanism!r}")
+        self.counts += other.counts
+        self.n += other.n
+        return self
+
+    def estimate(self, population: int | None = None, **options: Any) -> Estimate:
+        """What the counted reports say about the population."""
+        return self.mechanism.estimate(self, population, **options)
+
+    def to_bytes(self) -> bytes:
+        """The counts with the description of their mechanism."""
+        return _pack(_TALLY, self.mechanism, struct.pack("<Q", self.n) + self.counts.astype("<i8").tobytes())
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Tally:
+        """The tally that :meth:`to_bytes` wrote."""
+        mechanism, body = _unpack(_TALLY, "a tally", content)
+        n = _read_count("a tally", body)
+        if len(body) - 8 != 8 * mechanism.cells:
+            raise ReportFormatError(f"a tally of {mechanism!r} holds {mechanism.cells} counts, and {len(body) - 8} bytes follow")
+        return Tally(mechanism, np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64), n)
+
+
+def require_reports(n: int) -> int:
+    """The number of reports, if there are any."""
+    if n == 0:
+        raise NoReportsError("there are no reports, so there is nothing to estimate")
+    return n
+
+
+def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
+    description = json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _HEADER.pack(magic, _VERSION, len(description)) + description + body
+
+
+def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
+    from deniable.mechanisms.mechanism import from_dict  # noqa: PLC0415 - each needs the other
+
+    if len(content) < _HEADER.size:
+        raise ReportFormatError(f"{len(content)} bytes are too few for {what}")
+    found, version, length = _HEADER.unpack_from(content)
+    if found != magic:
+        raise ReportFormatError(f"these bytes are not {what}: they start with {found!r}, not {magic!r}")
+    if version != _VERSION:
+        raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
+    body = content[_HEADER.size + length :]
+    try:
+        description = json.loads(content[_HEADER.size : _HEADER.size + length])
+    except ValueError:
+        raise ReportFormatError(f"the description of {what} is not JSON, or is cut off") from None
+    return from_dict(description), body
+
+
+def _read_count(what: str, body: bytes) -> int:
+    if len(body) < 8:
+        raise ReportFormatError(f"{what} end before their number")
+    return int(struct.unpack_from("<Q", body)[0])

@@ -1,0 +1,154 @@
+"""Unary encoding: one bit a value, each bit randomized on its own (Wang et al. 2017, section 4.2).
+
+A report is k packed bits. The bit of the true value is 1 with probability a, every other bit with probability b. Two values
+differ in two bits, so the loss is epsilon = ln( a (1 - b) / (b (1 - a)) ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError, ReportFormatError
+from deniable.estimation.unbias import Moments, pure_moments
+from deniable.mechanisms import exact
+from deniable.mechanisms.bits import count_columns, put_bits, row_bytes
+from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.randomness import ONE, Source
+
+__all__ = ["BitChannel", "OptimizedUnary", "SymmetricUnary", "UnaryEncoding"]
+
+
+class BitChannel(NamedTuple):
+    """The channel of reports that support labels or do not."""
+
+    a: float
+    """P(supported | the label is true)."""
+    b: float
+    """P(supported | it is not)."""
+
+
+class UnaryMechanism(Mechanism):
+    """The bits, their counting and their estimate, for whatever a and b a protocol chooses."""
+
+    _a: int
+    _b: int
+
+    def _settle(self, k: int | Iterable[Hashable], a: int, b: int) -> None:
+        """Take numerators over 2**64 for a and b, and derive what follows from them."""
+        if not 0 < b < a < ONE:
+            raise ParameterError("a", a / ONE, f"must exceed b = {b / ONE!r}")
+        domain = Domain.of(k)
+        self._set(domain=domain, k=len(domain), _a=a, _b=b, epsilon=exact.log_ratio(self._ratio(a, b)))
+
+    @staticmethod
+    def _ratio(a: int, b: int) -> Fraction:
+        return Fraction(a * (ONE - b), b * (ONE - a))
+
+    @property
+    def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        return np.dtype(np.uint8), (row_bytes(len(self.domain)),)
+
+    @property
+    def cells(self) -> int:
+        return len(self.domain)
+
+    def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
+        rows = source.bit_rows(self._b, indices.size, len(self.domain))
+        put_bits(rows, indices, source.coins(self._a, indices.size))
+        return rows
+
+    def check(self, data: NDArray[Any]) -> None:
+        spare = len(self.domain) % 8
+        if spare and (data[:, -1] >> spare).any():
+            raise ReportFormatError(f"a report of {len(self.domain)} bits has bits set beyond them")
+
+    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
+        return count_columns(data, len(self.domain))
+
+    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+        return pure_moments(counts, n, *self.channel())
+
+    def channel(self) -> BitChannel:
+        return BitChannel(self._a / ONE, self._b / ONE)
+
+    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        k = len(self.domain)
+        return np.full(k, self._a / ONE), np.full(k, self._b / ONE)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnaryEncoding(UnaryMechanism):
+    """Unary encoding with probabilities of your own: a true bit is reported 1 with probability `a`, any other with `b` < `a`.
+
+    >>> round(UnaryEncoding(4, a=0.5, b=0.25).epsilon, 4)
+    1.0986
+    """
+
+    k: Any
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        a, b = exact.check_probability("a", self.a), exact.check_probability("b", self.b)
+        if a <= b:
+            raise ParameterError("a", self.a, f"must exceed b = {self.b!r}")
+        self._settle(self.k, exact.nearest(a), exact.nearest(b))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.domain.spec(), "a": self.a, "b": self.b}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SymmetricUnary(UnaryMechanism):
+    """Symmetric unary encoding: ones and zeros are kept equally often (basic one-time RAPPOR).
+
+    a = e^(epsilon/2) / (e^(epsilon/2) + 1), b = 1 - a.
+
+    >>> SymmetricUnary(["left", "right"], 1.0).epsilon
+    1.0
+    """
+
+    k: Any
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        asked = exact.check_epsilon(self.epsilon)
+        b = exact.up(1 / (exact.exp(Fraction(asked) / 2) + 1))
+        self._set(asked=asked)
+        self._settle(self.k, ONE - b, b)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.domain.spec(), "epsilon": self.asked}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimizedUnary(UnaryMechanism):
+    """Optimized unary encoding: a = 1/2, b = 1/(e^epsilon + 1), the least variance a unary protocol can have for rare values.
+
+    Variance of a proportion f: 4 e^epsilon / (n (e^epsilon - 1)^2) + f/n, whatever k is.
+    Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017, 4.2.
+
+    >>> from deniable import seeded_source
+    >>> colours = OptimizedUnary(["red", "green", "blue"], epsilon=2.0)
+    >>> reports = colours.privatize(["red"] * 700 + ["green"] * 300, source=seeded_source(1))
+    >>> colours.estimate(reports).labels
+    ('red', 'green', 'blue')
+    """
+
+    k: Any
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        asked = exact.check_epsilon(self.epsilon)
+        self._set(asked=asked)
+        self._settle(self.k, ONE // 2, exact.up(1 / (exact.exp(asked) + 1)))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.domain.spec(), "epsilon": self.asked}

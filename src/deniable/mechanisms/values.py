@@ -1,0 +1,53 @@
+"""Reports that are one of the domain's own values, or one of a mechanism's numbered outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import AnswerError, ReportFormatError
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.reports import Reports
+
+__all__ = ["IndexReports", "ValueReports"]
+
+
+class IndexReports(Mechanism):
+    """A report is a number from 0 to `n_outputs` - 1, in as few bytes as hold it."""
+
+    @property
+    def n_outputs(self) -> int:
+        """How many different reports there are."""
+        return len(self.domain)
+
+    @property
+    def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        return np.dtype(np.min_scalar_type(self.n_outputs - 1)).newbyteorder("<"), ()
+
+    @property
+    def cells(self) -> int:
+        return self.n_outputs
+
+    def check(self, data: NDArray[Any]) -> None:
+        if data.size and data.max() >= self.n_outputs:
+            raise ReportFormatError(f"a report lies outside 0 to {self.n_outputs - 1}")
+
+    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
+        return np.bincount(data, minlength=self.n_outputs)
+
+
+class ValueReports(IndexReports):
+    """The outputs are the domain's values, so a column of labels that were randomized elsewhere can be read as reports."""
+
+    def _from_column(self, values: Any) -> Reports:
+        try:
+            indices = self.domain.indices(values)
+        except AnswerError as error:  # it is a report, not an answer; and the caller asked about reports
+            raise ReportFormatError(f"{error}, so it is no report of {self!r}") from None
+        return Reports(self, indices.astype(self.layout[0]))
+
+    def report_labels(self, reports: Any) -> list[Any]:
+        """The reports as labels of the domain."""
+        return [self.domain.labels[i] for i in self.reports(reports).data]

@@ -1,0 +1,368 @@
+"""Where every random bit comes from.
+
+A :class:`Source` turns a stream of uniform bytes into the few kinds of draw that mechanisms are made of. Each is exact: a
+probability is an integer over 2**64 and is decided by comparing integers, so what is drawn is what the mechanism's channel
+says, to the last bit. No float decides a coin.
+
+* :func:`system_source`: the default. AES-128-CTR keystream under a key from the operating system.
+* :func:`seeded_source`: the same keystream under a key made from a seed, for simulation. Never for a person's answer.
+* :class:`ScriptedSource`: plays back given bytes, for test vectors.
+* :func:`every_path`: runs an experiment once for every outcome its draws could have, with the outcome's exact probability.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise
+from math import comb
+from typing import Any, TypeVar
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError, RandomnessError
+
+__all__ = ["ONE", "ScriptedSource", "Source", "every_path", "seeded_source", "system_source"]
+
+ONE = 1 << 64
+"""A probability of 1: all probabilities are integers over this."""
+
+_Bytes = NDArray[np.uint8]
+_Words = NDArray[np.uint64]
+_T = TypeVar("_T")
+
+# Enough words for NumPy's overhead to vanish, few enough that the digits drawn for them stay in a core's cache.
+_CHUNK_WORDS = 12_288
+# After this many binary digits one word in thirty still holds an undecided bit: from here on, only those words go on.
+_HEAD_DIGITS = 11
+
+
+class Source(ABC):
+    """Uniform bytes, and the exact draws made of them."""
+
+    @abstractmethod
+    def fill(self, buffer: _Bytes) -> None:
+        """Overwrite a contiguous buffer with uniform bytes."""
+
+    def words(self, n: int) -> _Words:
+        """`n` uniform 64-bit words."""
+        out = np.empty(n, dtype=np.uint64)
+        self.fill(out.view(np.uint8))
+        return out
+
+    def coins(self, numerator: int, n: int) -> _Bytes:
+        """`n` zeros and ones, each 1 with probability `numerator` / 2**64."""
+        return np.unpackbits(self.bit_rows(numerator, 1, n)[0], count=n, bitorder="little")
+
+    def bit_rows(self, numerator: int, n: int, width: int) -> _Bytes:
+        """`n` rows of `width` packed bits, each bit 1 with probability `numerator` / 2**64.
+
+        Bit j of a row is bit j % 8 of byte j // 8; what is left of the last byte is zero.
+        """
+        if not 0 <= numerator <= ONE:
+            raise ParameterError("numerator", numerator, "must be an integer between 0 and 2**64")
+        row_bytes = (width + 7) // 8
+        n_words = (n * row_bytes + 7) // 8
+        if numerator in (0, ONE):
+            out = np.full(n_words, 0 if numerator == 0 else ONE - 1, dtype=np.uint64)
+        else:
+            out = self._bernoulli_words(numerator, n_words)
+        rows = out.view(np.uint8)[: n * row_bytes].reshape(n, row_bytes)
+        if width % 8:
+            rows[:, -1] &= (1 << width % 8) - 1
+        return rows
+
+    def _bernoulli_words(self, numerator: int, n: int) -> _Words:
+        """`n` words of independent bits: in each of 64 lanes a uniform number is compared with `numerator`, digit by digit.
+
+        A lane is decided at the first binary digit where the two differ. A random 1 stands for "differs", so a differing
+        digit accepts where the numerator's digit is 1 (the uniform number is below) and rejects where it is 0.
+        """
+        digits = [numerator >> (63 - i) & 1 for i in range(64)]
+        while not digits[-1]:  # beyond its last 1 the numerator cannot exceed anything: equal so far means "not below"
+            digits.pop()
+        head, tail = digits[:_HEAD_DIGITS], digits[_HEAD_DIGITS:]
+        out = np.zeros(n, dtype=np.uint64)
+        scratch = np.empty(len(head) * min(n, _CHUNK_WORDS), dtype=np.uint64)
+        places: list[NDArray[np.intp]] = []
+        lanes: list[_Words] = []
+        for start in range(0, n, _CHUNK_WORDS):
+            accepted = out[start : start + _CHUNK_WORDS]
+            drawn = scratch[: len(head) * accepted.size]
+            self.fill(drawn.view(np.uint8))
+            undecided = _compare_digits(head, drawn.reshape(len(head), -1), accepted)
+            if tail:
+                left = np.flatnonzero(undecided != 0)
+                lanes.append(undecided[left])
+                places.append(left + start)
+        if tail:
+            self._finish(tail, np.concatenate(places), np.concatenate(lanes), out)
+        return out
+
+    def _finish(self, digits: Sequence[int], places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
+        """Go on with the words at `places`, the only ones that still hold undecided lanes."""
+        for digit in digits:
+            if not places.size:
+                return
+            draw = self.words(places.size)
+            draw &= undecided
+            if digit:
+                out[places] |= draw
+                undecided ^= draw
+            else:
+                undecided = draw
+            alive = np.flatnonzero(undecided != 0)
+            places, undecided = places[alive], undecided[alive]
+
+    def below(self, bound: int, n: int) -> NDArray[np.int64]:
+        """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), so with no bias at all."""
+        if not 1 <= bound <= 1 << 32:
+            raise ParameterError("bound", bound, "must lie between 1 and 2**32")
+        drawn = np.empty((n + 1) // 2 * 2, dtype=np.uint32)
+        self.fill(drawn.view(np.uint8))
+        out, rejected = lemire(drawn[:n], bound, 32)
+        while rejected.size:
+            again = np.empty((rejected.size + 1) // 2 * 2, dtype=np.uint32)
+            self.fill(again.view(np.uint8))
+            values, still = lemire(again[: rejected.size], bound, 32)
+            out[rejected] = values
+            rejected = rejected[still]
+        return out
+
+    def pick(self, thresholds: _Words, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """One cell for each entry of `rows`, by the cumulative weights in that row of `thresholds`.
+
+        `thresholds[r, j]` is the weight of the cells 0 … j of row r, over 2**64, for all cells but the last: cell j is drawn
+        with probability (thresholds[r, j] - thresholds[r, j - 1]) / 2**64.
+        """
+        out = np.empty(rows.size, dtype=np.int64)
+        for start in range(0, rows.size, _CHUNK_WORDS):
+            part = slice(start, start + _CHUNK_WORDS)
+            out[part] = search_rows(thresholds, rows[part], self.words(rows[part].size))
+        return out
+
+    def subsets(self, n: int, width: int, size: int) -> _Bytes:
+        """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally likely."""
+        out = np.empty((n, (width + 7) // 8), dtype=np.uint8)
+        step = max(1, (_CHUNK_WORDS * 8) // max(width, 1))
+        for start in range(0, n, step):
+            todo = np.arange(start, min(start + step, n))
+            while todo.size:
+                keys = np.empty((todo.size, width + width % 2), dtype=np.uint32)
+                self.fill(keys.view(np.uint8).reshape(-1))
+                bits, tied = smallest_keys(keys[:, :width], size)
+                out[todo] = np.packbits(bits, axis=1, bitorder="little")
+                todo = todo[tied]
+        return out
+
+
+def _compare_digits(digits: Sequence[int], draws: _Words, accepted: _Words) -> _Words:
+    """Compare one row of `draws` a digit, in place; returns the lanes still undecided."""
+    undecided: _Words = draws[0]
+    if digits[0]:
+        accepted[:] = undecided
+        np.bitwise_not(undecided, out=undecided)
+    for digit, draw in zip(digits[1:], draws[1:], strict=True):
+        if digit:
+            np.bitwise_and(draw, undecided, out=draw)
+            accepted |= draw
+            undecided ^= draw
+        else:
+            undecided &= draw
+    return undecided
+
+
+def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Map uniform `bits`-bit integers to 0 … `bound` - 1; the second array tells which draws must be taken again."""
+    product = drawn.astype(np.uint64) * np.uint64(bound)
+    values = (product >> np.uint64(bits)).astype(np.int64)
+    leftover = (1 << bits) % bound
+    if not leftover:
+        return values, np.empty(0, dtype=np.intp)
+    product &= np.uint64((1 << bits) - 1)
+    return values, np.flatnonzero(product < np.uint64(leftover))
+
+
+def search_rows(thresholds: _Words, rows: NDArray[np.intp], words: _Words) -> NDArray[np.int64]:
+    """How many thresholds of its row each word reaches: a binary search in all rows at once."""
+    n_thresholds = thresholds.shape[1]
+    flat = thresholds.reshape(-1)
+    base = rows * n_thresholds
+    found = np.zeros(words.size, dtype=np.int64)
+    step = 1 << (n_thresholds.bit_length() - 1) if n_thresholds else 0
+    while step:
+        probe = found + step
+        inside = probe <= n_thresholds
+        np.minimum(probe, n_thresholds, out=probe)
+        reached = flat[base + probe - 1] <= words
+        reached &= inside
+        found[reached] += step
+        step >>= 1
+    return found
+
+
+def smallest_keys(keys: NDArray[Any], size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Mark the `size` smallest keys of each row; the second array tells the rows where a tie makes that ambiguous.
+
+    Given no tie at the cut, exchangeable keys make all sets equally likely, so drawing tied rows again leaves no bias.
+    """
+    width = keys.shape[1]
+    if size in (0, width):
+        return np.full(keys.shape, size > 0), np.zeros(len(keys), dtype=bool)
+    ordered = np.partition(keys, (size - 1, size), axis=1)
+    return keys <= ordered[:, size - 1 : size], ordered[:, size - 1] == ordered[:, size]
+
+
+_ZEROS = bytes(1 << 20)
+
+
+class _Keystream(Source):
+    """AES-128 in counter mode. Safe to share between threads; a forked child gets a key of its own."""
+
+    def __init__(self, seed: bytes | None) -> None:
+        self._seed = seed
+        self._rekey()
+        if seed is None:
+            _system_sources.add(self)
+
+    def _rekey(self) -> None:
+        key = os.urandom(16) if self._seed is None else hashlib.sha256(b"deniable seeded source" + self._seed).digest()[:16]
+        self._lock = threading.Lock()
+        self._cipher: CipherContext = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def fill(self, buffer: _Bytes) -> None:
+        view = buffer.data
+        with self._lock:
+            for start in range(0, len(view), len(_ZEROS)):
+                part = view[start : start + len(_ZEROS)]
+                self._cipher.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+
+    def __repr__(self) -> str:
+        return "<system source>" if self._seed is None else "<seeded source: for simulation only>"
+
+    def __reduce__(self) -> tuple[Callable[[], Source], tuple[()]]:
+        if self._seed is not None:
+            raise TypeError("a seeded source cannot be pickled: its copies would draw the same coins")
+        return system_source, ()
+
+
+_system_sources: weakref.WeakSet[_Keystream] = weakref.WeakSet()
+
+
+def _rekey_all() -> None:
+    for source in _system_sources:
+        source._rekey()
+
+
+os.register_at_fork(after_in_child=_rekey_all)
+_default = _Keystream(None)
+
+
+def system_source() -> Source:
+    """The cryptographic source of this process: what every draw uses unless told otherwise."""
+    return _default
+
+
+def seeded_source(seed: int | str | bytes) -> Source:
+    """A source that draws the same bits for the same seed. For simulation and tests: whoever knows the seed knows the answers.
+
+    >>> seeded_source(7).below(6, 5).tolist() == seeded_source(7).below(6, 5).tolist()
+    True
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | str | bytes):
+        raise ParameterError("seed", seed, "must be an integer, a text or bytes")
+    if isinstance(seed, int):
+        seed = f"integer {seed}"
+    return _Keystream(seed if isinstance(seed, bytes) else seed.encode())
+
+
+class ScriptedSource(Source):
+    """Plays back the given bytes and refuses to go on when they are used up.
+
+    >>> ScriptedSource(bytes(8)).words(1).tolist()
+    [0]
+    """
+
+    def __init__(self, script: bytes) -> None:
+        self._script, self._used = script, 0
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes of the script are left."""
+        return len(self._script) - self._used
+
+    def fill(self, buffer: _Bytes) -> None:
+        if len(buffer) > self.remaining:
+            raise RandomnessError(f"the script has {self.remaining} bytes left and {len(buffer)} were asked for")
+        buffer[:] = np.frombuffer(self._script, dtype=np.uint8, count=len(buffer), offset=self._used)
+        self._used += len(buffer)
+
+
+class _PathSource(Source):
+    """Follows one path through the tree of outcomes, and notes the branches it passed."""
+
+    def __init__(self, prefix: Sequence[int]) -> None:
+        self._prefix = prefix
+        self.taken: list[int] = []
+        self.branches: list[int] = []
+        self.probability = Fraction(1)
+
+    def _branch(self, weights: Sequence[int]) -> int:
+        possible = [outcome for outcome, weight in enumerate(weights) if weight]
+        depth = len(self.taken)
+        choice = self._prefix[depth] if depth < len(self._prefix) else 0
+        self.taken.append(choice)
+        self.branches.append(len(possible))
+        outcome = possible[choice]
+        self.probability *= Fraction(weights[outcome], sum(weights))
+        return outcome
+
+    def fill(self, buffer: _Bytes) -> None:
+        raise RandomnessError("every_path walks the exact draws of a source; raw bytes have too many outcomes to walk")
+
+    def bit_rows(self, numerator: int, n: int, width: int) -> _Bytes:
+        bits = [[self._branch((ONE - numerator, numerator)) for _ in range(width)] for _ in range(n)]
+        return np.packbits(np.array(bits, dtype=np.uint8).reshape(n, width), axis=1, bitorder="little")
+
+    def below(self, bound: int, n: int) -> NDArray[np.int64]:
+        return np.array([self._branch([1] * bound) for _ in range(n)], dtype=np.int64)
+
+    def pick(self, thresholds: _Words, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        out = []
+        for row in rows:
+            edges = [0, *(int(t) for t in thresholds[row]), ONE]
+            out.append(self._branch([high - low for low, high in pairwise(edges)]))
+        return np.array(out, dtype=np.int64)
+
+    def subsets(self, n: int, width: int, size: int) -> _Bytes:
+        every = list(combinations(range(width), size))
+        rows = np.zeros((n, width), dtype=np.uint8)
+        for row in rows:
+            row[list(every[self._branch([1] * comb(width, size))])] = 1
+        return np.packbits(rows, axis=1, bitorder="little")
+
+
+def every_path(experiment: Callable[[Source], _T]) -> Iterator[tuple[Fraction, _T]]:
+    """Run `experiment` once for each outcome of its draws; yield the outcome's exact probability and what it returned.
+
+    >>> sum(p for p, die in every_path(lambda source: source.below(6, 1)[0]) if die >= 4)
+    Fraction(1, 3)
+    """
+    prefix: list[int] = []
+    while True:
+        source = _PathSource(prefix)
+        result = experiment(source)
+        yield source.probability, result
+        prefix = source.taken
+        while prefix and prefix[-1] + 1 == source.branches[len(prefix) - 1]:
+            prefix.pop()
+        if not prefix:
+            return
+        prefix[-1] += 1

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from collections import Counter, defaultdict
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from deniable import ScriptedSource, every_path, seeded_source, system_source
+from deniable.errors import ParameterError, RandomnessError
+from deniable.randomness import ONE, lemire, search_rows, smallest_keys
+
+
+@pytest.mark.parametrize("sixteenths", range(1, 16))
+def test_a_coin_of_four_digits_comes_up_exactly_as_often_as_it_says(sixteenths: int) -> None:
+    # Lane i of the four words spells the digits of i % 16: one pass walks every path, four times over.
+    lanes = np.arange(64) % 16
+    words = [sum(1 << lane for lane in range(64) if lanes[lane] >> (3 - digit) & 1) for digit in range(4)]
+    source = ScriptedSource(b"".join(word.to_bytes(8, "little") for word in words) + bytes(64 * 8))
+    drawn = source.bit_rows(sixteenths * (ONE // 16), 1, 64)
+    assert np.bitwise_count(drawn).sum() == 4 * sixteenths
+
+
+def test_a_coin_is_decided_by_its_last_digit() -> None:
+    # The smallest coin there is comes up only if all 64 digits of the uniform number are zero: "differs" nowhere but at the end.
+    agree = (ONE - 1).to_bytes(8, "little") * 64
+    assert ScriptedSource(agree).bit_rows(1, 1, 64).all()
+    for digit in range(64):
+        script = bytearray(agree)
+        script[8 * digit] ^= 1  # lane 0 differs from the numerator at this digit
+        lane_0 = ScriptedSource(bytes(script)).bit_rows(1, 1, 64)[0, 0] & 1
+        assert lane_0 == 0
+
+
+def test_certain_coins_draw_nothing() -> None:
+    assert not ScriptedSource(b"").bit_rows(0, 3, 9).any()
+    assert ScriptedSource(b"").coins(ONE, 5).tolist() == [1] * 5
+
+
+def test_bits_beyond_the_width_are_zero() -> None:
+    rows = seeded_source(1).bit_rows(ONE - 1, 1000, 11)
+    assert rows.shape == (1000, 2)
+    assert (rows[:, 1] >> 3 == 0).all()
+    assert (rows[:, 0] == 255).mean() > 0.99
+
+
+@pytest.mark.parametrize("numerator", [-1, ONE + 1])
+def test_an_impossible_coin_is_refused(numerator: int) -> None:
+    with pytest.raises(ParameterError, match="numerator"):
+        system_source().coins(numerator, 1)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 5, 6, 7, 100, 255, 256])
+def test_bounded_integers_are_equally_likely(bound: int) -> None:
+    values, rejected = lemire(np.arange(256, dtype=np.uint8), bound, 8)
+    kept = np.delete(values, rejected)
+    assert len(set(Counter(kept.tolist()).values())) == 1
+    assert set(kept.tolist()) == set(range(bound))
+
+
+def test_bounded_integers_stay_below_their_bound_and_reach_all_of_it() -> None:
+    drawn = seeded_source(3).below(1000, 100_000)
+    assert set(drawn.tolist()) == set(range(1000))
+
+
+@pytest.mark.parametrize("bound", [0, -3, (1 << 32) + 1])
+def test_an_impossible_bound_is_refused(bound: int) -> None:
+    with pytest.raises(ParameterError, match="bound"):
+        system_source().below(bound, 1)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 7, 8, 20])
+def test_a_cell_begins_exactly_at_its_threshold(cells: int) -> None:
+    edges = np.sort(np.random.default_rng(cells).choice(10_000, size=(2, cells - 1), replace=False), axis=1).astype(np.uint64)
+    edges += np.uint64(1)
+    words = np.concatenate([edges[1], edges[1] - np.uint64(1), [np.uint64(0), np.uint64(ONE - 1)]]).astype(np.uint64)
+    expected = np.searchsorted(edges[1], words, side="right")
+    assert search_rows(edges, np.ones(words.size, dtype=np.intp), words).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4])
+def test_subsets_made_of_random_keys_are_equally_likely(size: int) -> None:
+    keys = np.array(list(product(range(5), repeat=4)), dtype=np.uint8)
+    bits, tied = smallest_keys(keys, size)
+    drawn = Counter(map(tuple, bits[~tied].astype(int).tolist()))
+    assert all(sum(subset) == size for subset in drawn)
+    assert len(drawn) == [1, 4, 6, 4, 1][size]
+    assert len(set(drawn.values())) == 1
+
+
+def test_subsets_have_the_size_asked_for() -> None:
+    rows = seeded_source(2).subsets(500, 13, 5)
+    assert (np.bitwise_count(rows).sum(axis=1) == 5).all()
+    assert (rows[:, 1] >> 5 == 0).all()
+
+
+def test_every_path_adds_up_and_weighs_each_outcome() -> None:
+    law: defaultdict[int, Fraction] = defaultdict(Fraction)
+    for probability, total in every_path(lambda s: int(s.below(6, 2).sum())):
+        law[total] += probability
+    assert law[5] == Fraction(1, 6)
+    assert sum(law.values()) == 1
+
+
+def test_raw_bytes_cannot_be_walked() -> None:
+    with pytest.raises(RandomnessError, match="raw bytes"):
+        next(every_path(lambda s: s.words(1)))
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    assert seeded_source(1).words(4).tolist() == seeded_source(1).words(4).tolist()
+    assert seeded_source(1).words(4).tolist() != seeded_source(2).words(4).tolist()
+    assert seeded_source("1").words(1).tolist() != seeded_source(1).words(1).tolist()
+
+
+def test_a_seed_must_be_given_as_one() -> None:
+    with pytest.raises(ParameterError, match="seed"):
+        seeded_source(1.5)  # type: ignore[arg-type]
+
+
+def test_a_used_up_script_says_so() -> None:
+    source = ScriptedSource(bytes(8))
+    source.words(1)
+    with pytest.raises(RandomnessError, match="0 bytes left"):
+        source.words(1)
+
+
+def test_a_seeded_source_is_not_copied_by_pickle_and_the_system_source_is_shared() -> None:
+    with pytest.raises(TypeError, match="seeded"):
+        pickle.dumps(seeded_source(1))
+    assert pickle.loads(pickle.dumps(system_source())) is system_source()  # noqa: S301
+
+
+def _send_words(connection: object) -> None:
+    connection.send(system_source().words(4).tolist())  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forked_children_draw_differently_from_each_other_and_the_parent() -> None:
+    context = multiprocessing.get_context("fork")
+    drawn = []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        child = context.Process(target=_send_words, args=(theirs,))
+        child.start()
+        drawn.append(ours.recv())
+        child.join()
+    drawn.append(system_source().words(4).tolist())
+    assert len(set(map(tuple, drawn))) == 3
+
+
+def test_threads_never_get_the_same_words() -> None:
+    drawn: list[int] = []
+
+    def work() -> None:
+        for _ in range(200):
+            drawn.extend(system_source().words(5).tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(drawn)) == 8 * 200 * 5

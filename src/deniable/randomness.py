@@ -90,7 +90,7 @@ class Source(ABC):
             digits.pop()
         head, tail = digits[:_HEAD_DIGITS], digits[_HEAD_DIGITS:]
         out = np.zeros(n, dtype=np.uint64)
-        scratch = np.empty(len(head) * min(n, _CHUNK_WORDS), dtype=np.uint64)
+        scratch = _scratch()
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
         for start in range(0, n, _CHUNK_WORDS):
@@ -163,20 +163,36 @@ class Source(ABC):
         return out
 
 
+class _PerThread(threading.local):
+    """Room for the digits of one chunk, kept by each thread: asking the system for it anew costs as much as filling it."""
+
+    buffer: _Words | None = None
+
+
+_per_thread = _PerThread()
+
+
+def _scratch() -> _Words:
+    if _per_thread.buffer is None:
+        _per_thread.buffer = np.empty(_HEAD_DIGITS * _CHUNK_WORDS, dtype=np.uint64)
+    return _per_thread.buffer
+
+
 def _compare_digits(digits: Sequence[int], draws: _Words, accepted: _Words) -> _Words:
     """Compare one row of `draws` a digit, in place; returns the lanes still undecided."""
-    undecided: _Words = draws[0]
+    agreed: _Words = draws[0]  # lanes that no digit has rejected; those already accepted may stay, for they cannot lose it again
     if digits[0]:
-        accepted[:] = undecided
-        np.bitwise_not(undecided, out=undecided)
+        accepted[:] = agreed
+        agreed.fill(ONE - 1)
     for digit, draw in zip(digits[1:], draws[1:], strict=True):
         if digit:
-            np.bitwise_and(draw, undecided, out=draw)
+            np.bitwise_and(draw, agreed, out=draw)
             accepted |= draw
-            undecided ^= draw
         else:
-            undecided &= draw
-    return undecided
+            agreed &= draw
+    agreed |= accepted
+    agreed ^= accepted
+    return agreed
 
 
 def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
@@ -220,7 +236,7 @@ def smallest_keys(keys: NDArray[Any], size: int) -> tuple[NDArray[np.bool_], NDA
     return keys <= ordered[:, size - 1 : size], ordered[:, size - 1] == ordered[:, size]
 
 
-_ZEROS = bytes(1 << 20)
+_ZEROS = bytes(1 << 16)  # small, so as not to push the drawn words out of the cache
 
 
 class _Keystream(Source):

@@ -2,9 +2,9 @@
 
     pip install -e '.[bench]' && python benchmarks/mechanisms.py [--users 100000] [--json FILE] [--check]
 
-Every library is called the way its own documentation calls it: ours with a column, the others once a user. Times are per user, client plus
-server. Ours is the median of several runs; the others, which take seconds, run once. The error column is the mean squared error of the
-proportions over the protocol's theoretical variance, averaged over enough crowds to tell 5 %.
+Every library is called the way its own documentation calls it: ours with a column, the others once a user. Times are per user,
+client plus server. Ours is the median of several runs; the others, which take seconds, run once. The error column is the mean
+squared error of the proportions over the protocol's theoretical variance, averaged over enough crowds to tell 5 %.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _Words = NDArray[np.uint64]
 _T = TypeVar("_T")
 
 # Enough words for NumPy's overhead to vanish, few enough that the digits drawn for them stay in a core's cache.
-_CHUNK_WORDS = 12_288
+_CHUNK_WORDS = 8192
 # After this many binary digits one word in thirty still holds an undecided bit: from here on, only those words go on.
 _HEAD_DIGITS = 11
 
@@ -89,7 +89,7 @@ class Source(ABC):
         while not digits[-1]:  # beyond its last 1 the numerator cannot exceed anything: equal so far means "not below"
             digits.pop()
         head, tail = digits[:_HEAD_DIGITS], digits[_HEAD_DIGITS:]
-        out = np.zeros(n, dtype=np.uint64)
+        out = np.empty(n, dtype=np.uint64)
         scratch = _scratch()
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
@@ -179,17 +179,23 @@ def _scratch() -> _Words:
 
 
 def _compare_digits(digits: Sequence[int], draws: _Words, accepted: _Words) -> _Words:
-    """Compare one row of `draws` a digit, in place; returns the lanes still undecided."""
+    """Compare one row of `draws` a digit, in place, into `accepted`; returns the lanes still undecided."""
     agreed: _Words = draws[0]  # lanes that no digit has rejected; those already accepted may stay, for they cannot lose it again
-    if digits[0]:
+    some_accepted = bool(digits[0])
+    if some_accepted:
         accepted[:] = agreed
         agreed.fill(ONE - 1)
     for digit, draw in zip(digits[1:], draws[1:], strict=True):
-        if digit:
+        if not digit:
+            agreed &= draw
+        elif some_accepted:
             np.bitwise_and(draw, agreed, out=draw)
             accepted |= draw
         else:
-            agreed &= draw
+            np.bitwise_and(draw, agreed, out=accepted)
+            some_accepted = True
+    if not some_accepted:
+        accepted.fill(0)
     agreed |= accepted
     agreed ^= accepted
     return agreed

@@ -11,7 +11,6 @@ __all__ = ["count_columns", "put_bits", "row_bytes"]
 
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_BIT_OF_BYTE = np.uint8(1) << np.arange(8, dtype=np.uint8)
 _SLAB_WORDS = 8192
 _BLOCK_ROWS = 8192
 
@@ -31,13 +30,11 @@ def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
 
 def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """A row is one machine word: no need to look for the byte."""
-    length = rows.shape[1]
-    dtype = _WORD[length]
-    masks = (np.ones(1, dtype) << np.arange(8 * length, dtype=dtype))[places]
+    dtype = _WORD[rows.shape[1]]
     words = rows.view(dtype)[:, 0]
-    words &= ~masks
-    masks *= bits
-    words |= masks
+    shifts = places.astype(dtype)
+    words &= ~(dtype(1) << shifts)
+    words |= bits.astype(dtype) << shifts
 
 
 def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
@@ -45,11 +42,10 @@ def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     flat = rows.reshape(-1)
     at = places >> 3
     at += np.arange(0, n * length, length)
-    masks = _BIT_OF_BYTE[places & 7]
+    shifts = places.astype(np.uint8) & 7
     cleared = flat[at]
-    cleared &= ~masks
-    masks *= bits
-    cleared |= masks
+    cleared &= ~(np.uint8(1) << shifts)
+    cleared |= bits << shifts
     flat[at] = cleared
 
 

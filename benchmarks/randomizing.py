@@ -1,6 +1,6 @@
 """How much randomizing costs beyond drawing the random bytes it consumes, and how much memory a large crowd takes.
 
-    python benchmarks/randomizing.py
+python benchmarks/randomizing.py
 """
 
 from __future__ import annotations

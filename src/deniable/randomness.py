@@ -70,7 +70,7 @@ class Source(ABC):
             raise ParameterError("numerator", numerator, "must be an integer between 0 and 2**64")
         row_bytes = (width + 7) // 8
         n_words = (n * row_bytes + 7) // 8
-        if numerator in (0, ONE):
+        if numerator in (0, ONE) or n_words == 0:
             out = np.full(n_words, 0 if numerator == 0 else ONE - 1, dtype=np.uint64)
         else:
             out = self._bernoulli_words(numerator, n_words)

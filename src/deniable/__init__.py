@@ -1,7 +1,12 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
+from deniable.estimation import statistics
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.independence import IndependenceTest, independence_test
+from deniable.estimation.statistic import Statistic
+from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.binary import BinaryResponse
+from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.mechanism import Mechanism
@@ -12,20 +17,28 @@ from deniable.randomness import ScriptedSource, Source, every_path, seeded_sourc
 
 __all__ = [
     "BinaryResponse",
+    "Composite",
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
+    "IndependenceTest",
     "Mechanism",
     "OptimizedUnary",
     "Reports",
     "ScriptedSource",
     "Source",
+    "Statistic",
     "SymmetricUnary",
+    "Table",
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "composite",
     "every_path",
+    "independence_test",
+    "joint",
     "seeded_source",
+    "statistics",
     "system_source",
 ]
 

@@ -11,6 +11,7 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -32,6 +33,7 @@ __all__ = [
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
+    "SurveyError",
     "UnknownLabelError",
 ]
 
@@ -91,11 +93,22 @@ class ReportMismatchError(ReportError):
 
 
 class ReportFormatError(ReportError):
-    """The bytes or arrays are not a report in a form this library writes."""
+    """The bytes or arrays are not a report in a form this library writes. `position` tells which one, where one is at fault."""
+
+    def __init__(self, rule: str, position: int | None = None) -> None:
+        self.rule, self.position = rule, position
+        super().__init__(rule if position is None else f"values[{position}] {rule}")
+
+    def __reduce__(self) -> tuple[type[ReportFormatError], tuple[str, int | None]]:
+        return type(self), (self.rule, self.position)
 
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class SurveyError(DeniableError, ValueError):
+    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
 
 
 class RandomnessError(DeniableError):

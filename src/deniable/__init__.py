@@ -9,8 +9,12 @@ from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
+from deniable.mechanisms.hadamard import HadamardResponse
+from deniable.mechanisms.hashing import LocalHashing
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.projection import RandomProjection
 from deniable.mechanisms.reports import Reports, Tally
+from deniable.mechanisms.subset import SubsetSelection
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
@@ -21,13 +25,17 @@ __all__ = [
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
+    "HadamardResponse",
     "IndependenceTest",
+    "LocalHashing",
     "Mechanism",
     "OptimizedUnary",
+    "RandomProjection",
     "Reports",
     "ScriptedSource",
     "Source",
     "Statistic",
+    "SubsetSelection",
     "SymmetricUnary",
     "Table",
     "Tally",

@@ -1,4 +1,4 @@
-"""Rows of packed bits: set one bit a row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: set or read one bit a row, and count the ones of every column, a machine word at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_columns", "put_bits", "row_bytes"]
+__all__ = ["count_columns", "get_bits", "put_bits", "row_bytes"]
 
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -47,6 +47,15 @@ def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     cleared &= ~(np.uint8(1) << shifts)
     cleared |= bits << shifts
     flat[at] = cleared
+
+
+def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:
+    """Bit `places[i]` of row i."""
+    n, length = rows.shape
+    at = places >> 3
+    at += np.arange(0, n * length, length)
+    bits: _Bytes = rows.reshape(-1)[at] >> (places & 7).astype(np.uint8) & 1
+    return bits
 
 
 def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -116,10 +116,10 @@ def test_simulated_covariances_are_those_of_the_exact_law(k: int, epsilon: float
     n, mechanism = 500, SubsetSelection(k, epsilon)
     shares = np.array([0.4, 0.25, 0.15, 0.1, 0.05, 0.03, 0.02])[:k]
     shares /= shares.sum()
-    law: Counter[bytes] = Counter()
+    law: defaultdict[bytes, float] = defaultdict(float)
     for share, conditional in zip(shares, exact_laws(mechanism), strict=True):
         for row, probability in conditional.items():
-            law[row] += share * float(probability)  # type: ignore[assignment]
+            law[row] += share * float(probability)
     rows = np.array([np.unpackbits(np.frombuffer(row, np.uint8), bitorder="little")[:k] for row in law], dtype=float)
     a, b = mechanism.channel()
     theory = np.cov(rows, rowvar=False, aweights=list(law.values()), ddof=0) / (a - b) ** 2

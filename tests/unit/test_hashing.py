@@ -73,12 +73,13 @@ def test_no_two_values_of_a_large_domain_share_a_code() -> None:
     assert np.unique(codes).size == 1 << 20
 
 
-def test_codes_fall_into_lines_no_more_often_than_random_ones() -> None:
-    # Three codes in arithmetic progression collide together. Of 256 random codes of 16 bits 64 triples do, give or take 8.
-    codes = MultiplyShift.for_values(256, 2).codes(np.arange(256)).astype(int).tolist()
+@pytest.mark.parametrize(("k", "most"), [(16, 0), (256, 64 + 6 * 8)])
+def test_codes_fall_into_lines_no_more_often_than_random_ones(k: int, most: int) -> None:
+    # Three codes in arithmetic progression collide together. Of 256 random codes of 16 bits 64 triples do, give or take 8;
+    # of 16 random ones, one triple in one of 68 cases.
+    codes = MultiplyShift.for_values(k, 2).codes(np.arange(k)).astype(int).tolist()
     known = set(codes)
-    lines = sum((u + v) % 2 == 0 and (u + v) // 2 in known for u, v in combinations(codes, 2))
-    assert lines < 64 + 6 * 8
+    assert sum((u + v) % 2 == 0 and (u + v) // 2 in known for u, v in combinations(codes, 2)) <= most
 
 
 @pytest.mark.parametrize("g", [2, 3, 4, 7, 300, 65_536])
@@ -209,12 +210,13 @@ def test_simulated_errors_are_the_stated_ones(g: int | None) -> None:
 
 
 def test_simulated_covariances_of_neighbours_are_the_stated_ones() -> None:
-    n, mechanism = 500, LocalHashing(8, 2.0)
-    shares = np.array([0.1, 0.5, 0.1, 0.1, 0.1, 0.04, 0.03, 0.03])
+    # Were the codes the values themselves, 0 and 2 would be supported together by too many of those who hold 1, and this fails.
+    n, mechanism = 200, LocalHashing(6, 2.0)
+    shares = np.array([0.05, 0.7, 0.05, 0.1, 0.05, 0.05])
     a, b = mechanism.channel()
     theory = -np.outer(shares, shares)
     np.fill_diagonal(theory, [pure_variance(a, b, f) for f in shares])
-    assert_covariance_is(simulate(mechanism, shares, n, trials=6_000, seed=3), theory / n)
+    assert_covariance_is(simulate(mechanism, shares, n, trials=10_000, seed=3), theory / n)
 
 
 def test_a_finite_population_narrows_the_error() -> None:

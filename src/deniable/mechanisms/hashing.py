@@ -78,7 +78,6 @@ class MultiplyShift:
         code = values.astype(np.uint64)
         for digits in _MIXERS:
             mixer = np.uint64(digits >> (64 - self.code_bits) | 1)
-            code ^= mixer  # without it the small numbers would stay multiples of each other
             code *= mixer
             code &= mask
             code ^= code >> half

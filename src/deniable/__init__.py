@@ -1,22 +1,30 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
+from deniable.estimation.candidates import CandidateEstimate
 from deniable.estimation.estimate import Estimate
+from deniable.mechanisms.basic_rappor import BasicRappor
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.permanent import PermanentAnswer
+from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
 
 __all__ = [
+    "BasicRappor",
     "BinaryResponse",
+    "CandidateEstimate",
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
     "Mechanism",
     "OptimizedUnary",
+    "PermanentAnswer",
+    "Rappor",
     "Reports",
     "ScriptedSource",
     "Source",

@@ -8,7 +8,7 @@ over the hash's choice, and the shares of all texts sum to 1; so
 
 exactly if every text that was sent is a candidate, and on average over the hash if not. :func:`decode` solves this by least
 squares with the weights n_j, which depend on no answer, so the estimate is unbiased. The paper selects candidates by lasso
-first; here all stay in, for candidates that the same data selected have shares that are too large and p-values that are too small.
+first; here all stay in, for what the same data selected has shares that are too large and p-values that are too small.
 """
 
 from __future__ import annotations
@@ -75,16 +75,19 @@ class Decoded(NamedTuple):
     misfit: float
 
 
-def decode(shares: _Floats, variance: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int64]) -> Decoded:
+def decode(shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int64], a: float, b: float) -> Decoded:
     """The candidates' shares, their covariance, and one-sided p-values against "nobody sent it".
 
-    `shares[j, i]` and its `variance` are the unbiased estimate of bit i in cohort j, `sizes[j]` the reports of cohort j and
-    `positions[v, j]` the bits of candidate v there, of which several may coincide. Cohorts without reports are left out.
+    `shares[j, i]` is the unbiased estimate of bit i in cohort j, `sizes[j]` the reports of cohort j and `positions[v, j]` the
+    bits of candidate v there, of which several may coincide; a true bit is reported as 1 with probability `a`, another with `b`.
+    Cohorts without reports are left out.
 
     Covariance. With Z_j = x - tau, N = sum n_j Z_j' Z_j and S_j the covariance of one report's unbiased bits, it is
-    N^-1 (sum n_j Z_j' S_j Z_j) N^-1. S_j has the bits' own variances on its diagonal, and off it, since the coins of different
-    bits are independent, the covariance of the true bits, sum pi_v x_v x_v' - m m', m their mean. Texts that are no candidates
-    add a spread that no sampling theory knows; it shows in the residuals, so all is multiplied by `misfit` where that exceeds 1.
+    N^-1 (sum n_j Z_j' S_j Z_j) N^-1. S_j has the bits' variances on its diagonal, lam (1 - lam)/(a - b)^2, and off it, since the
+    coins of different bits are independent, the covariance of the true bits, sum pi_v x_v x_v' - m m', m their mean. Both are
+    taken from the fit, so that a cohort of a single report has its due error too. Texts that are no candidates
+    raise bits wherever the hash puts them: that is a further error, of the same variance on every bit, which is estimated from
+    what the residuals' sum of squares has in excess of its expectation and is added. `misfit` is the ratio of these two.
 
     Test. A share is found only if it is too large for chance by both of two standard errors: the one above, and one that is made
     of the residuals on the candidate's own bits (HC3; MacKinnon and White 1985), with Student's t of as many degrees of freedom
@@ -92,16 +95,18 @@ def decode(shares: _Floats, variance: _Floats, sizes: NDArray[np.int64], positio
     a few bits with one raises these few bits and not the others.
     """
     present = np.flatnonzero(sizes > 0)
-    shares, variance, sizes, positions = shares[present], variance[present], sizes[present], positions[:, present]
+    shares, sizes, positions = shares[present], sizes[present], positions[:, present]
     bits = shares.shape[1]
     tau = 1 - (1 - 1 / bits) ** positions.shape[2]
     filters = _filters(positions, bits)
 
-    normal = np.zeros((len(positions), len(positions)))
+    normal, uneven = (np.zeros((len(positions), len(positions))) for _ in range(2))
     moment = np.zeros(len(positions))
     for j, n in enumerate(sizes):
         centred = filters(j) - tau
-        normal += n * (centred.T @ centred)
+        product = centred.T @ centred
+        normal += n * product
+        uneven += float(n) ** 2 * product
         moment += n * ((shares[j] - tau) @ centred)
     inverse = _inverse(normal)
     found = inverse @ moment
@@ -114,7 +119,7 @@ def decode(shares: _Floats, variance: _Floats, sizes: NDArray[np.int64], positio
         raised = filters(j)
         centred = raised - tau
         mean = tau + centred @ found
-        spread = _bit_covariance(raised, likely, tau, n * variance[j])
+        spread = _bit_covariance(raised, likely, tau, a, b)
         meat += n * (centred.T @ spread @ centred)
         residual = shares[j] - mean
         squares += n * float(residual @ residual)
@@ -125,24 +130,25 @@ def decode(shares: _Floats, variance: _Floats, sizes: NDArray[np.int64], positio
         weight += pull.sum(axis=0)
         own += (residual / np.maximum(1 - leverage, 1e-9)) ** 2 @ pull
         fourth += np.einsum("iv,iv->v", pull, pull)
-    covariance = inverse @ meat @ inverse
     left = explained - float(np.sum(inverse * meat))
     misfit = squares / left if left > 1e-9 * explained else 1.0
-    covariance *= max(1.0, misfit)
+    if misfit > 1:
+        meat += (squares - left) / (bits * float(sizes.sum()) - float(np.sum(inverse * uneven))) * uneven
+    covariance = inverse @ meat @ inverse
     p_values = np.maximum(
         _upper_tail(found / np.sqrt(np.diagonal(covariance)), None),
-        _upper_tail(found / np.sqrt(own), np.maximum(weight**2 / fourth - 1, 1)),
+        _upper_tail(found / np.sqrt(np.maximum(own, 1e-300)), np.maximum(weight**2 / fourth - 1, 1)),
     )
     return Decoded(found, covariance, p_values, misfit)
 
 
-def _bit_covariance(raised: _Floats, likely: _Floats, tau: float, variances: _Floats) -> _Floats:
-    """Of one report's unbiased bits: that of the true bits, texts that are no candidates taken as one with tau on each bit, and on the
-    diagonal the variances seen, which hold the coins' share too."""
+def _bit_covariance(raised: _Floats, likely: _Floats, tau: float, a: float, b: float) -> _Floats:
+    """Of one report's unbiased bits, if texts that are no candidates are like one text that has a share tau of each bit."""
     rest = 1 - likely.sum()
     mean = raised @ likely + rest * tau
-    spread = (raised * likely) @ raised.T + (rest * tau**2 - np.outer(mean, mean))
-    np.fill_diagonal(spread, np.maximum(variances, np.diagonal(spread)))  # never smaller, or the whole were no covariance
+    spread: _Floats = (raised * likely) @ raised.T + (rest * tau**2 - np.outer(mean, mean))
+    rate = b + (a - b) * mean
+    np.fill_diagonal(spread, rate * (1 - rate) / (a - b) ** 2)
     return spread
 
 

@@ -201,22 +201,22 @@ class Rappor(MemoizedMechanism):
         say how far off chance can take them. `others` is the share that the candidates leave.
 
         `correction` accounts for the number of candidates: with "bonferroni" or "holm" the chance of any false find is at most
-        `significance`; with "fdr" (Benjamini and Hochberg) that is the expected share of false finds. A find needs some dozen bits
-        in all cohorts together: with few cohorts, nothing tells a candidate from another text with the same bits.
+        `significance`; with "fdr" (Benjamini and Hochberg) that is the expected share of false finds. A find needs some dozen
+        bits in all cohorts together: with few, nothing tells a candidate from another text with the same bits.
         """
         texts = _candidates(candidates)
-        if isinstance(significance, bool | str) or not 0 < significance < 1:
+        if not isinstance(significance, float | int) or not 0 < significance < 1:
             raise ParameterError("significance", significance, "must lie strictly between 0 and 1")
         check_correction(correction)
         tally = self.gather(reports)
         n = require_reports(tally.n)
         population = check_population(population, n)
-        shares, variance, _ = self.solve(tally.counts, n)
-        shape = (self.cohorts, self.bits)
+        shares = self.solve(tally.counts, n)[0].reshape(self.cohorts, self.bits)
         sizes = tally.counts.reshape(self.cohorts, -1)[:, 0]
-        found = decode(shares.reshape(shape), variance.reshape(shape), sizes, self._positions_of(texts))
+        found = decode(shares, sizes, self._positions_of(texts), *self.channel())
         proportions, variance, covariance = finite((found.shares, np.diagonal(found.covariance), found.covariance), population)
-        others = 1 - float(proportions.sum()), math.sqrt(max(float(np.sum(covariance)), 0.0))
+        spread = 0.0 if covariance is None else max(float(covariance.sum()), 0.0)
+        others = 1 - float(proportions.sum()), math.sqrt(spread)
         detected = adjust(found.p_values, correction) <= significance
         return CandidateEstimate(
             labels=texts,

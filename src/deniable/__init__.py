@@ -5,6 +5,9 @@ from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.statistic import Statistic
 from deniable.estimation.tables import Table, joint
+from deniable.estimation.candidates import CandidateEstimate
+from deniable.estimation.estimate import Estimate
+from deniable.mechanisms.basic_rappor import BasicRappor
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
@@ -13,6 +16,8 @@ from deniable.mechanisms.hadamard import HadamardResponse
 from deniable.mechanisms.hashing import LocalHashing
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.projection import RandomProjection
+from deniable.mechanisms.permanent import PermanentAnswer
+from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.mechanisms.subset import SubsetSelection
 from deniable.mechanisms.threshold import ThresholdHistogram
@@ -20,8 +25,10 @@ from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncod
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
 
 __all__ = [
+    "BasicRappor",
     "BinaryResponse",
     "Composite",
+    "CandidateEstimate",
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
@@ -31,6 +38,8 @@ __all__ = [
     "Mechanism",
     "OptimizedUnary",
     "RandomProjection",
+    "PermanentAnswer",
+    "Rappor",
     "Reports",
     "ScriptedSource",
     "Source",

@@ -167,7 +167,7 @@ def fine_crowds(epsilon: float, trials: int) -> tuple[list[Table], Floats, float
     """64 ordered labels, most of them rare, so that many shares come out negative: tables, edges and the true median."""
     truth = np.exp(-np.arange(64) / 12)
     truth /= truth.sum()
-    edges = np.arange(65) - 0.5
+    edges: Floats = np.arange(65, dtype=np.float64) - 0.5
     true = float(np.interp(0.5, np.concatenate([[0], np.cumsum(truth)]), edges))
     return Crowds({"age": DirectEncoding(64, epsilon)}, truth, N, seed=14).tables(trials), edges, true
 

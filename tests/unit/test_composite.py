@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -99,6 +100,16 @@ def test_more_buckets_than_an_estimate_holds_covariances_for_go_by_way_of_joint(
     np.testing.assert_allclose(rows.proportions, (rate - 40 * b) / (a - b), atol=1e-9)
     np.testing.assert_allclose(rows.stderr, np.sqrt(rate * (1 - rate) / 19_999) / (a - b), rtol=1e-9)
     assert independence_test(rows.unfolded({"tens": tuple(range(4)), "ones": tuple(range(10))})).degrees == 27
+
+
+def test_what_an_estimate_knows_of_its_privacy_and_time_stays_with_the_table() -> None:
+    shares = Estimate(
+        tuple(range(6)), np.full(6, 1 / 6), np.full(6, 0.01), 100, np.eye(6) / 100, epsilon=2.0, sampled_epsilon=0.7
+    )
+    table = CHAIN.table(dataclasses.replace(shares, window=("Monday", "Tuesday")))
+    assert "epsilon 2 (sampled 0.7) a person" in str(table)
+    assert table.marginal("next").to_dict()["window"] == ["Monday", "Tuesday"]
+    assert table.estimate().sampled_epsilon == 0.7
 
 
 def test_bad_rows_are_refused_by_attribute_and_position_without_the_answer() -> None:

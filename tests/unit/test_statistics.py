@@ -156,6 +156,20 @@ def test_what_has_no_meaning_is_refused() -> None:
         statistics.entropy(TABLE, base=1)
 
 
+def test_a_test_on_bits_is_the_test_on_the_outcomes_they_make() -> None:
+    bits: dict[str, Mechanism] = {"a": OptimizedUnary(3, 2.0), "b": OptimizedUnary(2, 1.0)}
+    values = np.arange(2_000)
+    reports = {"a": bits["a"].privatize(values % 3, seeded_source(1)), "b": bits["b"].privatize(values % 2, seeded_source(2))}
+    counts = np.zeros((8, 4), dtype=np.int64)
+    np.add.at(counts, (reports["a"].data[:, 0], reports["b"].data[:, 0]), 1)
+    expected = independence_test(Crowds(bits, np.full((3, 2), 1 / 6), 2_000, seed=1).table(counts))
+    found = independence_test(joint(bits, reports))
+    assert (found.method, found.degrees) == ("score", 2)
+    assert found.statistic == pytest.approx(expected.statistic, rel=1e-9)
+    assert "independence of a and b: chi-square" in str(found)
+    assert "(2 degrees of freedom)" in str(found)
+
+
 def test_too_few_reports_for_a_test_are_refused() -> None:
     mechanism = DirectEncoding(8, 1.0)
     few = mechanism.privatize([0, 1, 2], seeded_source(1))

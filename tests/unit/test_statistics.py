@@ -49,7 +49,7 @@ TABLE = Crowds(MECHANISMS, TRUTH, 200_000, seed=3).tables(1)[0]
         lambda t: statistics.phi_square(t, "a", ("b", "c")),
         lambda t: statistics.chi_square(t, "a", "b", size=500),
         lambda t: statistics.cramers_v(t, "a", "b"),
-        lambda t: statistics.correlation(t, "a", "c", scores={"c": [0, 3]}),
+        lambda t: statistics.correlation(t, "a", "b", scores={"b": [0, 3]}),
         lambda t: statistics.proportion(t, {"a": [0, 5], "c": "u"}),
         lambda t: statistics.difference(t, {"a": 0}, {"b": 3, "c": "v"}),
         lambda t: statistics.ratio(t, {"a": 0}, {"b": 3, "c": "v"}),

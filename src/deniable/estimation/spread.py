@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
+from operator import itemgetter, methodcaller
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.estimation.attributes import Attribute
 
-__all__ = ["CountedSpread", "DenseSpread", "ListedSpread", "PulledSpread", "Spread"]
+__all__ = ["CountedSpread", "DenseSpread", "ListedSpread", "Spread", "conditioned", "reshaped", "selected"]
 
 _Floats = NDArray[np.float64]
 
@@ -71,15 +72,14 @@ class CountedSpread(Spread):
         self.counts, self.inverses = counts, tuple(inverses)
         self.n = int(counts.sum())
         self.rate = counts / self.n
-        self.proportions = _along_axes(self.rate, self.inverses)
+        self.proportions = _along_axes(self.rate[None], self.inverses)[0]
 
     def variance(self, population: int | None = None) -> _Floats:
-        squares = _along_axes(self.rate, [inverse**2 for inverse in self.inverses])
+        squares = _along_axes(self.rate[None], [inverse**2 for inverse in self.inverses])[0]
         return _finite_cells(squares, self.proportions, self.n, population)
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
-        scores = _along_axes(weights, [np.eye(len(weights)), *(inverse.T for inverse in self.inverses)])
-        flat = scores.reshape(len(weights), -1)
+        flat = _along_axes(weights, [inverse.T for inverse in self.inverses]).reshape(len(weights), -1)
         return _finite((flat * self.rate.reshape(-1)) @ flat.T, weights, self.proportions, n=self.n, population=population)
 
     def marginal(self, keep: Sequence[int]) -> CountedSpread:
@@ -165,12 +165,23 @@ class PulledSpread(Spread):
         return self.parent.covariance(self.pull(weights), population)
 
 
-def selected(parent: Spread, place: tuple[int | slice, ...]) -> PulledSpread:
+class RearrangedSpread(PulledSpread):
+    """Of cells that are cells of another table, in other places: `view` finds them there."""
+
+    def __init__(self, parent: Spread, view: Callable[[_Floats], _Floats], pull: Callable[[_Floats], _Floats]) -> None:
+        super().__init__(parent, view(parent.proportions), pull)
+        self.view = view
+
+    def variance(self, population: int | None = None) -> _Floats:
+        return self.view(self.parent.variance(population))
+
+
+def selected(parent: Spread, place: tuple[int | slice, ...]) -> Spread:
     """Of the cells at `place`, an index of the tensor of cells."""
-    return PulledSpread(parent, parent.proportions[place], partial(_embed, place, parent.proportions.shape))
+    return RearrangedSpread(parent, itemgetter(place), partial(_embed, place, parent.proportions.shape))
 
 
-def conditioned(parent: Spread, n_given: int) -> PulledSpread:
+def conditioned(parent: Spread, n_given: int) -> Spread:
     """Of each cell over the sum of those that agree with it on the first `n_given` axes, by the delta method.
 
     With p = pi/S, dp = (dpi - p dS)/S. Where S is not positive there is no distribution to speak of: p is NaN.
@@ -181,9 +192,9 @@ def conditioned(parent: Spread, n_given: int) -> PulledSpread:
     return PulledSpread(parent, parent.proportions / known, partial(_divide, parent.proportions / known, known, of))
 
 
-def reshaped(parent: Spread, shape: tuple[int, ...]) -> PulledSpread:
+def reshaped(parent: Spread, shape: tuple[int, ...]) -> Spread:
     """Of the same cells, arranged in another shape."""
-    return PulledSpread(parent, parent.proportions.reshape(shape), partial(_arrange, parent.proportions.shape))
+    return RearrangedSpread(parent, methodcaller("reshape", shape), partial(_arrange, parent.proportions.shape))
 
 
 def _spread_out(keep: tuple[int, ...], shape: tuple[int, ...], weights: _Floats) -> _Floats:
@@ -211,11 +222,16 @@ def _arrange(shape: tuple[int, ...], weights: _Floats) -> _Floats:
     return weights.reshape(-1, *shape)
 
 
-def _along_axes(tensor: _Floats, matrices: Sequence[_Floats]) -> _Floats:
-    """Multiply each axis of the tensor by its matrix: what the Kronecker product of the matrices would do, never built."""
-    for axis, matrix in enumerate(matrices):
-        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis)
-    return tensor
+def _along_axes(tensors: _Floats, matrices: Sequence[_Floats]) -> _Floats:
+    """Multiply each axis of each tensor by its matrix: what the Kronecker product of the matrices would do, never built.
+
+    The first axis goes through its matrix and comes out last, so after one round all stand in their old order.
+    """
+    n_tensors = len(tensors)
+    turned = tensors.reshape(n_tensors, -1).T
+    for matrix in matrices:
+        turned = turned.reshape(matrix.shape[1], -1).T @ matrix.T
+    return turned.reshape(n_tensors, *(len(matrix) for matrix in matrices))
 
 
 def _products(parts: Sequence[_Floats], n: int) -> _Floats:

@@ -4,7 +4,7 @@ All take a :class:`~deniable.Table` or an :class:`~deniable.Estimate` and return
 error is the delta method's: with gradient g of the statistic by the cells, the variance is g' Cov g (Wang, Wu and Hu 2016,
 section 5.2), where Cov is that of the estimated table, finite population included. It covers the coins and the sampling alike.
 
-Estimated shares may lie below 0, where an entropy or a quantile has no meaning. Such a table is first projected on the
+Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected on the
 simplex, and `notes` says so. The projection sets some cells to 0 and moves the others by one constant, so it is
 linear around the estimate and the gradient goes through it; but it is biased, and the stated error does not cover the bias.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.simplex import project
+from deniable.estimation.simplex import ascending, project
 from deniable.estimation.statistic import Statistic
 from deniable.estimation.tables import Table
 
@@ -45,6 +45,7 @@ _Floats = NDArray[np.float64]
 Subject = Table | Estimate
 Axes = str | tuple[str, ...]
 PROJECTED = "projected onto the simplex first, for some estimated shares were negative: biased, and ± does not cover the bias"
+MONOTONE = "the cumulative distribution was first replaced by the nearest one that does not fall, for some shares were negative"
 
 
 # --- shares ---------------------------------------------------------------------------------------------------------
@@ -130,24 +131,27 @@ def quantile(
     """The value below which a share `level` of the population lies; the median unless told otherwise.
 
     Each label stands for an interval with people spread evenly over it: the `edges`, one more than labels; without them the
-    midpoints between neighbouring scores, the outermost reaching as far to either side. With density
-    f = pi_j / width at the quantile, the error is that of the estimated share below it over f (Woodruff 1952).
+    midpoints between neighbouring scores, the outermost reaching as far to either side. With F the estimated distribution and
+    s the standard error of F at the quantile, the error is half of what F crosses between level - s and level + s (Woodruff,
+    "Confidence intervals for medians and other position measures", JASA 1952). Where negative shares make F fall, it is
+    replaced by the nearest F that does not, and `notes` says so.
     """
     if not 0 < level < 1:
         raise ParameterError("level", level, "must lie strictly between 0 and 1")
     bounds = None if edges is None else _check_edges(edges)
     table, values = _scored(subject, axis, scores if bounds is None else (bounds[1:] + bounds[:-1]) / 2)
     bounds = _midpoints(table.axes[0], values) if bounds is None else bounds
-    shares, back, notes = _proper(table)
-    below = np.concatenate([[0.0], np.cumsum(shares)])
+    below = np.concatenate([[0.0], np.cumsum(table.proportions)])
     below[-1] = 1.0
-    at = int(np.flatnonzero(below[1:] > level)[0])
-    inside = (level - below[at]) / shares[at]
-    width = bounds[at + 1] - bounds[at]
-    weights = np.zeros_like(shares)
-    weights[:at], weights[at] = 1, inside
-    gradient = back(-weights * width / shares[at])
-    return _delta(table, float(bounds[at] + inside * width), gradient, f"{level:g} quantile of {table.axes[0]}", notes)
+    falls = bool(np.any(np.diff(below) < 0))
+    if falls:
+        below[1:-1] = np.clip(ascending(below[1:-1]), 0, 1)
+    value = float(np.interp(level, below, bounds))
+    weights = np.clip((value - bounds[:-1]) / np.diff(bounds), 0, 1)
+    s = math.sqrt(table.covariance_of(weights[None])[0, 0])
+    low, high = np.interp([level - s, level + s], below, bounds)
+    name = f"{level:g} quantile of {table.axes[0]}"
+    return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])))
 
 
 # --- two attributes, or two groups of them -----------------------------------------------------------------------------

@@ -58,8 +58,11 @@ class Table:
     mechanism: str = ""
     epsilon: float = math.nan
     """Local: what all of a person's reports together tell whoever knows who sent them; the sum over the attributes."""
+    sampled_epsilon: float | None = None
+    """What they tell whoever does not know who took part."""
     share: float = 1.0
     """The part of the population that the table speaks of: less than 1 for what was made by `given`."""
+    window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -69,13 +72,15 @@ class Table:
         The estimates of some mechanisms sum to 1 only on average: what they lack is spread evenly over the cells.
         """
         return cls(
-            (axis,),
-            (estimate.labels,),
-            _dense(estimate),
-            estimate.n,
-            estimate.population,
-            estimate.mechanism,
-            estimate.epsilon,
+            axes=(axis,),
+            labels=(estimate.labels,),
+            spread=_dense(estimate),
+            n=estimate.n,
+            population=estimate.population,
+            mechanism=estimate.mechanism,
+            epsilon=estimate.epsilon,
+            sampled_epsilon=estimate.sampled_epsilon,
+            window=estimate.window,
             notes=estimate.notes,
         )
 
@@ -214,6 +219,8 @@ class Table:
             population=self.population,
             mechanism=self.mechanism,
             epsilon=self.epsilon,
+            sampled_epsilon=self.sampled_epsilon,
+            window=self.window,
             notes=self.notes,
         )
 
@@ -232,6 +239,8 @@ class Table:
             "population": self.population,
             "mechanism": self.mechanism,
             "epsilon_local": self.epsilon,
+            "epsilon_sampled": self.sampled_epsilon,
+            "window": None if self.window is None else [str(edge) for edge in self.window],
             "notes": list(self.notes),
         }
 
@@ -251,7 +260,8 @@ class Table:
         else:
             *rows, _ = str(replace(self, notes=()).estimate()).splitlines()
         of = "" if self.population is None else f" of {self.population:,} people"
-        closing = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g} a person, all attributes together; ± covers 95 %"
+        sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
+        closing = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together; ± covers 95 %"
         return "\n".join([*rows, closing, *self.notes])
 
     def __repr__(self) -> str:

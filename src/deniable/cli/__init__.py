@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
 import deniable
@@ -9,8 +11,27 @@ from deniable.errors import DeniableError
 
 __all__ = ["cli", "main"]
 
+COMMANDS = {
+    "query": "deniable.cli.query:query",
+}
+"""Where each command lives. It is imported when it is asked for, so that one command does not wait for another's libraries."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is run or listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(deniable.__version__, prog_name="deniable")
 def cli() -> None:
     """Ask a crowd a question and learn the crowd's answer, never a person's."""

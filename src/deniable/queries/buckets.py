@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.queries.patterns import Automaton, compile_pattern, first_overlap
+from deniable.queries.texts import check_text
 
 __all__ = ["NONE", "Buckets", "Column", "Range", "Text"]
 
@@ -163,8 +164,7 @@ class Column:
     def __init__(
         self, name: str, buckets: Iterable[Any], other: bool = False, kind: Literal["number", "text"] | None = None
     ) -> None:
-        if not isinstance(name, str) or not name or len(name) > 200:
-            raise ParameterError("name", name, "must be a text of 1 to 200 characters: the name of a column of the answer")
+        check_text("name", name, 200, "the name of a column of the answer")
         if not isinstance(other, bool):
             raise ParameterError("other", other, "must be true or false")
         if isinstance(buckets, str) or not isinstance(buckets, Iterable):
@@ -343,8 +343,7 @@ def _read_text(place: str, bucket: Any) -> Text:
         text = bucket[kind]
     else:
         raise ParameterError(place, bucket, rule)
-    if not isinstance(text, str) or len(text) > 1000:
-        raise ParameterError(place, text, f"{rule}, of at most 1000 characters")
+    check_text(place, text, 1000, "a value or a pattern", empty=True)
     try:
         return Text(kind, text)
     except ParameterError as error:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from deniable.errors import KeyFileError, KeyNotValidError, ParameterError, RevokedKeyError, UnknownKeyError
 from deniable.queries.schedule import LATEST
+from deniable.queries.texts import check_text
 
 __all__ = ["AnalystKey", "KeyRing", "PublicKey", "TrustedKey"]
 
@@ -27,11 +28,6 @@ _RING_FORMAT = "deniable key ring 1"
 _ID_SEPARATOR = b"deniable key 1\0"
 
 
-def _check_owner(owner: Any) -> None:
-    if not isinstance(owner, str) or not owner.strip() or len(owner) > 200:
-        raise ParameterError("owner", owner, "must be a text of 1 to 200 characters: whose key it is")
-
-
 @dataclass(frozen=True)
 class PublicKey:
     """What others need to know of an analyst's key."""
@@ -40,7 +36,7 @@ class PublicKey:
     raw: bytes
 
     def __post_init__(self) -> None:
-        _check_owner(self.owner)
+        check_text("owner", self.owner, 200, "whose key it is")
         if not isinstance(self.raw, bytes) or len(self.raw) != 32:
             raise ParameterError("public", len(self.raw), "must be the 32 bytes of an Ed25519 key")
 
@@ -72,7 +68,7 @@ class AnalystKey:
     """A key that signs queries. Its repr and its pickles never show the secret."""
 
     def __init__(self, owner: str, secret: bytes) -> None:
-        _check_owner(owner)
+        check_text("owner", owner, 200, "whose key it is")
         if len(secret) != 32:
             raise ParameterError("secret", f"{len(secret)} bytes", "must be the 32 bytes of an Ed25519 key")
         self.owner, self._secret = owner, secret

@@ -21,6 +21,7 @@ from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.schedule import Schedule
 from deniable.queries.sizes import SIZE_CLASSES, capacity, smallest_class
+from deniable.queries.texts import check_text
 from deniable.randomness import ONE
 
 __all__ = ["Budget", "Query", "Stratum"]
@@ -33,12 +34,6 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _ROWS = ("random", "aggregate", "several")
 _MOST_PROXIES = 16
 _MOST_ROWS = 1000
-
-
-def _text(name: str, value: Any, longest: int, what: str, empty: bool = False) -> str:
-    if not isinstance(value, str) or len(value) > longest or not (value.strip() or empty):
-        raise ParameterError(name, value, f"must be a text of {0 if empty else 1} to {longest} characters: {what}")
-    return value
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
@@ -69,7 +64,7 @@ class Stratum:
     """How many people there are in it, if that is known."""
 
     def __post_init__(self) -> None:
-        _text("name", self.name, 100, "the name of a stratum")
+        check_text("name", self.name, 100, "the name of a stratum")
         if self.sampling is not None:
             object.__setattr__(self, "sampling", _sampling("sampling", self.sampling))
         if self.population is not None:
@@ -123,8 +118,8 @@ class Query:
     schedule: Schedule
     proxies: Sequence[str]
     mechanism: Any
-    """A :class:`Mechanism`. Given as `{"name": …, parameter: value, …}` without the domain, which is the buckets. `TwoCoin` (p, q)
-    is PrivApprox's: unary encoding with a = p + (1 - p) q and b = (1 - p) q."""
+    """A :class:`Mechanism`. Given as `{"name": …, parameter: value, …}` without the domain, which is the buckets. `TwoCoin` with
+    p and q is PrivApprox's: unary encoding with a = p + (1 - p) q and b = (1 - p) q."""
     sampling: float = 1.0
     serial: int = 1
     """The version. Devices refuse to go back."""
@@ -136,7 +131,7 @@ class Query:
     """No result is released of fewer answers than this."""
     budget: Budget = Budget()
     rows: str = "random"
-    """Of several rows that the SQL finds, `random` draws one each epoch, `several` sends up to `most_rows`; `aggregate` allows one."""
+    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one."""
     most_rows: int = 1
     memoize: bool = False
     """Whether a device draws a permanent answer once for each true answer, and answers from that."""
@@ -154,9 +149,9 @@ class Query:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
             raise ParameterError("id", self.id, "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit")
-        _text("analyst", self.analyst, 200, "who asks")
-        _text("sql", self.sql, 20_000, "the question to each device, in SQL")
-        _text("question", self.question, 2000, "the question in plain words", empty=True)
+        check_text("analyst", self.analyst, 200, "who asks")
+        check_text("sql", self.sql, 20_000, "the question to each device, in SQL", lines=True)
+        check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
         _whole("serial", self.serial, 1, (1 << 53) - 1)
         self._settle_proxies()
         if not isinstance(self.schedule, Schedule):
@@ -186,7 +181,7 @@ class Query:
         if not 2 <= len(proxies) <= _MOST_PROXIES or not all(isinstance(proxy, str) for proxy in proxies):
             raise ParameterError("proxies", list(proxies), rule)
         for i, proxy in enumerate(proxies):
-            _text(f"proxies[{i}]", proxy, 500, "the name or address of a proxy")
+            check_text(f"proxies[{i}]", proxy, 500, "the name or address of a proxy")
             if proxy in proxies[:i]:
                 raise ParameterError(f"proxies[{i}]", proxy, "is there twice: one proxy with two shares could read the answer")
         self._set(proxies=proxies)
@@ -222,7 +217,7 @@ class Query:
             held = f"holds {capacity(self.size_class)} bytes, and a report takes {self.report_bytes}"
             raise ParameterError("size_class", self.size_class, f"{held}: it must be {needed} or above")
         if self.channel is not None:
-            _text("channel", self.channel, 200, "the name under which proxies see the query")
+            check_text("channel", self.channel, 200, "the name under which proxies see the query")
 
     # --- what it costs ----------------------------------------------------------------------------------------------
 
@@ -393,7 +388,7 @@ def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
 def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     parameters = {name: value for name, value in recipe.items() if name != "name"}
     known = Mechanism._registry.get(recipe["name"])
-    if known is not None and dataclasses.is_dataclass(known) and "k" in {field.name for field in dataclasses.fields(known)}:
+    if "k" in getattr(known, "__dataclass_fields__", {}):
         parameters["k"] = list(buckets.labels)
     if "epsilon" in parameters:
         parameters["epsilon"] = recipe["epsilon"] = check_epsilon(parameters["epsilon"], "mechanism.epsilon")

@@ -7,6 +7,7 @@ them is read; only then is the query parsed, and its expiry and serial compared.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ __all__ = ["Seen", "SignedQuery", "sign", "verify"]
 
 _FORMAT = "deniable signed query 1"
 _LARGEST = 1 << 21
+_KEY_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 class Seen(NamedTuple):
@@ -62,6 +64,8 @@ class SignedQuery:
         query, key, signature = fields["query"], fields["key"], fields["signature"]
         if not all(isinstance(part, str) for part in (query, key, signature)):
             raise QueryError("the fields of a signed query are texts")
+        if not _KEY_ID.fullmatch(key):
+            raise QueryError("the key id of a signed query is 16 lower-case hexadecimal digits")
         return cls(_encoded(query), key, _unhex(signature))
 
 

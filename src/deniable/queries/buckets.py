@@ -173,7 +173,7 @@ class Column:
         if not given or len(given) > MOST_BUCKETS:
             raise ParameterError("buckets", f"{len(given)} buckets", f"must number between 1 and {MOST_BUCKETS}")
         if kind is None:
-            kind = "number" if all(isinstance(b, Range | float | int) or _looks_like_range(b) for b in given) else "text"
+            kind = "number" if any(map(_meant_as_number, given)) else "text"
         if kind not in ("number", "text"):
             raise ParameterError("kind", kind, "must be 'number' or 'text'")
         read = _read_range if kind == "number" else _read_text
@@ -316,8 +316,11 @@ def _overlap(other: Text, both: str) -> str:
     return f"overlaps {str(other)!r}: both hold {both!r}"
 
 
-def _looks_like_range(bucket: Any) -> bool:
-    return isinstance(bucket, str) and _RANGE.fullmatch(bucket) is not None
+def _meant_as_number(bucket: Any) -> bool:
+    """Also of a range with a slip in it: taken for a text, it would be a bucket that no number is ever in."""
+    if isinstance(bucket, str):
+        return bucket.startswith(("[", "(")) and bucket.endswith((")", "]"))
+    return isinstance(bucket, Range | float | int)
 
 
 def _read_range(place: str, bucket: Any) -> Range:

@@ -28,7 +28,7 @@ LONGEST_TEXT = 4096
 """A longer text is in no pattern."""
 _MOST_REMEMBERED = 20_000
 _MOST_DEPTH = 40
-_MOST_WORK = 2_000_000
+_MOST_WORK = 1_000_000
 """Steps of the search for overlaps, in all: well under a second, whatever the patterns are."""
 _LAST_CHARACTER = 0x10FFFF
 

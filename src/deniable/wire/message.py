@@ -193,7 +193,7 @@ class Opened:
             dirty |= self.words[first_free - 1] >> np.uint64(8 * spare) != 0
         self.faults[mine & dirty] = Fault.PADDING
         places = np.flatnonzero(mine & ~dirty)
-        rows = np.ascontiguousarray(self.words[2:first_free, places].T).view(np.uint8).reshape(places.size, -1)
+        rows = np.ascontiguousarray(self.words[2:first_free, places].T).view(np.uint8).reshape(places.size, 8 * (first_free - 2))
         return np.ascontiguousarray(rows[:, :n_bytes]), places
 
     def counts_by_fault(self) -> dict[str, int]:

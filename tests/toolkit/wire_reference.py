@@ -21,7 +21,7 @@ def siphash24(key: bytes, data: bytes) -> int:
         return ((x << n) | (x >> (64 - n))) & MASK
 
     k0, k1 = struct.unpack("<QQ", key)
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+    v: list[int] = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 
     def sipround() -> None:
         v[0] = (v[0] + v[1]) & MASK
@@ -180,7 +180,7 @@ def bad_records() -> list[dict[str, str]]:
 
 
 def block_rows() -> list[bytes]:
-    """Five rows of size class 0 whose ids start with the bits 101, in order. The high word is little-endian: its last byte leads."""
+    """Five rows of size class 0 whose ids start with the bits 101, in order. A word is little-endian: its last byte leads."""
     highs = [0xA000000000000000, 0xA000000000000001, 0xA000000000000001, 0xB123456789ABCDEF, 0xBFFFFFFFFFFFFFFF]
     lows = [5, 1, 2, 0, MASK]
     return [struct.pack("<QQ", high, low) + stream(48, 90 + i) for i, (high, low) in enumerate(zip(highs, lows, strict=True))]

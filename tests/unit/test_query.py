@@ -229,10 +229,12 @@ def test_bytes_in_any_other_spelling_are_refused(spoil: Any, says: str) -> None:
 
 
 def test_canonical_json_refuses_what_it_cannot_say_exactly() -> None:
-    for value in (math.nan, math.inf, 1 << 63, {1: 2}, {"f64": 1}, b"x", "\ud800"):
+    bad: list[Any] = [math.nan, math.inf, 1 << 63, {1: 2}, {"f64": 1}, b"x", "\ud800"]
+    for value in bad:
         with pytest.raises(ParameterError):
             canonical.encode(value)
-    for value in (0.1, -0.0, 5e-324, 1 << 62, -(1 << 63), 'é\n"\\\x00', [True, None, {"a": [0.5]}]):
+    good: list[Any] = [0.1, -0.0, 5e-324, 1 << 62, -(1 << 63), 'é\n"\\\x00', [True, None, {"a": [0.5]}]]
+    for value in good:
         assert repr(canonical.decode(canonical.encode(value))) == repr(value)
 
 

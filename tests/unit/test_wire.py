@@ -22,7 +22,7 @@ from toolkit import wire_reference as reference
 VECTORS: dict[str, Any] = json.loads(reference.VECTORS.read_text(encoding="utf-8"))
 
 
-def cases(name: str) -> Any:
+def cases(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", VECTORS[name], ids=lambda case: case["name"])
 
 
@@ -207,7 +207,7 @@ def test_one_share_says_nothing_of_the_message() -> None:
     yes, no = (split(Message(1, 1, report), 0, 2, 9, ScriptedSource(script)) for report in (b"\1", b"\0"))
     assert yes[0] == no[0]
     target = no[1].payload
-    sealed = Message(1, 1, b"\1").seal(0, struct.unpack_from("<QQ", script, 16))  # type: ignore[arg-type]
+    sealed = Message(1, 1, b"\1").seal(0, struct.unpack_from("<QQ", script, 16))
     pad = reference.xor(sealed, target)
     assert split(Message(1, 1, b"\1"), 0, 2, 9, ScriptedSource(script[:32] + pad))[1].payload == target
 
@@ -329,7 +329,7 @@ def test_the_whole_way_from_reports_to_reports() -> None:
         opened = join_columns([np.take(c, p, axis=1) for c, p in zip(pair, common_rows(pair), strict=True)], 7)
         assert not opened.faults.any()
         found.append(opened.reports(5, 2)[0])
-    both = np.intersect1d(*got)
+    both = np.intersect1d(got[0], got[1])
     assert sorted(np.vstack(found).tolist()) == sorted(reports[both].tolist())
 
 

@@ -1,12 +1,11 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
 from deniable.estimation import statistics
+from deniable.estimation.candidates import CandidateEstimate
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.statistic import Statistic
 from deniable.estimation.tables import Table, joint
-from deniable.estimation.candidates import CandidateEstimate
-from deniable.estimation.estimate import Estimate
 from deniable.mechanisms.basic_rappor import BasicRappor
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
@@ -15,8 +14,8 @@ from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.hadamard import HadamardResponse
 from deniable.mechanisms.hashing import LocalHashing
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.projection import RandomProjection
 from deniable.mechanisms.permanent import PermanentAnswer
+from deniable.mechanisms.projection import RandomProjection
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.mechanisms.subset import SubsetSelection
@@ -27,8 +26,8 @@ from deniable.randomness import ScriptedSource, Source, every_path, seeded_sourc
 __all__ = [
     "BasicRappor",
     "BinaryResponse",
-    "Composite",
     "CandidateEstimate",
+    "Composite",
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
@@ -37,8 +36,8 @@ __all__ = [
     "LocalHashing",
     "Mechanism",
     "OptimizedUnary",
-    "RandomProjection",
     "PermanentAnswer",
+    "RandomProjection",
     "Rappor",
     "Reports",
     "ScriptedSource",

@@ -13,6 +13,7 @@ __all__ = ["cli", "main"]
 
 COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
+    "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
 }
 """Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""

@@ -84,8 +84,19 @@ class UnaryMechanism(UnaryReports):
         return Fraction(a * (ONE - b), b * (ONE - a))
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
+        """One row a value; an index of -1 stands for "none of the labels", whose bits are all drawn with b.
+
+        Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
+        """
         rows = source.bit_rows(self._b, indices.size, len(self.domain))
-        put_bits(rows, indices, source.coins(self._a, indices.size))
+        coins = source.coins(self._a, indices.size)
+        some = indices >= 0
+        if some.all():
+            put_bits(rows, indices, coins)
+        else:
+            labelled = rows[some]
+            put_bits(labelled, indices[some], coins[some])
+            rows[some] = labelled
         return rows
 
     def channel(self) -> BitChannel:

@@ -1,0 +1,115 @@
+"""`deniable query`: what it writes, what it says, and that an error is one line and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deniable
+from deniable.queries.files import read_query
+from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
+from deniable.queries.signing import SignedQuery, verify
+
+SOURCE = str(Path(deniable.__file__).parents[1])
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as people run it, in a process of its own."""
+    code = "from deniable.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the template and a key, as the first two commands leave it."""
+    assert run(tmp_path, "query", "new", "q.toml").returncode == 0
+    assert run(tmp_path, "query", "keygen", "city.key", "--owner", "City of Exampleton").returncode == 0
+    return tmp_path
+
+
+def test_from_template_to_a_signature_that_holds(folder: Path) -> None:
+    assert stat.S_IMODE((folder / "city.key").stat().st_mode) == 0o600
+    done = run(folder, "query", "sign", "q.toml", "--key", "city.key")
+    assert done.returncode == 0, done.stderr
+    signed = SignedQuery.from_bytes((folder / "q.signed.json").read_bytes())
+    query = read_query(folder / "q.toml")
+    ring = KeyRing([TrustedKey(PublicKey.load(folder / "city.key.pub"))])
+    assert verify(signed, ring, query.schedule.origin) == query
+
+    ring.save(folder / "ring")
+    shown = run(folder, "query", "show", "q.signed.json", "--json", "--ring", "ring")
+    assert shown.returncode == 0, shown.stderr
+    described = json.loads(shown.stdout)
+    assert described["signature"] == "verified"
+    assert described["digest"] == query.digest.hex()
+    assert described["query"] == query.to_dict()
+    plain = run(folder, "query", "show", "q.signed.json").stdout
+    assert "not verified" in plain
+    assert query.digest.hex() in plain
+
+    ring.revoke(signed.key_id).save(folder / "ring")
+    refused = run(folder, "query", "show", "q.signed.json", "--ring", "ring")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "was revoked" in refused.stderr
+
+
+def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
+    query = read_query(folder / "q.toml")
+    out = run(folder, "query", "check", "q.toml").stdout
+    for words in (
+        query.sql,
+        query.question,
+        "[10,inf)",
+        f"epsilon, local: {query.epsilon_local:.4f}",
+        f"{query.channel_tag:016x}",
+    ):
+        assert words in out
+    assert out.index("epsilon, local") < out.index("sampling makes it less")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "new", "q.toml"], "q.toml exists already"),
+        (["query", "new", "new.toml", "--id", "Bad Id"], "new.toml, line 3: id = 'Bad Id' must be"),
+        (["query", "new", "nowhere/new.toml"], "cannot be written"),
+        (["query", "check", "absent.toml"], "cannot be read"),
+        (["query", "check", "broken.toml"], "broken.toml, line 8: sampling = 60 must be a probability"),
+        (["query", "sign", "broken.toml", "--key", "city.key"], "broken.toml, line 8"),
+        (["query", "sign", "q.toml", "--key", "absent.key"], "absent.key cannot be read"),
+        (["query", "sign", "q.toml", "--key", "other.key"], "the key is that of 'Other'"),
+        (["query", "sign", "q.toml", "--key", "city.key.pub"], "must have 0600"),
+        (["query", "show", "q.toml", "--ring", "absent"], "is not signed"),
+        (["query", "keygen", "city.key", "--owner", "X"], "exists already"),
+        (["query", "keygen", "new.key", "--owner", ""], "whose key it is"),
+    ],
+)
+def test_an_error_is_one_line_and_code_2_and_nothing_is_written(folder: Path, arguments: list[str], says: str) -> None:
+    text = (folder / "q.toml").read_text(encoding="utf-8")
+    lines = text.replace("sampling = 0.6 ", "sampling = 60 ").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("sampling"))
+    lines.insert(7, lines.pop(at))  # so that the line is known
+    (folder / "broken.toml").write_text("\n".join(lines), encoding="utf-8")
+    AnalystKey("Other", bytes(32)).save(folder / "other.key")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = run(folder, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert done.stderr.startswith("deniable: ")
+    assert done.stderr.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_the_list_of_commands_names_query() -> None:
+    assert "query" in run(Path(), "--help").stdout
+    assert run(Path(), "no-such-command").returncode == 2

@@ -26,7 +26,7 @@ from typing import Any
 if sys.platform != "win32":  # there only the isolated process caps memory, by SQLite's own heap limit
     import resource
 
-__all__ = ["APPLICATION_ID", "CALENDAR", "DECLARATION", "FUNCTIONS", "LARGEST_CELL", "RefusedError", "fold", "grants", "query"]
+__all__ = ["APPLICATION_ID", "CALENDAR", "DECLARATION", "FUNCTIONS", "LARGEST_CELL", "RefusedError", "fold", "grants", "ordered_by_others", "query"]
 
 APPLICATION_ID = 0x646E7676
 """Marks an SQLite file as a vault: `dnvv` in the file's header."""
@@ -146,10 +146,28 @@ def grants(connection: sqlite3.Connection) -> tuple[dict[str, set[str]], set[str
     granted = {}
     for table, columns in shared.items():
         if objects.get(table) and table != DECLARATION:
-            info = connection.execute('PRAGMA table_xinfo("' + table.replace('"', '""') + '")')
-            real = {fold(name) for _, name, _, _, _, _, hidden in info if not hidden}
-            granted[table] = (columns & real) | {""}  # "" is how SQLite names a table of which no column is read: count(*)
+            info = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})")
+            real = columns & {fold(name) for _, name, _, _, _, _, hidden in info if not hidden}
+            if ordered_by_others(connection, table, real) is None:
+                granted[table] = real | {""}  # "" is how SQLite names a table of which no column is read: count(*)
     return granted, set(objects)
+
+
+def ordered_by_others(connection: sqlite3.Connection, table: str, columns: set[str]) -> str | None:
+    """An index of the table that holds more than these columns, if there is one.
+
+    SQLite may walk it in place of the table, and rows in the order of an unshared column tell much of that column:
+    `SELECT age FROM t LIMIT 1` is then the age of whoever earns least.
+    """
+    for _, index, _, _, partial in connection.execute(f"PRAGMA index_list({_quoted(table)})").fetchall():
+        keys = connection.execute(f"PRAGMA index_info({_quoted(index)})")
+        if partial or any(name is None or fold(name) not in columns for _, _, name in keys):
+            return str(index)
+    return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _authorizer(granted: dict[str, set[str]], objects: set[str], watch: _Watch) -> Callable[..., int]:

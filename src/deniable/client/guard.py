@@ -26,7 +26,18 @@ from typing import Any
 if sys.platform != "win32":  # there only the isolated process caps memory, by SQLite's own heap limit
     import resource
 
-__all__ = ["APPLICATION_ID", "CALENDAR", "DECLARATION", "FUNCTIONS", "LARGEST_CELL", "RefusedError", "fold", "grants", "ordered_by_others", "query"]
+__all__ = [
+    "APPLICATION_ID",
+    "CALENDAR",
+    "DECLARATION",
+    "FUNCTIONS",
+    "LARGEST_CELL",
+    "RefusedError",
+    "fold",
+    "grants",
+    "ordered_by_others",
+    "query",
+]
 
 APPLICATION_ID = 0x646E7676
 """Marks an SQLite file as a vault: `dnvv` in the file's header."""
@@ -124,7 +135,7 @@ class _Watch:
 
 
 def _peak() -> int:
-    """The process's largest resident size so far, in bytes. It never falls: what was held before is not counted twice."""
+    """The process's largest resident size so far, in bytes. It never falls: memory once held and given back may be used again."""
     if sys.platform == "win32":
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -214,7 +225,8 @@ def _calendar(name: str, watch: _Watch) -> Callable[..., Cell]:
     def function(*arguments: Cell) -> Cell:
         times = arguments[1:] if name == "strftime" else arguments
         texts = [each.strip() for each in times if isinstance(each, str)]
-        if not times or any(fold(text) in _CLOCK for text in texts):
+        # A blob of those words would be read as text: no answer needs a time in a blob.
+        if not times or any(isinstance(each, bytes) for each in times) or any(fold(text) in _CLOCK for text in texts):
             raise watch.refuse("forbidden", f"{name}() may not look at the device's clock or time zone")
         modifiers = texts[1:] if isinstance(times[0], str) else texts
         if len(modifiers) != len(times) - 1 or not all(_MODIFIER.fullmatch(text) for text in modifiers):
@@ -283,14 +295,16 @@ def query(uri: str, sql: str, *, deadline: float, max_rows: int, max_memory: int
         raise RefusedError(
             "vault", f"the vault cannot be read ({getattr(error, 'sqlite_errorname', 'no SQLite file')})"
         ) from None
+    cursor = connection.cursor()
     try:
-        cursor = connection.execute(sql)
+        cursor.execute(sql)
         rows = _fetch(cursor, max_rows, watch)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise watch.refused or _explain(error) from None
     except MemoryError:
         raise watch.refuse("memory", f"the query needs more than max_memory = {max_memory} bytes") from None
     finally:
+        cursor.close()  # or a statement cut short would hold the file's lock for as long as someone keeps the error
         connection.close()
         watch.close()
     if watch.refused is not None:

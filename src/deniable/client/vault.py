@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
 from deniable.client import sources
 from deniable.client.guard import APPLICATION_ID, DECLARATION, fold, grants, ordered_by_others
@@ -103,7 +102,7 @@ class Vault:
     @cached_property
     def uri(self) -> str:
         """The address of the file for reading only."""
-        return f"file:{quote(self.path.as_posix())}?mode=ro"
+        return self.path.as_uri() + "?mode=ro"
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name, each with its columns shared and not shared."""

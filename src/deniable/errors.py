@@ -22,6 +22,17 @@
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
     │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
     ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
+    ├── VaultError              a vault cannot be used, or a change to it is refused
+    │   └── ImportDataError         a file or row cannot be imported: says where, never what stood there
+    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may name what is not shared
+    │   ├── NotSharedError          it names a table or column that is not shared (or not there: the message is the same)
+    │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
+    │   ├── BadSqlError             SQLite cannot run it
+    │   ├── TooComplexError         it breaks a limit on length, depth or growth
+    │   ├── DeadlineError           it ran too long
+    │   ├── TooManyRowsError        it gives more rows than allowed
+    │   ├── TooMuchMemoryError      it needs more memory than allowed
+    │   └── CellError               it gives a blob, or a text too long or not UTF-8
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -35,13 +46,19 @@ from typing import ClassVar
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "BadSqlError",
+    "CellError",
+    "DeadlineError",
     "DeniableError",
     "ExpiredQueryError",
     "KeyFileError",
     "KeyNotValidError",
+    "ForbiddenSqlError",
+    "ImportDataError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
+    "NotSharedError",
     "OutOfDomainError",
     "ParameterError",
     "QueryError",
@@ -57,6 +74,12 @@ __all__ = [
     "UnknownKeyError",
     "UnknownLabelError",
     "WireError",
+    "SandboxError",
+    "TooComplexError",
+    "TooManyRowsError",
+    "TooMuchMemoryError",
+    "UnknownLabelError",
+    "VaultError",
 ]
 
 
@@ -212,6 +235,48 @@ class WireError(DeniableError, ValueError):
 
     def __reduce__(self) -> tuple[type[WireError], tuple[str, str]]:
         return type(self), (self.reason, self.detail)
+class VaultError(DeniableError):
+    """A vault cannot be used, or a change to it is refused."""
+
+
+class ImportDataError(VaultError, ValueError):
+    """A file or row cannot be imported. The message says where, never what stood there."""
+
+
+class SandboxError(DeniableError):
+    """An analyst's SQL was refused or stopped. For the owner's eyes: the message may name what is not shared."""
+
+
+class NotSharedError(SandboxError):
+    """The query names a table or column that the owner does not share, or that is not there: the message is the same."""
+
+
+class ForbiddenSqlError(SandboxError):
+    """The query holds a statement, clause or function that is not allowed."""
+
+
+class BadSqlError(SandboxError):
+    """SQLite cannot run the query."""
+
+
+class TooComplexError(SandboxError):
+    """The query breaks a limit on its length, its depth or what it grows to."""
+
+
+class DeadlineError(SandboxError):
+    """The query ran longer than it may."""
+
+
+class TooManyRowsError(SandboxError):
+    """The query gives more rows than it may."""
+
+
+class TooMuchMemoryError(SandboxError):
+    """The query needs more memory than it may have."""
+
+
+class CellError(SandboxError):
+    """The query gives a blob, or a text that is too long or not UTF-8."""
 
 
 class RandomnessError(DeniableError):

@@ -14,7 +14,9 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
     "query": "deniable.cli.query:query",
+    "plan": "deniable.cli.plan:plan",
     "randomize": "deniable.cli.survey:randomize",
+    "vault": "deniable.cli.vault:vault",
 }
 """Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""
 

@@ -1,5 +1,6 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
+from deniable import privacy
 from deniable.estimation.estimate import Estimate
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.design import DesignMatrix
@@ -25,6 +26,7 @@ __all__ = [
     "ThresholdHistogram",
     "UnaryEncoding",
     "every_path",
+    "privacy",
     "seeded_source",
     "system_source",
 ]

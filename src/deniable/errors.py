@@ -11,6 +11,9 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
+    ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -22,12 +25,15 @@ from __future__ import annotations
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "BudgetExceededError",
     "DeniableError",
+    "InfeasiblePlanError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
     "OutOfDomainError",
     "ParameterError",
+    "PlanError",
     "RandomnessError",
     "ReportError",
     "ReportFormatError",
@@ -96,6 +102,26 @@ class ReportFormatError(ReportError):
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class BudgetExceededError(DeniableError):
+    """The answer would break a limit of the person's ledger."""
+
+
+class PlanError(DeniableError, ValueError):
+    """The wishes for a plan contradict each other, or leave nothing, or too much, to be found."""
+
+
+class InfeasiblePlanError(PlanError):
+    """No design fulfils the wishes; `nearest` names the nearest wish that one does, as keyword arguments of `plan`."""
+
+    def __init__(self, problem: str, nearest: dict[str, float]) -> None:
+        self.problem, self.nearest = problem, nearest
+        wish = " and ".join(f"{name} = {value:.6g}" for name, value in nearest.items())
+        super().__init__(f"{problem}; the nearest that is feasible: {wish}")
+
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
+        return type(self), (self.problem, self.nearest)
 
 
 class RandomnessError(DeniableError):

@@ -13,7 +13,7 @@ import pytest
 
 from deniable import BinaryResponse, DirectEncoding
 from deniable.errors import ParameterError
-from deniable.privacy import shuffled_delta, shuffled_epsilon, shuffled_epsilon_closed_form
+from deniable.privacy import shuffled_delta, shuffled_epsilon, shuffled_epsilon_closed_form, shuffling
 
 DELTA = 1e-6
 Law = dict[tuple[int, ...], float]
@@ -102,6 +102,14 @@ def test_what_is_promised_holds_and_is_not_wasteful() -> None:
     promised = shuffled_epsilon(1.0, 5_000, DELTA)
     assert shuffled_delta(1.0, 5_000, promised) <= DELTA
     assert shuffled_delta(1.0, 5_000, promised * (1 - 1e-4)) > DELTA
+
+
+def test_numbers_of_clones_taken_in_blocks_stay_an_upper_bound_and_next_to_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_by_one = shuffled_epsilon(1.0, 100_000, DELTA)
+    monkeypatch.setattr(shuffling, "_BLOCKS", 300)
+    assert one_by_one < shuffled_epsilon(1.0, 100_000, DELTA) < one_by_one * 1.001
 
 
 def test_the_closed_form_is_the_theorems() -> None:

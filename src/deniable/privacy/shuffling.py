@@ -14,8 +14,10 @@ The general bound of their 2023 paper is not used: it has an erratum.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.privacy.checks import check_count, check_delta, check_loss
@@ -26,6 +28,7 @@ _IGNORED = 1e-6
 """The part of delta that is given away for not looking at improbable numbers of clones."""
 _SLACK = 1e-8
 """Far above the relative error of the binomial functions: added, so that the figure stays an upper bound."""
+_BLOCKS = 8192
 
 
 def shuffled_epsilon_closed_form(epsilon: float, n: int, delta: float) -> float:
@@ -61,7 +64,8 @@ def shuffled_delta(epsilon: float, n: int, promised: float) -> float:
     >>> shuffled_delta(1.0, 10, 1.0)
     0.0
     """
-    return _clones_delta(check_loss("epsilon", epsilon), check_count("n", n), check_loss("promised", promised), _IGNORED * 1e-6)
+    loss, count, wanted = check_loss("epsilon", epsilon), check_count("n", n), check_loss("promised", promised)
+    return 0.0 if wanted >= loss else _excess(loss, wanted, _clones(loss, count, _IGNORED * _IGNORED))
 
 
 def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
@@ -75,29 +79,45 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
     loss, count, slack = check_loss("epsilon", epsilon), check_count("n", n), check_delta(delta)
     if slack == 0 or loss in (0, math.inf):
         return loss
+    clones = _clones(loss, count, _IGNORED * slack)
     low, high = 0.0, loss
     while high - low > 1e-6 * high and high > 1e-12:
         middle = (low + high) / 2
-        if _clones_delta(loss, count, middle, _IGNORED * slack) <= slack:
+        if _excess(loss, middle, clones) <= slack:
             high = middle
         else:
             low = middle
     return high
 
 
-def _clones_delta(loss: float, n: int, promised: float, ignored: float) -> float:
+class _Clones(NamedTuple):
+    """How many clones there may be, with what chance; and the chance of all the numbers that are left out."""
+
+    numbers: NDArray[np.int64]
+    chances: NDArray[np.float64]
+    unseen: float
+
+
+def _clones(loss: float, n: int, ignored: float) -> _Clones:
+    """The likely numbers of clones: one by one or, where there are very many, in blocks that count as their smallest number.
+
+    More clones never tell more, for one can be added by throwing a coin: so a block's smallest number gives an upper bound.
+    """
     from scipy.stats import binom  # noqa: PLC0415 - slow to import, and nothing else here needs it
 
-    if promised >= loss:
-        return 0.0
+    law = binom(n - 1, math.exp(-loss))
+    fewest, most = int(law.ppf(ignored / 2)), int(law.isf(ignored / 2))
+    starts = np.unique(np.linspace(0, most - fewest, min(most - fewest + 1, _BLOCKS)).astype(np.int64))
+    chances = np.add.reduceat(law.pmf(np.arange(fewest, most + 1)), starts)
+    return _Clones(starts + fewest, chances, float(law.cdf(fewest - 1) + law.sf(most)))
+
+
+def _excess(loss: float, promised: float, clones: _Clones) -> float:
+    from scipy.stats import binom  # noqa: PLC0415 - see above
+
     growth, g = math.exp(loss), math.exp(promised)
-    clones = binom(n - 1, math.exp(-loss))
-    fewest, most = int(clones.ppf(ignored / 2)), int(clones.isf(ignored / 2))
-    unseen = float(clones.cdf(fewest - 1) + clones.sf(most))
-    c = np.arange(fewest, most + 1)
+    c = clones.numbers
     threshold = np.floor((c + 1) * ((g * growth - 1) / ((growth - 1) * (g + 1)))) + 1
     gained = (growth - g) / (growth + 1) * binom.pmf(threshold - 1, c, 0.5)
     lost = (g - 1) * binom.sf(threshold - 1, c, 0.5)
-    weight = clones.pmf(c)
-    rounding = _SLACK * (gained + lost)
-    return unseen + float(weight @ (np.maximum(gained - lost, 0) + rounding))
+    return clones.unseen + float(clones.chances @ (np.maximum(gained - lost, 0) + _SLACK * (gained + lost)))

@@ -2,6 +2,7 @@
 
 from deniable.estimation import statistics
 from deniable.estimation.candidates import CandidateEstimate
+from deniable import privacy
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.statistic import Statistic
@@ -53,6 +54,7 @@ __all__ = [
     "every_path",
     "independence_test",
     "joint",
+    "privacy",
     "seeded_source",
     "statistics",
     "system_source",

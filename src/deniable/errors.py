@@ -33,6 +33,9 @@
     │   ├── TooManyRowsError        it gives more rows than allowed
     │   ├── TooMuchMemoryError      it needs more memory than allowed
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
+    ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
+    ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -55,6 +58,9 @@ __all__ = [
     "KeyNotValidError",
     "ForbiddenSqlError",
     "ImportDataError",
+    "BudgetExceededError",
+    "DeniableError",
+    "InfeasiblePlanError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
@@ -63,6 +69,7 @@ __all__ = [
     "ParameterError",
     "QueryError",
     "QueryFileError",
+    "PlanError",
     "RandomnessError",
     "ReportError",
     "ReportFormatError",
@@ -277,6 +284,24 @@ class TooMuchMemoryError(SandboxError):
 
 class CellError(SandboxError):
     """The query gives a blob, or a text that is too long or not UTF-8."""
+class BudgetExceededError(DeniableError):
+    """The answer would break a limit of the person's ledger."""
+
+
+class PlanError(DeniableError, ValueError):
+    """The wishes for a plan contradict each other, or leave nothing, or too much, to be found."""
+
+
+class InfeasiblePlanError(PlanError):
+    """No design fulfils the wishes; `nearest` names the nearest wish that one does, as keyword arguments of `plan`."""
+
+    def __init__(self, problem: str, nearest: dict[str, float]) -> None:
+        self.problem, self.nearest = problem, nearest
+        wish = " and ".join(f"{name} = {value:.6g}" for name, value in nearest.items())
+        super().__init__(f"{problem}; the nearest that is feasible: {wish}")
+
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
+        return type(self), (self.problem, self.nearest)
 
 
 class RandomnessError(DeniableError):

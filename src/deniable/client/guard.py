@@ -26,7 +26,18 @@ from typing import Any
 if sys.platform != "win32":  # there only the isolated process caps memory, by SQLite's own heap limit
     import resource
 
-__all__ = ["APPLICATION_ID", "CALENDAR", "DECLARATION", "FUNCTIONS", "LARGEST_CELL", "RefusedError", "fold", "grants", "query"]
+__all__ = [
+    "APPLICATION_ID",
+    "CALENDAR",
+    "DECLARATION",
+    "FUNCTIONS",
+    "LARGEST_CELL",
+    "RefusedError",
+    "fold",
+    "grants",
+    "ordered_by_others",
+    "query",
+]
 
 APPLICATION_ID = 0x646E7676
 """Marks an SQLite file as a vault: `dnvv` in the file's header."""
@@ -124,7 +135,7 @@ class _Watch:
 
 
 def _peak() -> int:
-    """The process's largest resident size so far, in bytes. It never falls: what was held before is not counted twice."""
+    """The process's largest resident size so far, in bytes. It never falls: memory once held and given back may be used again."""
     if sys.platform == "win32":
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -146,10 +157,28 @@ def grants(connection: sqlite3.Connection) -> tuple[dict[str, set[str]], set[str
     granted = {}
     for table, columns in shared.items():
         if objects.get(table) and table != DECLARATION:
-            info = connection.execute('PRAGMA table_xinfo("' + table.replace('"', '""') + '")')
-            real = {fold(name) for _, name, _, _, _, _, hidden in info if not hidden}
-            granted[table] = (columns & real) | {""}  # "" is how SQLite names a table of which no column is read: count(*)
+            info = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})")
+            real = columns & {fold(name) for _, name, _, _, _, _, hidden in info if not hidden}
+            if ordered_by_others(connection, table, real) is None:
+                granted[table] = real | {""}  # "" is how SQLite names a table of which no column is read: count(*)
     return granted, set(objects)
+
+
+def ordered_by_others(connection: sqlite3.Connection, table: str, columns: set[str]) -> str | None:
+    """An index of the table that holds more than these columns, if there is one.
+
+    SQLite may walk it in place of the table, and rows in the order of an unshared column tell much of that column:
+    `SELECT age FROM t LIMIT 1` is then the age of whoever earns least.
+    """
+    for _, index, _, _, partial in connection.execute(f"PRAGMA index_list({_quoted(table)})").fetchall():
+        keys = connection.execute(f"PRAGMA index_info({_quoted(index)})")
+        if partial or any(name is None or fold(name) not in columns for _, _, name in keys):
+            return str(index)
+    return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _authorizer(granted: dict[str, set[str]], objects: set[str], watch: _Watch) -> Callable[..., int]:
@@ -196,7 +225,8 @@ def _calendar(name: str, watch: _Watch) -> Callable[..., Cell]:
     def function(*arguments: Cell) -> Cell:
         times = arguments[1:] if name == "strftime" else arguments
         texts = [each.strip() for each in times if isinstance(each, str)]
-        if not times or any(fold(text) in _CLOCK for text in texts):
+        # A blob of those words would be read as text: no answer needs a time in a blob.
+        if not times or any(isinstance(each, bytes) for each in times) or any(fold(text) in _CLOCK for text in texts):
             raise watch.refuse("forbidden", f"{name}() may not look at the device's clock or time zone")
         modifiers = texts[1:] if isinstance(times[0], str) else texts
         if len(modifiers) != len(times) - 1 or not all(_MODIFIER.fullmatch(text) for text in modifiers):
@@ -265,14 +295,16 @@ def query(uri: str, sql: str, *, deadline: float, max_rows: int, max_memory: int
         raise RefusedError(
             "vault", f"the vault cannot be read ({getattr(error, 'sqlite_errorname', 'no SQLite file')})"
         ) from None
+    cursor = connection.cursor()
     try:
-        cursor = connection.execute(sql)
+        cursor.execute(sql)
         rows = _fetch(cursor, max_rows, watch)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise watch.refused or _explain(error) from None
     except MemoryError:
         raise watch.refuse("memory", f"the query needs more than max_memory = {max_memory} bytes") from None
     finally:
+        cursor.close()  # or a statement cut short would hold the file's lock for as long as someone keeps the error
         connection.close()
         watch.close()
     if watch.refused is not None:

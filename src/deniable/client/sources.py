@@ -16,8 +16,9 @@ __all__ = ["KINDS", "checked", "read_csv", "read_parquet"]
 KINDS = ("INTEGER", "REAL", "TEXT")
 
 # No leading zeros and no plus sign: a number that would not be written the same way again stays text (postcodes, phones).
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_REAL = re.compile(r"-?(0|[1-9][0-9]*)?(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_REAL = re.compile(r"-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_INTEGER_DIGITS = 19
 _CONVERT: dict[str, Callable[[str], object]] = {"INTEGER": int, "REAL": float, "TEXT": str}
 
 Table = tuple[dict[str, str], Iterator[Sequence[object]]]
@@ -81,20 +82,26 @@ def _inferred(lines: Iterable[list[str]], n_columns: int) -> list[str]:
         for place, cell in enumerate(line[:n_columns]):
             if cell:
                 filled[place] = True
-                integer[place] = integer[place] and _INTEGER.fullmatch(cell) is not None
+                integer[place] = integer[place] and _is_integer(cell)
                 real[place] = real[place] and _is_real(cell)
     pairs = zip(integer, real, filled, strict=True)
     return ["TEXT" if not some else "INTEGER" if whole else "REAL" if number else "TEXT" for whole, number, some in pairs]
 
 
+def _is_integer(cell: str) -> bool:
+    return bool(_INTEGER.fullmatch(cell)) and len(cell) <= _INTEGER_DIGITS + 1 and -(1 << 63) <= int(cell) < 1 << 63
+
+
 def _is_real(cell: str) -> bool:
-    return any("0" <= sign <= "9" for sign in cell[:3]) and _REAL.fullmatch(cell) is not None
+    if _INTEGER.fullmatch(cell):  # a whole number too large for a float to hold exactly is more likely a code
+        return _is_integer(cell) and abs(int(cell)) <= 1 << 53
+    return _REAL.fullmatch(cell) is not None
 
 
 def _csv_rows(path: Path, kinds: Sequence[str], names: Sequence[str]) -> Iterator[Sequence[object]]:
     lines = _csv_lines(path)
     next(lines)
-    matches: dict[str, Callable[[str], object]] = {"INTEGER": _INTEGER.fullmatch, "REAL": _is_real, "TEXT": lambda _: True}
+    matches: dict[str, Callable[[str], bool]] = {"INTEGER": _is_integer, "REAL": _is_real, "TEXT": lambda _: True}
     for number, line in enumerate(lines, start=1):
         row: list[object] = []
         for place, cell in enumerate(line):

@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
 from deniable.client import sources
-from deniable.client.guard import APPLICATION_ID, DECLARATION, fold, grants
+from deniable.client.guard import APPLICATION_ID, DECLARATION, fold, grants, ordered_by_others
 from deniable.errors import VaultError
 
 __all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
@@ -103,7 +102,7 @@ class Vault:
     @cached_property
     def uri(self) -> str:
         """The address of the file for reading only."""
-        return f"file:{quote(self.path.as_posix())}?mode=ro"
+        return self.path.as_uri() + "?mode=ro"
 
     def tables(self) -> list[TableInfo]:
         """All tables, by name, each with its columns shared and not shared."""
@@ -133,6 +132,9 @@ class Vault:
                     raise VaultError(f"column {column!r} is not an ordinary column of {name}: it cannot be shared")
                 _check_name("column", column)
                 connection.execute(f"INSERT OR IGNORE INTO {DECLARATION} VALUES (?, ?)", (name, by_fold[fold(column)]))  # noqa: S608
+            declared = connection.execute(f"SELECT column_name FROM {DECLARATION} WHERE table_name = ?", (name,))  # noqa: S608
+            if index := ordered_by_others(connection, name, {fold(row[0]) for row in declared}):
+                raise VaultError(f"index {index!r} of {name} covers columns that are not shared, and would show their order")
 
     def unshare(self, table: str, columns: Sequence[str] | None = None) -> None:
         """Share these columns no longer; without `columns`, nothing of the table. Queries that start from now on obey."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,16 @@ __all__ = [
     "log_ratio",
     "matrix_epsilon",
     "nearest",
+    "placed_columns",
+    "private",
     "private_columns",
     "thresholds",
     "up",
 ]
+
+Columns = Sequence[Sequence[int]] | NDArray[np.uint64]
+"""Integer weights, one row a value (the columns of the channel), each summing to 2**64."""
+_Columns = TypeVar("_Columns", list[list[int]], NDArray[np.uint64])
 
 _CONTEXT = Context(prec=60)
 SMALLEST_EPSILON = 1e-9
@@ -133,30 +140,40 @@ def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
     return out
 
 
-def matrix_epsilon(columns: Sequence[Sequence[int]]) -> float:
+def placed_columns(weights: Sequence[Fraction], places: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """Integer columns of which many entries are alike: entry u of column v is the probability `weights[places[v, u]]`.
+
+    The same as :func:`integer_columns`, without a fraction for each entry: only the distinct ones are rounded, and uint64 arithmetic
+    is exact modulo 2**64, which is what a column has to sum to.
+    """
+    rounded = np.array([max(1, math.floor(p * ONE)) for p in weights], dtype=np.uint64)
+    columns = rounded[places]
+    leftover = np.uint64(0) - columns.sum(axis=1, dtype=np.uint64)
+    columns[np.arange(len(columns)), columns.argmax(axis=1)] += leftover
+    return columns
+
+
+def matrix_epsilon(columns: Columns) -> float:
     """ln max over outputs of (largest / smallest probability of that output), exactly."""
-    worst = Fraction(1)
-    for row in zip(*columns, strict=True):
-        worst = max(worst, Fraction(max(row), min(row)))
-    return log_ratio(worst)
+    weights = np.asarray(columns, dtype=np.uint64)
+    extremes = zip(weights.max(axis=0).tolist(), weights.min(axis=0).tolist(), strict=True)
+    return log_ratio(max(Fraction(most, least) for most, least in extremes))
 
 
-def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
-    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+def private(build: Callable[[float], _Columns], epsilon: float) -> _Columns:
+    """`build(target)` for the largest target at which rounding leaves the loss of its columns within `epsilon`."""
     for bits in (None, 52, 46, 40, 34, 28, 22, 16, 10):
-        columns = integer_columns(build(epsilon if bits is None else epsilon * (1 - 2.0**-bits)))
+        columns = build(epsilon if bits is None else epsilon * (1 - 2.0**-bits))
         if matrix_epsilon(columns) <= epsilon:
             return columns
     raise ParameterError("epsilon", epsilon, "is beyond what 64-bit weights can draw for a domain of this size")
 
 
-def thresholds(columns: Sequence[Sequence[int]]) -> NDArray[np.uint64]:
+def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
+    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+    return private(lambda target: integer_columns(build(target)), epsilon)
+
+
+def thresholds(columns: Columns) -> NDArray[np.uint64]:
     """Cumulative weights of each column but its last cell, one row a column: what :meth:`Source.pick` draws from."""
-    rows = []
-    for column in columns:
-        cumulative, total = [], 0
-        for weight in column[:-1]:
-            total += weight
-            cumulative.append(total)
-        rows.append(cumulative)
-    return np.array(rows, dtype=np.uint64).reshape(len(rows), -1)
+    return np.cumsum(np.asarray(columns, dtype=np.uint64)[:, :-1], axis=1, dtype=np.uint64)

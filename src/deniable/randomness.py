@@ -49,9 +49,9 @@ _CHUNK_PREFIXES = 65_536
 class Categorical:
     """A law on few outcomes, prepared so that most draws are one lookup: `weights` are integers that sum to 2**64.
 
-    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few values left over, the last ones,
-    together stand for what remains of the weights, and there 48 further bits decide. So outcome j has probability `weights[j]` / 2**64
-    exactly.
+    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few values left over, the last
+    ones, together stand for what remains of the weights, and there 48 further bits decide. So outcome j has probability
+    `weights[j]` / 2**64 exactly.
     """
 
     LARGEST = 4096

@@ -1,12 +1,12 @@
 """Maximum likelihood by expectation maximisation: the most likely distribution behind counts of reports.
 
-Of the counts C of reports drawn from lam = P pi, the log-likelihood is l(pi) = sum_u C_u ln (P pi)_u. It is concave, and one step of
-expectation maximisation, pi_v <- pi_v g_v with g = P' (C/n / lam), never lowers it (Dempster, Laird and Rubin 1977). The result is a
-distribution: no entry is negative, and they sum to 1. Being kept inside the simplex it is biased; what that saves in variance where
-the inverse of P is noisy is usually far more.
+Of the counts C of reports drawn from lam = P pi, the log-likelihood is l(pi) = sum_u C_u ln (P pi)_u. It is concave, and one
+step of expectation maximisation, pi_v <- pi_v g_v with g = P' (C/n / lam), never lowers it (Dempster, Laird and Rubin 1977).
+The result is a distribution: no entry is negative, and they sum to 1. Being kept inside the simplex it is biased; what that
+saves in variance where the inverse of P is noisy is usually far more.
 
-How far a distribution can be from the best one is known at every step: l(max) - l(pi) <= n (max_v g_v - 1), since l is concave. Plain
-steps crawl where P is nearly singular, so after a while Newton steps towards the same maximum take over.
+How far a distribution can be from the best one is known at every step: l(max) - l(pi) <= n (max_v g_v - 1), since l is concave.
+Plain steps crawl where P is nearly singular, so after a while Newton steps towards the same maximum take over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fit(NamedTuple):
 
     proportions: _Floats
     shortfall: float
-    """By how much its log-likelihood can lie below the maximum, at most. With smoothing, the mass that one more step would move."""
+    """How far its log-likelihood can be below the maximum, at most. With smoothing, the mass that one more step would move."""
     iterations: int
 
 
@@ -77,26 +77,26 @@ def fit(
         raise ParameterError("max_iterations", max_iterations, "must be at least 1")
     goal = tolerance * 1e-5 if smooth else tolerance
     path = (smooth_steps if smooth else steps)(counts, matrix)
-    best = Fit(*next(path), 1)
-    for iteration, (proportions, shortfall) in enumerate(islice(path, max_iterations - 1), start=2):
-        if best.shortfall <= goal:
-            break
+    for iteration, (proportions, shortfall) in enumerate(islice(path, max_iterations), start=1):
         best = Fit(proportions, shortfall, iteration)
+        if shortfall <= goal:
+            break
     return best
 
 
 def steps(counts: NDArray[np.int64] | _Floats, matrix: _Floats) -> Iterator[tuple[_Floats, float]]:
     """Maximisation step by step: each distribution with the bound on what its log-likelihood still lacks. It never falls."""
     rate, matrix, n = _check(counts, matrix)
-    current, value = np.full(matrix.shape[1], 1 / matrix.shape[1]), -np.inf
+    current = np.full(matrix.shape[1], 1 / matrix.shape[1])
     for _ in range(_PLAIN_STEPS):
         gain = matrix.T @ (rate / (matrix @ current))
         yield current, n * (float(gain.max()) - 1)
         current = _distribution(current * gain)
+    value = _value(rate, matrix, current)
     for proportions in chain([current], _newton(rate, matrix, current)):
         reached = _value(rate, matrix, proportions)
-        if reached > value:
-            value = reached
+        if reached >= value - 1e-15 * abs(value):  # near the maximum all steps look alike, but for the last digit
+            value = max(value, reached)
             yield proportions, n * (float((matrix.T @ (rate / (matrix @ proportions))).max()) - 1)
 
 
@@ -138,7 +138,9 @@ def observed_covariance(counts: NDArray[np.int64] | _Floats, matrix: _Floats, pr
     rate, matrix, n = _check(counts, matrix)
     lam = matrix @ proportions
     if proportions.min() <= 1 / n:
-        raise ParameterError("proportions", float(proportions.min()), "must all exceed 1/n: on the edge there is no such covariance")
+        raise ParameterError(
+            "proportions", float(proportions.min()), "must all exceed 1/n: on the edge there is no such covariance"
+        )
     information = n * (matrix * (rate / lam**2)[:, None]).T @ matrix
     k = proportions.size
     along = np.vstack([np.eye(k - 1), -np.ones(k - 1)])
@@ -166,14 +168,15 @@ def _value(rate: _Floats, matrix: _Floats, proportions: _Floats) -> float:
 
 def _distribution(mass: _Floats) -> _Floats:
     """Rounding moves the sum by a last digit a step; thousands of steps would add up."""
-    return mass / mass.sum()
+    total: _Floats = mass / mass.sum()
+    return total
 
 
 def _newton(rate: _Floats, matrix: _Floats, start: _Floats) -> Iterator[_Floats]:
     """Primal-dual interior points towards the maximum, each scaled to a distribution.
 
-    With sum_v pi_v added to -sum_u (C_u/n) ln (P pi)_u, the minimum over pi >= 0 has sum 1 by itself, so there is no other constraint.
-    Its conditions are 1 - g_v = z_v >= 0 and pi_v z_v = 0; the last is relaxed to a target that shrinks towards 0.
+    With sum_v pi_v added to -sum_u (C_u/n) ln (P pi)_u, the minimum over pi >= 0 has sum 1 by itself, so there is no other
+    constraint. Its conditions are 1 - g_v = z_v >= 0 and pi_v z_v = 0; the last is relaxed to a target that shrinks towards 0.
     """
     k = start.size
     inside = np.maximum(start, 1e-6 / k)
@@ -184,7 +187,7 @@ def _newton(rate: _Floats, matrix: _Floats, start: _Floats) -> Iterator[_Floats]
         target = 0.1 * float(inside @ slack) / k
         curvature = (matrix * (rate / lam**2)[:, None]).T @ matrix
         curvature[np.diag_indices(k)] += slack / inside
-        move = np.linalg.solve(curvature, target / inside - gradient)
+        move: _Floats = np.linalg.solve(curvature, target / inside - gradient).astype(np.float64, copy=False)
         turn = (target - slack * move) / inside - slack
         inside = inside + _reach(inside, move) * move
         slack = slack + _reach(slack, turn) * turn

@@ -34,15 +34,24 @@ class MatrixMechanism(IndexReports):
     _matrix: NDArray[np.float64]
     _inverse: NDArray[np.float64]
 
-    def _settle(self, domain: Domain, columns: exact.Columns) -> None:
-        """Take the integer columns, and derive what follows from them."""
+    def _settle(self, domain: Domain, columns: exact.Columns, blame: str = "P") -> None:
+        """Take the integer columns, and derive what follows from them.
+
+        `blame` is the parameter to name if they have no inverse.
+        """
         weights = np.asarray(columns, dtype=np.uint64)
         matrix = np.ascontiguousarray(np.ldexp(weights.T.astype(np.float64), -64))
+        inverse = _invert(matrix)
+        if inverse is None:
+            value = matrix.shape if blame == "P" else getattr(self, blame)
+            raise ParameterError(
+                blame, value, "makes a matrix that cannot be inverted: different populations would look the same"
+            )
         self._set(
             domain=domain,
             _thresholds=exact.thresholds(weights),
             _matrix=matrix,
-            _inverse=_invert(matrix),
+            _inverse=inverse,
             epsilon=exact.matrix_epsilon(weights),
         )
 
@@ -60,8 +69,8 @@ class MatrixMechanism(IndexReports):
         """What reports (or a tally, or several of either in a list) say about the population.
 
         `estimator` is "inverse": unbiased, P^-1 times the reported proportions; "em": the most likely distribution
-        (:mod:`deniable.estimation.em`); or "ems": the same with neighbours averaged at each step, for values in an order. The last
-        two give a proper distribution and are biased, which the estimate's notes say; their ± is that of the unbiased one.
+        (:mod:`deniable.estimation.em`); or "ems": the same with neighbours averaged at each step, for values in an order. The
+        last two give a proper distribution and are biased, which the estimate's notes say; their ± is that of the unbiased one.
         """
         if estimator not in self.ESTIMATORS:
             raise ParameterError("estimator", estimator, f"must be one of {', '.join(map(repr, self.ESTIMATORS))}")
@@ -137,17 +146,18 @@ def _check_matrix(given: Any) -> NDArray[np.float64]:
 def check_size(name: str, size: int) -> int:
     """The number of values of a matrix, if that is not too large to hold."""
     if size > LARGEST_MATRIX:
-        raise ParameterError(name, size, f"is the number of values, which must be at most {LARGEST_MATRIX} for a matrix to hold them")
+        raise ParameterError(
+            name, size, f"is the number of values, which must be at most {LARGEST_MATRIX} for a matrix to hold them"
+        )
     return size
 
 
-def _invert(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The left inverse, if what doubles find is one."""
+def _invert(matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The left inverse, or None where what doubles find is not one."""
     try:
         inverse = left_inverse(matrix)
     except np.linalg.LinAlgError:
-        inverse = np.full(matrix.T.shape, np.inf)
-    error = np.abs(inverse @ matrix - np.eye(matrix.shape[1])).max() if np.all(np.isfinite(inverse)) else np.inf
-    if not error < 1e-4:
-        raise ParameterError("P", matrix.shape, "cannot be inverted: different populations would look the same")
-    return inverse
+        return None
+    if not np.all(np.isfinite(inverse)):
+        return None
+    return inverse if np.abs(inverse @ matrix - np.eye(matrix.shape[1])).max() < 1e-4 else None

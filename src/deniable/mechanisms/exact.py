@@ -31,6 +31,7 @@ __all__ = [
     "matrix_epsilon",
     "nearest",
     "placed_columns",
+    "powers",
     "private",
     "private_columns",
     "thresholds",
@@ -82,6 +83,14 @@ def exp(x: float | Fraction) -> Fraction:
     with localcontext(_CONTEXT):
         exact = Fraction(x)
         return Fraction((Decimal(exact.numerator) / Decimal(exact.denominator)).exp())
+
+
+def powers(base: Fraction, n: int) -> list[Fraction]:
+    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded on the way, so that their digits do not pile up."""
+    out = [Fraction(1)]
+    for _ in range(n):
+        out.append(Fraction(round(out[-1] * base * (1 << 200)), 1 << 200))
+    return out
 
 
 def log_ratio(ratio: Fraction) -> float:
@@ -143,10 +152,10 @@ def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
 def placed_columns(weights: Sequence[Fraction], places: NDArray[np.intp]) -> NDArray[np.uint64]:
     """Integer columns of which many entries are alike: entry u of column v is the probability `weights[places[v, u]]`.
 
-    The same as :func:`integer_columns`, without a fraction for each entry: only the distinct ones are rounded, and uint64 arithmetic
-    is exact modulo 2**64, which is what a column has to sum to.
+    Without a fraction for each entry: only the distinct ones are rounded, up, since the rarest reports are the most telling. What
+    that adds is taken from each column's largest entry; uint64 arithmetic is exact modulo 2**64, which is what a column sums to.
     """
-    rounded = np.array([max(1, math.floor(p * ONE)) for p in weights], dtype=np.uint64)
+    rounded = np.array([math.ceil(p * ONE) for p in weights], dtype=np.uint64)
     columns = rounded[places]
     leftover = np.uint64(0) - columns.sum(axis=1, dtype=np.uint64)
     columns[np.arange(len(columns)), columns.argmax(axis=1)] += leftover

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,13 +68,14 @@ def test_the_result_is_a_distribution(matrix: Floats, n: int, smooth: bool) -> N
 def test_it_is_the_maximum_that_a_constrained_optimiser_finds(matrix: Floats, n: int) -> None:
     counts = counts_of(matrix, n)
     k = matrix.shape[1]
-    found = optimize.minimize(
+    minimize: Any = optimize.minimize  # its stubs want one exact overload
+    found = minimize(
         lambda x: -log_likelihood(counts, matrix, x) / n,
         np.full(k, 1 / k),
         jac=lambda x: -matrix.T @ (counts / (matrix @ x)) / n,
         method="SLSQP",
         bounds=[(0, 1)] * k,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones(k)},
+        constraints=optimize.LinearConstraint(np.ones(k), 1, 1),
         options={"ftol": 1e-15, "maxiter": 2000},
     )
     ours = em(counts, matrix, tolerance=1e-7)

@@ -34,8 +34,17 @@ class DistanceSensitive(MatrixMechanism):
     < k.
 
     `kernel="full"` spends the whole epsilon, whatever it is: a square wave (:mod:`deniable.mechanisms.wave`) of 0.7 times the
-    half-width of :class:`SquareWave`. Its Kantorovich (earth mover's) error against the thesis's kernel, and against the square
-    wave's own width, both with the better of EM and EMS: @@@
+    half-width of :class:`SquareWave`. Its Kantorovich (earth mover's) error in thousandths of the range, k = 64, mean over six
+    populations (one with spikes) and 30 trials each, with "em" / "ems":
+
+        epsilon  reports    thesis         full           square wave
+        1        1,000      184  / 176     48.7 / 39.0    50.3 / 39.5
+        1        10,000     124  / 124     20.1 / 21.1    21.9 / 23.9
+        1        100,000     62  / 117      9.0 / 18.1     9.6 / 21.0
+        2        1,000       74  /  65     24.8 / 19.7    27.1 / 20.8
+        2        10,000      25  /  29     11.0 / 10.7    11.5 / 11.0
+        2        100,000      9.1 / 23.9    4.6 /  8.6     4.9 /  9.1
+        3        10,000       8.8 /  9.6    7.2 /  7.0     7.5 /  7.0
 
     Estimators: "inverse", "em", "ems" as of every matrix; and for the thesis's kernel "paper", its own: (C(v)/n - q*)/(p* - q*)
     with p* the mass within theta of the truth and q* = alpha/(theta(theta + 1)). That one is biased, since neighbours support
@@ -90,7 +99,9 @@ def _theta(epsilon: float, k: int) -> int:
     growth = exact.exp(epsilon) * (1 + Fraction(1, 1 << 45))
     theta = (math.isqrt(4 * math.floor(growth) + 1) - 1) // 2
     if theta < 1:
-        raise ParameterError("epsilon", epsilon, "must be at least ln 2 = 0.693… for the thesis's kernel; kernel='full' takes any")
+        raise ParameterError(
+            "epsilon", epsilon, "must be at least ln 2 = 0.693… for the thesis's kernel; kernel='full' takes any"
+        )
     if theta >= k:
         raise ParameterError("epsilon", epsilon, f"makes theta = {theta}, which must be below k = {k}; kernel='full' takes any")
     return theta

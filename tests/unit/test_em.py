@@ -114,6 +114,16 @@ def test_reports_that_never_occurred_do_no_harm() -> None:
     np.testing.assert_allclose(em(np.array([100, 0, 0]), matrix), [1, 0, 0], atol=1e-3)
 
 
+@pytest.mark.parametrize("n", [1, 3, 10**12])
+@pytest.mark.parametrize("smooth", [False, True])
+def test_one_report_or_a_trillion_can_be_fitted_as_far_as_doubles_go(matrix: Floats, n: int, smooth: bool) -> None:
+    counts = counts_of(matrix, n)
+    found = fit(counts, matrix, smooth=smooth, tolerance=1e-9)
+    assert np.all(np.isfinite(found.proportions))
+    if not smooth:
+        assert found.shortfall <= max(1e-9, 1e-13 * n)
+
+
 def test_too_few_iterations_are_told_by_the_shortfall() -> None:
     matrix = MATRICES["laplace"]
     hurried = fit(counts_of(matrix, 5_000), matrix, max_iterations=3)

@@ -136,6 +136,13 @@ def test_a_single_number_and_whole_numbers_are_values_too() -> None:
     assert mechanism.indices(np.float64(99.5)).tolist() == [3]
 
 
+def test_a_short_float_just_below_the_interval_is_outside_it() -> None:
+    mechanism = SquareWave(1.0, 4, low=0.7, high=1.7)
+    assert float(np.float32(0.7)) < 0.7
+    with pytest.raises(OutOfDomainError):
+        mechanism.indices(np.array([0.7], dtype=np.float32))
+
+
 SECRET = 0.987654321
 
 

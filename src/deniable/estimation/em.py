@@ -185,6 +185,8 @@ def _newton(rate: _Floats, matrix: _Floats, start: _Floats) -> Iterator[_Floats]
         lam = matrix @ inside
         gradient = 1 - matrix.T @ (rate / lam)
         target = 0.1 * float(inside @ slack) / k
+        if target < 1e-18:  # doubles tell nothing finer
+            return
         curvature = (matrix * (rate / lam**2)[:, None]).T @ matrix
         curvature[np.diag_indices(k)] += slack / inside
         move: _Floats = np.linalg.solve(curvature, target / inside - gradient).astype(np.float64, copy=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,9 +68,9 @@ class SquareWave(MatrixMechanism):
         self._set(asked=asked, bins=bins, low=low, high=high, half_width=half, edges=edges)
         self._settle(Domain.of(_readable(edges, middles)), wave_columns(bins, half, asked), blame="epsilon")
 
-    half_width = 0
+    half_width: ClassVar[int]
     """Of the wave, in bins."""
-    edges = np.empty(0)
+    edges: ClassVar[NDArray[np.float64]]
     """Of the bins: one more than there are bins. A value on an edge belongs to the bin above it, but the highest to the last."""
 
     def parameters(self) -> dict[str, Any]:
@@ -80,6 +80,7 @@ class SquareWave(MatrixMechanism):
         array = numbers(column(values))
         if array.dtype.kind not in "fiu":
             raise AnswerTypeError(None if array.size == 0 else 0, "is not a number")
+        array = array.astype(np.float64, copy=False)  # or a short float would be compared with rounded bounds
         missing = np.isnan(array)
         if missing.any():
             raise MissingAnswerError(int(missing.argmax()), "is missing (NaN or null)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +77,10 @@ class SummedHistogram(Mechanism):
             _moments=(float(low), float(high), float(variance)),
         )
 
-    noise_variance = 0.0
+    noise_variance: ClassVar[float]
     """What the noise adds to the variance of a share, times n."""
-    _laws = (Categorical([ONE]), Categorical([ONE]))
-    _moments = (0.0, 0.0, 0.0)
+    _laws: ClassVar[tuple[Categorical, Categorical]]
+    _moments: ClassVar[tuple[float, float, float]]
 
     def parameters(self) -> dict[str, Any]:
         return {"k": self.domain.spec(), "epsilon": self.asked, "levels": self.levels}

@@ -68,6 +68,7 @@ class SquareWave(MatrixMechanism):
         self._set(asked=asked, bins=bins, low=low, high=high, half_width=half, edges=edges)
         self._settle(Domain.of(_readable(edges, middles)), wave_columns(bins, half, asked), blame="epsilon")
 
+    numeric: ClassVar[bool] = True
     half_width: ClassVar[int]
     """Of the wave, in bins."""
     edges: ClassVar[NDArray[np.float64]]

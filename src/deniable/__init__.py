@@ -1,6 +1,9 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
+from deniable.estimation.comparison import Comparison, compare
+from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.pooling import combine, stratified
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
@@ -12,6 +15,7 @@ from deniable.randomness import ScriptedSource, Source, every_path, seeded_sourc
 
 __all__ = [
     "BinaryResponse",
+    "Comparison",
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
@@ -24,8 +28,14 @@ __all__ = [
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "combine",
+    "compare",
+    "euclidean",
     "every_path",
+    "kantorovich",
+    "manhattan",
     "seeded_source",
+    "stratified",
     "system_source",
 ]
 

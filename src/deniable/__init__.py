@@ -3,7 +3,10 @@
 from deniable.estimation.comparison import Comparison, compare
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.laplace import Versus, proportion_errors, value_errors
+from deniable.estimation.one_person import Guess, guess, posterior
 from deniable.estimation.pooling import combine, stratified
+from deniable.estimation.regression import Regression, regress
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
@@ -19,8 +22,10 @@ __all__ = [
     "DesignMatrix",
     "DirectEncoding",
     "Estimate",
+    "Guess",
     "Mechanism",
     "OptimizedUnary",
+    "Regression",
     "Reports",
     "ScriptedSource",
     "Source",
@@ -28,15 +33,21 @@ __all__ = [
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "Versus",
     "combine",
     "compare",
     "euclidean",
     "every_path",
+    "guess",
     "kantorovich",
     "manhattan",
+    "posterior",
+    "proportion_errors",
+    "regress",
     "seeded_source",
     "stratified",
     "system_source",
+    "value_errors",
 ]
 
 __version__ = "0.1.0"

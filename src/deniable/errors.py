@@ -11,6 +11,7 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -23,6 +24,7 @@ __all__ = [
     "AnswerError",
     "AnswerTypeError",
     "DeniableError",
+    "FitError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
@@ -96,6 +98,10 @@ class ReportFormatError(ReportError):
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class FitError(DeniableError, ValueError):
+    """A model has no fit to these reports; the message says what to change."""
 
 
 class RandomnessError(DeniableError):

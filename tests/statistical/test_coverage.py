@@ -1,9 +1,11 @@
-"""How often intervals hold the truth. People take part with probability s each, so the number of reports varies from trial to trial.
+"""How often intervals hold the truth.
 
-A binomial count has steps, and no interval can smooth them out: with exactly 30 reports the coverage of any interval jumps by up to
-five points as the share moves. Here, as in a real survey, it is the number of reports that varies. Where nearly everybody takes part
-(s = 0.99) and the coins hardly ever lie, nothing varies; the populations are then chosen large enough that one step of the count
-holds less than 1.5 % of the probability (a standard deviation of 4 or more).
+People take part with probability s each, so the number of reports varies from trial to trial.
+
+A binomial count has steps, and no interval can smooth them out: with exactly 30 reports the coverage of any interval jumps by
+up to five points as the share moves. Here, as in a real survey, it is the number of reports that varies. Where nearly
+everybody takes part (s = 0.99) and the coins hardly ever lie, nothing varies; the populations are then chosen large enough
+that one step of the count holds less than 1.5 % of the probability (a standard deviation of 4 or more).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from deniable import BinaryResponse, DesignMatrix, DirectEncoding, Estimate, Mechanism, OptimizedUnary, seeded_source, stratified
+from deniable import BinaryResponse, DesignMatrix, DirectEncoding, Estimate, Mechanism, OptimizedUnary, stratified
 from deniable.estimation.unbias import finite, pure_moments
 
 TRIALS = 20_000  # the standard error of a coverage of 95 % is then 0.15 points
@@ -42,12 +44,23 @@ def trials_as_labels(mechanism: Mechanism, ones: Counts, n: int, population: int
     proportions, variance, _ = finite(pure_moments(ones, n, a, b), population)
     whole = np.ones(ones.size)
     return Estimate(
-        labels=tuple(range(ones.size)), proportions=proportions, variance=variance, n=n, population=population, support=(a * whole, b * whole)
+        labels=tuple(range(ones.size)),
+        proportions=proportions,
+        variance=variance,
+        n=n,
+        population=population,
+        support=(a * whole, b * whole),
     )
 
 
 def coverage(
-    mechanism: Mechanism, share: float, population: int, s: float, method: str | None = None, confidence: float = 0.95, seed: int = 1
+    mechanism: Mechanism,
+    share: float,
+    population: int,
+    s: float,
+    method: str | None = None,
+    confidence: float = 0.95,
+    seed: int = 1,
 ) -> float:
     rng = np.random.default_rng(seed)
     n = np.maximum(rng.binomial(population, s, TRIALS), 2)
@@ -67,7 +80,8 @@ FEW_LIES = [BinaryResponse(0.9, 0.6), OptimizedUnary(8, 3.0)]
 SHARES = [0.05, 0.1, 0.3, 0.5, 0.8, 0.95]
 FROM_100 = [(1_000, 0.1), (10_000, 0.1), (350, 0.3), (200, 0.6), (10_000, 0.6), (120, 0.9), (110, 0.99), (10_000, 0.99)]
 FROM_30 = [(320, 0.1), (110, 0.3), (55, 0.6), (38, 0.9), (33, 0.99)]
-# Of 33 people who nearly all take part and rarely lie, the count's standard deviation is 1.3: one step of it is 30 % of the probability.
+# Of 33 people who nearly all take part and rarely lie, the count's standard deviation is 1.3: one step of it is 30 % of the
+# probability.
 TOO_COARSE = {(33, 0.99)}
 
 
@@ -110,7 +124,7 @@ def test_other_confidences_are_kept_too(confidence: float) -> None:
 
 
 def test_the_papers_finite_population_factor_on_randomized_answers_covers_far_too_little() -> None:
-    """Quoc's variance, lam (1 - lam)/((a - b)^2 n) (1 - n/U): the coins' noise does not vanish when everybody is asked (MATHS 1)."""
+    """Quoc's variance, lam (1 - lam)/((a - b)^2 n) (1 - n/U): the coins' noise stays when everybody is asked."""
     rng = np.random.default_rng(3)
     population, share = 10_000, 0.6
     a, b = pair(PAPER)
@@ -127,11 +141,17 @@ STRATA: list[list[tuple[Mechanism, int, float, float]]] = [  # mechanism, size, 
     [(PAPER, 5_000, 0.1, 0.2), (PAPER, 1_200, 0.3, 0.5), (PAPER, 300, 0.9, 0.8)],
     [(FAIR, 8_000, 0.1, 0.05), (OptimizedUnary(8, 1.0), 400, 0.5, 0.6), (BinaryResponse(0.9, 0.6), 150, 0.99, 0.3)],
     [(DirectEncoding(4, 1.0), 1_000, 0.1, 0.1), (FAIR, 110, 0.99, 0.5)],
-    [(OptimizedUnary(8, 2.0), 2_000, 0.3, 0.1), (OptimizedUnary(8, 2.0), 1_000, 0.3, 0.05), (OptimizedUnary(8, 2.0), 500, 0.3, 0.02)],
+    [
+        (OptimizedUnary(8, 2.0), 2_000, 0.3, 0.1),
+        (OptimizedUnary(8, 2.0), 1_000, 0.3, 0.05),
+        (OptimizedUnary(8, 2.0), 500, 0.3, 0.02),
+    ],
 ]
 
 
-def stratum_estimates(strata: Sequence[tuple[Mechanism, int, float, float]], seed: int) -> tuple[list[Estimate], list[int], float]:
+def stratum_estimates(
+    strata: Sequence[tuple[Mechanism, int, float, float]], seed: int
+) -> tuple[list[Estimate], list[int], float]:
     rng = np.random.default_rng(seed)
     parts, sizes, having = [], [], 0
     for mechanism, size, s, share in strata:
@@ -151,17 +171,17 @@ def test_intervals_over_strata_of_unequal_size_cover(strata: Sequence[tuple[Mech
 
 
 def test_degrees_of_freedom_matter_where_a_small_stratum_carries_the_variance() -> None:
-    """Eight reports of a large stratum beside a thousand of a small one: a normal quantile would cover too little."""
-    parts, sizes, truth = stratum_estimates([(PAPER, 10_000, 0.0008, 0.5), (PAPER, 2_000, 0.5, 0.5)], 9)
+    """Twenty reports of a large stratum beside a thousand of a small one: a normal quantile would cover too little."""
+    parts, sizes, truth = stratum_estimates([(PAPER, 10_000, 0.002, 0.5), (PAPER, 2_000, 0.5, 0.5)], 9)
     whole = stratified(parts, sizes)
     assert whole.degrees is not None
-    assert 7 < np.median(whole.degrees) < 8
+    assert 19 < np.median(whole.degrees) < 20
     covered = [
         float((np.abs(estimate.proportions - truth) <= estimate.plus_minus()).mean())
         for estimate in (whole, dataclasses.replace(whole, degrees=np.full(TRIALS, np.inf)))
     ]
-    assert covered[0] > covered[1] + 0.03
-    assert covered[0] > 0.925
+    assert 0.94 <= covered[0] <= 0.96
+    assert covered[1] < 0.935
 
 
 SIX = np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04])
@@ -174,14 +194,14 @@ NEIGHBOURS = 0.2 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))) + 0.05
     ids=lambda m: type(m).__name__,
 )
 def test_simultaneous_intervals_hold_all_labels_together(mechanism: Mechanism) -> None:
-    trials, n = 1_000, 1_000
+    trials, n = 600, 1_000
     k = len(mechanism.labels)
     shares = SIX if k == 6 else np.array([0.3, 0.7])
     rng = np.random.default_rng(4)
     having = rng.multinomial(n, shares, size=trials)
     channel = mechanism.channel()
     if isinstance(channel, np.ndarray):
-        counts = sum(rng.multinomial(having[:, v], channel[:, v]) for v in range(k))
+        counts = np.sum([rng.multinomial(having[:, v], channel[:, v]) for v in range(k)], axis=0)
     else:
         counts = rng.binomial(having, channel.a) + rng.binomial(n - having, channel.b)
     held = {True: 0, False: 0}
@@ -190,8 +210,8 @@ def test_simultaneous_intervals_hold_all_labels_together(mechanism: Mechanism) -
         for simultaneous in held:
             low, high = estimate.interval(simultaneous=simultaneous).T
             held[simultaneous] += bool(np.all((low <= shares) & (shares <= high)))
-    # Three standard errors of 1,000 trials are 2 points; the simulated quantile adds up to 0.4 on the safe side.
-    assert 0.93 <= held[True] / trials <= 0.974
+    # Three standard errors of 600 trials are 2.7 points; the simulated quantile adds up to 0.4 on the safe side.
+    assert 0.923 <= held[True] / trials <= 0.98
     if k == 6:
         assert held[False] / trials < 0.85
     else:  # two shares that sum to 1 are one question: the correlations are used, and Šidák's 97.5 % are not spent

@@ -77,8 +77,9 @@ class Comparison:
 def compare(first: Estimate, second: Estimate) -> Comparison:
     """The difference between two groups' proportions, first less second, with a test of each label and of all together.
 
-    The groups are different people; their mechanisms may differ. The variance is the sum of both, so the test is valid whatever the
-    coins added. For estimates of finite populations it asks whether these populations differ, not those they might come from.
+    The groups are different people; their mechanisms may differ. The variance is the sum of both, so the test is valid
+    whatever the coins added. For estimates of finite populations it asks whether these populations differ, not those they
+    might come from.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, coins = BinaryResponse(p=0.5, q=0.5), seeded_source(8)

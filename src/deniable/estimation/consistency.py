@@ -12,8 +12,8 @@ Which to take, from what the tests measure (k = 1024, epsilon = 1, 100,000 repor
 Setting negatives to 0 and dividing by the sum is not among them: noise on a thousand absent labels then counts as people, and the
 largest share comes out as 0.09 instead of 0.28.
 
-References. Wang, Lopuhaä-Zwakenberg, Li, Skoric and Li, "Locally differentially private frequency estimation with consistency", NDSS 2020
-(norm, norm-sub, base-cut). Mallows, "Some comments on C_p", Technometrics 1973 (how much to smooth).
+References. Wang, Lopuhaä-Zwakenberg, Li, Skoric and Li, "Locally differentially private frequency estimation with
+consistency", NDSS 2020 (norm, norm-sub, base-cut). Mallows, "Some comments on C_p", Technometrics 1973 (how much to smooth).
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def norm_sub(estimate: Estimate) -> Estimate:
     under two names (Wang et al. 2020, theorem on constrained least squares).
     """
     return _biased(
-        estimate, project(estimate.proportions), "projected onto the simplex (norm-sub): biased towards it; ± is that of the unbiased estimate"
+        estimate,
+        project(estimate.proportions),
+        "projected onto the simplex (norm-sub): biased towards it; ± is that of the unbiased estimate",
     )
 
 
@@ -111,7 +113,9 @@ def smoothed(estimate: Estimate, passes: int | None = None) -> Estimate:
     """Average each label with its neighbours, for labels in a natural order; `passes` times, or as often as serves best."""
     if passes is None:
         if estimate.covariance is None:
-            raise ParameterError("passes", passes, f"must be given for {estimate.proportions.size} labels: their covariance is not held")
+            raise ParameterError(
+                "passes", passes, f"must be given for {estimate.proportions.size} labels: their covariance is not held"
+            )
         passes = best_passes(estimate.proportions, estimate.covariance)
     if isinstance(passes, bool) or not isinstance(passes, int) or passes < 0:
         raise ParameterError("passes", passes, "must be a whole number, 0 or above")
@@ -142,8 +146,8 @@ def smooth(proportions: _Floats, passes: int) -> _Floats:
 def best_passes(proportions: _Floats, covariance: _Floats) -> int:
     """How often to smooth for the least squared error, judged without knowing the truth (Mallows' C_p).
 
-    One pass is a symmetric matrix S with eigenvectors cos(pi j (v + 1/2)/k) and eigenvalues cos^2(pi j/2k). The summed squared error of
-    S^m x has the unbiased estimate |S^m x - x|^2 + 2 tr(S^m C) - tr(C), with C the covariance of x.
+    One pass is a symmetric matrix S with eigenvectors cos(pi j (v + 1/2)/k) and eigenvalues cos^2(pi j/2k). The summed
+    squared error of S^m x has the unbiased estimate |S^m x - x|^2 + 2 tr(S^m C) - tr(C), with C the covariance of x.
     """
     k = proportions.size
     waves = np.arange(k)

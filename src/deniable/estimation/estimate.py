@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -69,15 +68,17 @@ class Estimate:
         `method` is one of
 
         - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees of freedom (strata: by
-          Welch and Satterthwaite). For any estimate; may reach beyond [0, 1]. It covers too little where few reports support a label.
-        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; of strata,
-          put together by square-and-add). It holds from 30 reports on and for rare labels. It is cut to [0, 1], so it need
-          not contain an unbiased estimate below 0, and is a single point, 0 or 1, where no share fits the reports.
+          Welch and Satterthwaite). For any estimate; may reach beyond [0, 1]. It covers too little where few reports support
+          a label.
+        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins;
+          of strata, put together by square-and-add). It holds from 30 reports on and for rare labels. It is cut to [0, 1], so
+          it need not contain an unbiased estimate below 0, and is a single point, 0 or 1, where no share fits the reports.
           Needs reports that support a label or do not: a general matrix has no variance that depends on one share alone.
         - None: score where it can be had, normal elsewhere.
 
-        `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is still that of
-        the unbiased proportions, drawn out to contain the changed one where it lies outside: it covers at least as often.
+        `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is
+        still that of the unbiased proportions, drawn out to contain the changed one where it lies outside: it covers at least
+        as often.
         """
         check_confidence(confidence)
         if method not in {None, "normal", "score"}:
@@ -114,7 +115,9 @@ class Estimate:
         if self.strata:
             return square_and_add(centre, [(weight, part.proportions, part._score(reach)) for weight, part in self.strata])
         if self.support is None:
-            raise ParameterError("method", "score", "needs reports that support a label or do not; use 'normal' for this estimate")
+            raise ParameterError(
+                "method", "score", "needs reports that support a label or do not; use 'normal' for this estimate"
+            )
         return score_limits(centre, self.support, self.n, self.population, reach)
 
     def counts(self, size: int | None = None) -> _Floats:
@@ -127,7 +130,8 @@ class Estimate:
         - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as :meth:`projected`.
         - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its ± is its own.
         - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or more wrongly kept).
-        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default as many as promise the least squared error).
+        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default as many as promise the least squared
+          error).
 
         They can be chained: ``estimate.consistent("smooth").projected()``. What each does to bias and squared error is told in
         :mod:`deniable.estimation.consistency`.

@@ -77,9 +77,10 @@ def score_limits(
 ) -> _Floats:
     """The shares r that are at most `reach` of their own standard errors away from the estimate: one row a label, low and high.
 
-    Solves (estimate - r)^2 = reach^2 V(r) with V(r) = lam (1 - lam) / ((a - b)^2 n) - r (1 - r)/U, lam = b + (a - b) r: a quadratic in r.
-    With a = 1, b = 0 and no U it is Wilson's interval (1927). The variance is the one a share would have, not the one the
-    data happen to show, which is why it holds for few reports and for rare labels. The limits are not cut to [0, 1].
+    Solves (estimate - r)^2 = reach^2 V(r) with V(r) = lam (1 - lam) / ((a - b)^2 n) - r (1 - r)/U, lam = b + (a - b) r: a
+    quadratic in r. With a = 1, b = 0 and no U it is Wilson's interval (1927). The variance is the one a share would have, not
+    the one the data happen to show, which is why it holds for few reports and for rare labels. The limits are not cut to [0,
+    1].
 
     >>> one, zero = np.array([1.0]), np.array([0.0])
     >>> score_limits(np.array([0.1]), (one, zero), 30, None, 1.96).round(4).tolist()
@@ -100,9 +101,7 @@ def score_limits(
     return np.column_stack([middle - root, middle + root]) / np.reshape(lead, (-1, 1))
 
 
-def square_and_add(
-    shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]
-) -> _Floats:
+def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]) -> _Floats:
     """Limits for a weighted sum of independent shares, from (weight, share, limits) of each.
 
     The distance to either limit is the root of the summed squares of the parts' weighted distances (Newcombe 1998; Zou and

@@ -17,14 +17,12 @@ __all__ = ["check_poolable", "combine", "stratified", "welch_satterthwaite"]
 _Floats = NDArray[np.float64]
 
 
-def stratified(
-    estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Mapping[Any, float] | Sequence[float]
-) -> Estimate:
+def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Mapping[Any, float] | Sequence[float]) -> Estimate:
     """The proportions of a population whose strata were estimated one by one.
 
-    With B_i people in stratum i and B of them in all: r = sum B_i r_i / B, its covariance sum B_i^2 C_i / B^2, and degrees of freedom by Welch
-    and Satterthwaite, (sum v_i)^2 / sum (v_i^2 / (n_i - 1)), v_i = B_i^2 V_i. The strata may use different mechanisms. Give each
-    its own `population` when estimating it, and the error bars are those of a finite population.
+    With B_i people in stratum i and B of them in all: r = sum B_i r_i / B, its covariance sum B_i^2 C_i / B^2, and degrees of
+    freedom by Welch and Satterthwaite, (sum v_i)^2 / sum (v_i^2 / (n_i - 1)), v_i = B_i^2 V_i. The strata may use different
+    mechanisms. Give each its own `population` when estimating it, and the error bars are those of a finite population.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, coins = BinaryResponse(p=0.8, q=0.5), seeded_source(5)
@@ -86,7 +84,9 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     parts = check_poolable(list(estimates))
     if len({part.population for part in parts}) > 1:
         raise ParameterError(
-            "population", [part.population for part in parts], "must be the same for all batches; for parts of one use stratified()"
+            "population",
+            [part.population for part in parts],
+            "must be the same for all batches; for parts of one use stratified()",
         )
     n = sum(part.n for part in parts)
     population = check_population(parts[0].population, n)
@@ -115,7 +115,9 @@ def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
         if not isinstance(estimate, Estimate):
             raise ParameterError("estimates", type(estimate).__name__, "is not an Estimate")
         if estimate.labels != estimates[0].labels:
-            raise ParameterError("labels", list(estimate.labels), f"must be the same everywhere, and elsewhere are {list(estimates[0].labels)}")
+            raise ParameterError(
+                "labels", list(estimate.labels), f"must be the same everywhere, and elsewhere are {list(estimates[0].labels)}"
+            )
         if estimate.unbiased is not None:
             raise ParameterError("estimates", estimate.notes[-1], "is no unbiased estimate: pool first, then make it consistent")
     return list(estimates)

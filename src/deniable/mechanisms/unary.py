@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class BitChannel(NamedTuple):
 
 class UnaryMechanism(Mechanism):
     """The bits, their counting and their estimate, for whatever a and b a protocol chooses."""
+
+    independent_bits: ClassVar[bool] = True
+    """Given the value, one bit tells nothing about another."""
 
     _a: int
     _b: int
@@ -71,6 +74,10 @@ class UnaryMechanism(Mechanism):
 
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return count_columns(data, len(self.domain))
+
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        """One row a report, one column a label: 1 where the report supports the label."""
+        return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self.channel())

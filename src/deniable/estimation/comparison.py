@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.intervals import check_confidence, critical_values
+from deniable.estimation.intervals import check_confidence, critical_values, p_text
 from deniable.estimation.pooling import check_poolable, welch_satterthwaite
 
 __all__ = ["Comparison", "compare"]
@@ -68,7 +68,7 @@ class Comparison:
         width = max(map(len, names))
         reach = self.interval()[:, 1] - self.difference
         rows = [
-            f"{name:<{width}}  {100 * d:+7.2f} % ± {100 * r:.2f}   p = {p:.3g}"
+            f"{name:<{width}}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
             for name, d, r, p in zip(names, self.difference, reach, self.p, strict=True)
         ]
         return "\n".join([*rows, f"{self.n[0]:,} against {self.n[1]:,} reports; ± covers 95 %; p for each label alone"])

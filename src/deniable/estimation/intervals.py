@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 
-__all__ = ["check_confidence", "critical_values", "score_limits", "square_and_add"]
+__all__ = ["check_confidence", "critical_values", "p_text", "score_limits", "square_and_add"]
 
 _Floats = NDArray[np.float64]
 _DRAWS = 30_000
@@ -110,3 +110,12 @@ def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Float
     below = sum((weight * (share - limits[:, 0])) ** 2 for weight, share, limits in parts)
     above = sum((weight * (limits[:, 1] - share)) ** 2 for weight, share, limits in parts)
     return np.column_stack([shares - np.sqrt(below), shares + np.sqrt(above)])
+
+
+def p_text(p: float) -> str:
+    """A p-value in words: nobody knows a tail beyond 1e-16.
+
+    >>> p_text(0.01234), p_text(1e-40)
+    ('p = 0.0123', 'p < 1e-16')
+    """
+    return f"p = {p:.3g}" if p >= 1e-16 else "p < 1e-16"

@@ -17,7 +17,8 @@ _Floats = NDArray[np.float64]
 class Randomizer(Protocol):
     """What a mechanism has to offer here."""
 
-    epsilon: float
+    @property
+    def epsilon(self) -> float: ...
 
     @property
     def labels(self) -> tuple[Any, ...]: ...

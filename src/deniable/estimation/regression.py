@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import FitError, NoReportsError, ParameterError
-from deniable.estimation.intervals import check_confidence
+from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.likelihood import Randomizer, likelihoods
 
 __all__ = ["Regression", "regress"]
@@ -79,7 +79,7 @@ class Regression:
             for name, value, error, z, p in zip(
                 self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p[row], strict=True
             ):
-                lines.append(f"  {name:<{name_width}}  {value:+9.4f} ± {1.96 * error:.4f}   z = {z:+.2f}   p = {p:.3g}")
+                lines.append(f"  {name:<{name_width}}  {value:+9.4f} ± {1.96 * error:.4f}   z = {z:+.2f}   {p_text(p)}")
         lines.append(
             f"{self.n:,} reports; epsilon {self.epsilon:.4g} a report; log-likelihood {self.log_likelihood:.2f}; ± covers 95 %"
         )
@@ -108,18 +108,19 @@ def regress(
     Newton's method on the likelihood, with steps halved until it rises. With the answers' probabilities pi given x and w
     given x and the report, its gradient is sum of (w - pi) x' and the observed information sum of (V(pi) - V(w)) ⊗ x x', V(q)
     = diag(q) - q q': what would be known from the answers less what the coins hide (Louis 1982). Standard errors come from
-    that information. Van den Hout, van der Heijden and Gilchrist, "The logistic regression model with response variables
+    that information. The likelihood need not have one maximum only; the search starts where the covariates make no
+    difference. Van den Hout, van der Heijden and Gilchrist, "The logistic regression model with response variables
     subject to randomized response", Computational Statistics & Data Analysis 2007.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, rng = BinaryResponse.from_epsilon(2.0), np.random.default_rng(1)
-    >>> age = rng.uniform(-2, 2, 20_000)
-    >>> truth = rng.random(20_000) < 1 / (1 + np.exp(1 - 0.8 * age))
+    >>> age = rng.uniform(-2, 2, 2_000)
+    >>> truth = rng.random(2_000) < 1 / (1 + np.exp(1 - 0.8 * age))
     >>> print(regress(survey, survey.privatize(truth, seeded_source(1)), age, names=["age"]))
     log-odds of 1 against 0
-      (intercept)    -1.0248 ± 0.0526   z = -38.16   p = 0
-      age            +0.8103 ± 0.0474   z = +33.50   p = 4.11e-246
-    20,000 reports; epsilon 2 a report; log-likelihood -12090.09; ± covers 95 %
+      (intercept)    -0.9856 ± 0.1653   z = -11.69   p < 1e-16
+      age            +0.8484 ± 0.1506   z = +11.04   p < 1e-16
+    2,000 reports; epsilon 2 a report; log-likelihood -1210.81; ± covers 95 %
     """
     likelihood = likelihoods(mechanism, reports)
     if not len(likelihood):
@@ -169,8 +170,8 @@ def _maximise(likelihood: _Floats, design: _Floats, intercept: bool, max_iterati
             scores = ((after - prior)[:, 1:, np.newaxis] * design[:, np.newaxis, :]).reshape(len(design), -1)
             information = scores.T @ scores
         step = np.linalg.lstsq(information, gradient, rcond=None)[0].reshape(beta.shape)
-        # Half the decrement is how much the likelihood can still rise; a ten-millionth of a unit is far below any standard error.
-        if float(gradient @ step.ravel()) < 1e-7:
+        promised = float(gradient @ step.ravel())  # twice what the likelihood can still rise by, near its maximum
+        if promised < 1e-12:
             return beta, value
         for halvings in range(40):
             trial = beta + step / 2**halvings
@@ -179,8 +180,8 @@ def _maximise(likelihood: _Floats, design: _Floats, intercept: bool, max_iterati
                 beta, value = trial, risen
                 break
         else:
-            return beta, value
-        if np.abs(beta).max() > 1e3:
+            if promised < 1e-6 + 1e-12 * abs(value):  # what is left is below what the sum of logarithms resolves
+                return beta, value
             break
     raise FitError(
         f"the coefficients did not settle within {max_iterations} steps: most likely the likelihood has no maximum, because the "
@@ -191,7 +192,7 @@ def _maximise(likelihood: _Floats, design: _Floats, intercept: bool, max_iterati
 def _shares(likelihood: _Floats) -> _Floats:
     """The answers' shares whatever the covariates, by some steps of EM: inside the simplex, which is all that a start needs."""
     shares = np.full(likelihood.shape[1], 1 / likelihood.shape[1])
-    for _ in range(30):
+    for _ in range(10):
         posterior = likelihood * shares
         shares = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
     return np.asarray(np.maximum(shares, 1e-3))

@@ -3,8 +3,14 @@
 from deniable import privacy
 from deniable.estimation import statistics
 from deniable.estimation.candidates import CandidateEstimate
+from deniable.estimation.comparison import Comparison, compare
+from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
+from deniable.estimation.laplace import Versus, proportion_errors, value_errors
+from deniable.estimation.one_person import Guess, guess, posterior
+from deniable.estimation.pooling import combine, stratified
+from deniable.estimation.regression import Regression, regress
 from deniable.estimation.statistic import Statistic
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.basic_rappor import BasicRappor
@@ -32,11 +38,13 @@ __all__ = [
     "BasicRappor",
     "BinaryResponse",
     "CandidateEstimate",
+    "Comparison",
     "Composite",
     "DesignMatrix",
     "DirectEncoding",
     "DistanceSensitive",
     "Estimate",
+    "Guess",
     "HadamardResponse",
     "IndependenceTest",
     "LaplaceEncoding",
@@ -46,6 +54,7 @@ __all__ = [
     "PermanentAnswer",
     "RandomProjection",
     "Rappor",
+    "Regression",
     "Reports",
     "ScriptedSource",
     "Source",
@@ -58,14 +67,26 @@ __all__ = [
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "Versus",
+    "combine",
+    "compare",
     "composite",
+    "euclidean",
     "every_path",
+    "guess",
     "independence_test",
     "joint",
+    "kantorovich",
+    "manhattan",
+    "posterior",
     "privacy",
+    "proportion_errors",
+    "regress",
     "seeded_source",
     "statistics",
+    "stratified",
     "system_source",
+    "value_errors",
 ]
 
 __version__ = "0.1.0"

@@ -36,6 +36,7 @@
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
+    ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -55,6 +56,7 @@ __all__ = [
     "DeadlineError",
     "DeniableError",
     "ExpiredQueryError",
+    "FitError",
     "ForbiddenSqlError",
     "ImportDataError",
     "InfeasiblePlanError",
@@ -304,6 +306,10 @@ class InfeasiblePlanError(PlanError):
 
     def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
         return type(self), (self.problem, self.nearest)
+
+
+class FitError(DeniableError, ValueError):
+    """A model has no fit to these reports; the message says what to change."""
 
 
 class RandomnessError(DeniableError):

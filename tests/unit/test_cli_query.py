@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import deniable
+from deniable.cli.query import query as query_group
 from deniable.queries.files import read_query
 from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
 from deniable.queries.signing import SignedQuery, verify
@@ -108,6 +109,25 @@ def test_an_error_is_one_line_and_code_2_and_nothing_is_written(folder: Path, ar
     assert done.stderr.startswith("deniable: ")
     assert done.stderr.count("\n") == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def fenced(text: str, marker: str) -> str:
+    """The block after a marker in a page of the documentation, without its fences."""
+    return text.partition(f"<!-- {marker} -->\n```")[2].partition("\n")[2].partition("```")[0]
+
+
+def test_the_documentation_shows_what_the_command_says(tmp_path: Path) -> None:
+    page = (Path(SOURCE).parent / "docs" / "queries.md").read_text(encoding="utf-8")
+    (tmp_path / "trips.toml").write_text(fenced(page, "query"), encoding="utf-8")
+    done = run(tmp_path, "query", "check", "trips.toml")
+    assert done.returncode == 0, done.stderr
+    assert fenced(page, "summary") == f"$ deniable query check trips.toml\n{done.stdout}"
+
+
+def test_every_command_of_the_group_is_documented() -> None:
+    page = (Path(SOURCE).parent / "docs" / "queries.md").read_text(encoding="utf-8")
+    for name in query_group.commands:
+        assert f"deniable query {name}" in page
 
 
 def test_the_list_of_commands_names_query() -> None:

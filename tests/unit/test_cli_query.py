@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
 import deniable
+from deniable.cli import main
 from deniable.cli.query import query as query_group
 from deniable.queries.files import read_query
 from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
@@ -20,13 +25,38 @@ from deniable.queries.signing import SignedQuery, verify
 SOURCE = str(Path(deniable.__file__).parents[1])
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as people run it, in a process of its own."""
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(folder: Path, *arguments: str) -> Done:
+    """The command as people run it, but for the process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["deniable", *arguments]),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    return Done(int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_the_command_in_a_process_of_its_own_prints_one_line_and_no_traceback(tmp_path: Path) -> None:
     code = "from deniable.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", code, "query", "check", "absent.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "deniable: absent.toml: file = 'absent.toml' cannot be read: No such file or directory\n"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
     │   ├── QueryFileError          a file of a query says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── SignatureError          the signature does not fit the query, or the key is not its analyst's
@@ -21,6 +22,20 @@
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
     │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
     ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
+    ├── VaultError              a vault cannot be used, or a change to it is refused
+    │   └── ImportDataError         a file or row cannot be imported: says where, never what stood there
+    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may name what is not shared
+    │   ├── NotSharedError          it names a table or column that is not shared (or not there: the message is the same)
+    │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
+    │   ├── BadSqlError             SQLite cannot run it
+    │   ├── TooComplexError         it breaks a limit on length, depth or growth
+    │   ├── DeadlineError           it ran too long
+    │   ├── TooManyRowsError        it gives more rows than allowed
+    │   ├── TooMuchMemoryError      it needs more memory than allowed
+    │   └── CellError               it gives a blob, or a text too long or not UTF-8
+    ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
+    ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -34,17 +49,27 @@ from typing import ClassVar
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "BadSqlError",
+    "CellError",
+    "DeadlineError",
     "DeniableError",
     "ExpiredQueryError",
     "KeyFileError",
     "KeyNotValidError",
+    "ForbiddenSqlError",
+    "ImportDataError",
+    "BudgetExceededError",
+    "DeniableError",
+    "InfeasiblePlanError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
+    "NotSharedError",
     "OutOfDomainError",
     "ParameterError",
     "QueryError",
     "QueryFileError",
+    "PlanError",
     "RandomnessError",
     "ReportError",
     "ReportFormatError",
@@ -52,9 +77,16 @@ __all__ = [
     "RevokedKeyError",
     "RollbackError",
     "SignatureError",
+    "SurveyError",
     "UnknownKeyError",
     "UnknownLabelError",
     "WireError",
+    "SandboxError",
+    "TooComplexError",
+    "TooManyRowsError",
+    "TooMuchMemoryError",
+    "UnknownLabelError",
+    "VaultError",
 ]
 
 
@@ -118,11 +150,22 @@ class ReportMismatchError(ReportError):
 
 
 class ReportFormatError(ReportError):
-    """The bytes or arrays are not a report in a form this library writes."""
+    """The bytes or arrays are not a report in a form this library writes. `position` tells which one, where one is at fault."""
+
+    def __init__(self, rule: str, position: int | None = None) -> None:
+        self.rule, self.position = rule, position
+        super().__init__(rule if position is None else f"values[{position}] {rule}")
+
+    def __reduce__(self) -> tuple[type[ReportFormatError], tuple[str, int | None]]:
+        return type(self), (self.rule, self.position)
 
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class SurveyError(DeniableError, ValueError):
+    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
 
 
 class QueryError(DeniableError, ValueError):
@@ -199,6 +242,66 @@ class WireError(DeniableError, ValueError):
 
     def __reduce__(self) -> tuple[type[WireError], tuple[str, str]]:
         return type(self), (self.reason, self.detail)
+class VaultError(DeniableError):
+    """A vault cannot be used, or a change to it is refused."""
+
+
+class ImportDataError(VaultError, ValueError):
+    """A file or row cannot be imported. The message says where, never what stood there."""
+
+
+class SandboxError(DeniableError):
+    """An analyst's SQL was refused or stopped. For the owner's eyes: the message may name what is not shared."""
+
+
+class NotSharedError(SandboxError):
+    """The query names a table or column that the owner does not share, or that is not there: the message is the same."""
+
+
+class ForbiddenSqlError(SandboxError):
+    """The query holds a statement, clause or function that is not allowed."""
+
+
+class BadSqlError(SandboxError):
+    """SQLite cannot run the query."""
+
+
+class TooComplexError(SandboxError):
+    """The query breaks a limit on its length, its depth or what it grows to."""
+
+
+class DeadlineError(SandboxError):
+    """The query ran longer than it may."""
+
+
+class TooManyRowsError(SandboxError):
+    """The query gives more rows than it may."""
+
+
+class TooMuchMemoryError(SandboxError):
+    """The query needs more memory than it may have."""
+
+
+class CellError(SandboxError):
+    """The query gives a blob, or a text that is too long or not UTF-8."""
+class BudgetExceededError(DeniableError):
+    """The answer would break a limit of the person's ledger."""
+
+
+class PlanError(DeniableError, ValueError):
+    """The wishes for a plan contradict each other, or leave nothing, or too much, to be found."""
+
+
+class InfeasiblePlanError(PlanError):
+    """No design fulfils the wishes; `nearest` names the nearest wish that one does, as keyword arguments of `plan`."""
+
+    def __init__(self, problem: str, nearest: dict[str, float]) -> None:
+        self.problem, self.nearest = problem, nearest
+        wish = " and ".join(f"{name} = {value:.6g}" for name, value in nearest.items())
+        super().__init__(f"{problem}; the nearest that is feasible: {wish}")
+
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
+        return type(self), (self.problem, self.nearest)
 
 
 class RandomnessError(DeniableError):

@@ -12,23 +12,46 @@ from deniable.errors import DeniableError
 __all__ = ["cli", "main"]
 
 COMMANDS = {
+    "estimate": "deniable.cli.survey:estimate",
     "query": "deniable.cli.query:query",
+    "plan": "deniable.cli.plan:plan",
+    "randomize": "deniable.cli.survey:randomize",
+    "vault": "deniable.cli.vault:vault",
 }
-"""Where each command lives. It is imported when it is asked for, so that one command does not wait for another's libraries."""
+"""Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is run or listed."""
+    """Commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback."""
+        try:
+            return super().invoke(ctx)
+        except DeniableError as error:
+            raise OneLineError(str(error)) from None
+
+
+class OneLineError(click.ClickException):
+    """An error that a person can act on."""
+
+    exit_code = 2
+
+    def show(self, file: object = None) -> None:
+        """One line, on standard error."""
+        click.echo(f"deniable: {self.message}", err=True)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,9 +61,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback."""
-    try:
-        cli.main(standalone_mode=True)
-    except DeniableError as error:
-        click.echo(f"deniable: {error}", err=True)
-        raise SystemExit(2) from None
+    """Run the command line."""
+    cli.main(prog_name="deniable")

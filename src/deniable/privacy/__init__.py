@@ -1,0 +1,45 @@
+"""Epsilon arithmetic: of one answer, of many, of a sample, of a shuffled crowd; and the rules of the ledger that adds it up."""
+
+from deniable.privacy.composition import (
+    advanced_composition,
+    memoized_epsilon,
+    optimal_composition,
+    rappor_lifetime_epsilon,
+    rappor_report_epsilon,
+    sequential_composition,
+    share_of_budget,
+)
+from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
+from deniable.privacy.response import (
+    answer_epsilon,
+    bit_epsilon,
+    largest_sampling,
+    local_epsilon,
+    quoc_one_sided_epsilon,
+    sampled_epsilon,
+    zero_knowledge_epsilon,
+)
+from deniable.privacy.shuffling import shuffled_delta, shuffled_epsilon, shuffled_epsilon_closed_form
+
+__all__ = [
+    "Accountant",
+    "Limit",
+    "PrivacyEvent",
+    "advanced_composition",
+    "answer_epsilon",
+    "bit_epsilon",
+    "largest_sampling",
+    "local_epsilon",
+    "memoized_epsilon",
+    "optimal_composition",
+    "quoc_one_sided_epsilon",
+    "rappor_lifetime_epsilon",
+    "rappor_report_epsilon",
+    "sampled_epsilon",
+    "sequential_composition",
+    "share_of_budget",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_epsilon_closed_form",
+    "zero_knowledge_epsilon",
+]

@@ -1,0 +1,159 @@
+"""What one answer gives away: of a bit, of a whole answer, and to whoever cannot tell who took part.
+
+Two coins (Quoc et al. 2017, Lavengood 2017): tell the truth with probability p, else say 1 with probability q, so that
+a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q. With probability s a client answers at all.
+
+Every function takes p, q and s as the doubles they are and computes exactly; what is returned is the smallest double that is not
+below the true loss, so no figure here is ever an understatement, not even by rounding. The inverses round the other way.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from deniable.errors import ParameterError
+from deniable.mechanisms import exact
+from deniable.privacy.checks import check_count, check_loss, check_share
+
+__all__ = [
+    "answer_epsilon",
+    "bit_epsilon",
+    "largest_sampling",
+    "local_epsilon",
+    "quoc_one_sided_epsilon",
+    "sampled_epsilon",
+    "zero_knowledge_epsilon",
+]
+
+
+def _pair(p: float, q: float) -> tuple[Fraction, Fraction]:
+    """a = P(1|1) and b = P(1|0)."""
+    truthful, yes = Fraction(check_share("p", p)), Fraction(check_share("q", q))
+    b = (1 - truthful) * yes
+    return b + truthful, b
+
+
+def _log_quotient(above: Fraction, below: Fraction) -> float:
+    if above == below:
+        return 0.0
+    return exact.log_ratio(above / below) if below else math.inf
+
+
+def bit_epsilon(p: float, q: float) -> float:
+    """The loss of one reported bit: ln max( a/b, (1 - b)/(1 - a) ).
+
+    Both ratios count, for a "no" can be the more telling answer. It is the loss of an answer only where the answer *is* one bit,
+    a yes/no question; of anything longer ask :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
+
+    >>> round(bit_epsilon(0.5, 0.5), 4)
+    1.0986
+    >>> bit_epsilon(0.0, 0.5), bit_epsilon(1.0, 0.5)
+    (0.0, inf)
+    """
+    a, b = _pair(p, q)
+    return max(_log_quotient(a, b), _log_quotient(1 - b, 1 - a))
+
+
+def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
+    """The loss of a whole answer of several bits with at most `ones` ones: ones * ln( a (1 - b) / (b (1 - a)) ).
+
+    Another answer differs in up to 2 * `ones` bits, half of them turned off and half turned on. Quoc et al. and Lavengood quote
+    the smaller per-bit figure for whole answers.
+
+    >>> round(answer_epsilon(0.5, 0.5), 4)  # one-hot: twice the bit's
+    2.1972
+    >>> answer_epsilon(0.0, 0.3, ones=4)
+    0.0
+    """
+    count = check_count("ones", ones)
+    a, b = _pair(p, q)
+    if a == b:
+        return 0.0
+    if not b or a == 1:
+        return math.inf
+    return exact.log_ratio((a * (1 - b) / (b * (1 - a))) ** count)
+
+
+def quoc_one_sided_epsilon(p: float, q: float) -> float:
+    """The loss as Quoc et al. 2017 state it in equation 8, ln(a/b): for comparison with their tables only.
+
+    It leaves out what a "no" gives away, and so understates the loss wherever q > 1/2.
+
+    >>> round(quoc_one_sided_epsilon(0.3, 0.9), 4), round(bit_epsilon(0.3, 0.9), 4)
+    (0.3895, 1.665)
+    """
+    return _log_quotient(*_pair(p, q))
+
+
+def sampled_epsilon(epsilon: float, s: float) -> float:
+    """The loss to whoever cannot tell who took part, if each client does with probability `s`: ln( 1 + s (e^epsilon - 1) ).
+
+    It holds against the aggregator and the analyst. Whoever sees who sends something (a proxy, the network) still faces the local
+    epsilon. Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
+
+    >>> round(sampled_epsilon(2.0, 0.1), 4)
+    0.494
+    >>> sampled_epsilon(2.0, 1), sampled_epsilon(0.0, 0.3), sampled_epsilon(2.0, 0)
+    (2.0, 0.0, 0.0)
+    """
+    loss, share = check_loss("epsilon", epsilon), check_share("s", s)
+    if share in (0, 1) or loss in (0, math.inf):
+        return loss if share else 0.0
+    return exact.log_ratio(1 + Fraction(share) * (exact.exp(loss) - 1))
+
+
+def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
+    """The zero-knowledge loss with respect to i.i.d. sampling: ln( s (2 - s)/(1 - s) * e^epsilon + 1 - s ).
+
+    Whatever the analyst learns of a person could have been learnt, up to this, from a random sample of the others. With s = 1
+    there is no such sample: `inf`. Gehrke et al. 2012, theorem 1; Quoc et al. 2017, theorem C.4. Lavengood's quoted figures carry
+    an extra "1 +" inside the logarithm.
+
+    >>> round(zero_knowledge_epsilon(bit_epsilon(0.88, 0.37), 0.05), 3)
+    1.127
+    >>> zero_knowledge_epsilon(1.0, 1)
+    inf
+    """
+    loss, share = check_loss("epsilon", epsilon), Fraction(check_share("s", s))
+    if share == 0:
+        return 0.0
+    if share == 1 or loss == math.inf:
+        return math.inf
+    return exact.log_ratio(share * (2 - share) / (1 - share) * exact.exp(loss) + 1 - share)
+
+
+def local_epsilon(sampled: float, s: float) -> float:
+    """The largest local epsilon whose sampled epsilon is at most `sampled`: ln( 1 + (e^sampled - 1)/s ), rounded down.
+
+    >>> round(local_epsilon(0.7, 0.05), 4)
+    3.0575
+    >>> local_epsilon(0.7, 1)
+    0.7
+    """
+    loss, share = check_loss("sampled", sampled), check_share("s", s)
+    if share == 0:
+        return math.inf
+    if share == 1 or loss in (0, math.inf):
+        return loss
+    ratio = 1 + (exact.exp(loss) - 1) / Fraction(share)
+    rounded = exact.log_ratio(ratio)
+    return rounded if exact.exp(rounded) <= ratio else math.nextafter(rounded, 0)
+
+
+def largest_sampling(epsilon: float, sampled: float) -> float:
+    """The largest s at which the sampled epsilon is at most `sampled`: (e^sampled - 1)/(e^epsilon - 1), rounded down.
+
+    >>> round(largest_sampling(2.0, 0.5), 4)
+    0.1015
+    >>> largest_sampling(1.0, 3.0)  # everybody may answer
+    1.0
+    """
+    loss, wanted = check_loss("epsilon", epsilon), check_loss("sampled", sampled)
+    if loss <= wanted:
+        return 1.0
+    if loss == math.inf:
+        raise ParameterError("epsilon", epsilon, "must be finite: no sampling makes up for an answer without privacy")
+    share = (exact.exp(wanted) - 1) / (exact.exp(loss) - 1)
+    rounded = float(share)
+    return rounded if Fraction(rounded) <= share else math.nextafter(rounded, 0)

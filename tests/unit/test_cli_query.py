@@ -104,7 +104,7 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
         f"{query.channel_tag:016x}",
     ):
         assert words in out
-    assert out.index("epsilon, local") < out.index("sampling makes it less")
+    assert out.index("epsilon, local") < out.index("epsilon, sampled")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,20 @@ def test_each_row_that_may_be_sent_is_paid_for() -> None:
     assert affordable == math.floor(100 / (3 * query.epsilon))
 
 
+def test_the_sampled_loss_is_that_of_the_stratum_sampled_most() -> None:
+    """ln(1 + s (e^epsilon - 1)) on the whole epoch's loss (MATHS 1)."""
+    several = {"rows": "several", "most_rows": 2}
+    for changes, s in (
+        ({"sampling": 0.25}, 0.25),
+        ({"strata": [Stratum("a", 0.1), Stratum("b", 0.9)]}, 0.9),
+        ({"strata": [Stratum("a", 0.1), Stratum("b")]}, 0.6),
+    ):
+        query = make_query(**several, **changes)
+        assert math.isclose(query.epsilon_sampled, math.log(1 + s * math.expm1(query.epsilon_local)))
+    everybody = make_query(sampling=1.0)
+    assert everybody.epsilon_sampled == everybody.epsilon_local
+
+
 def test_the_sampling_coin_is_exact_and_by_stratum() -> None:
     query = make_query(sampling=0.75, strata=[Stratum("north"), Stratum("south", sampling=1.0), Stratum("east", sampling=0.6)])
     assert [query.sampling_of(i) for i in range(3)] == [3 << 62, 1 << 64, math.floor(Fraction(0.6) * 2**64)]

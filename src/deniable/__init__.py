@@ -1,8 +1,8 @@
 """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
+from deniable import privacy
 from deniable.estimation import statistics
 from deniable.estimation.candidates import CandidateEstimate
-from deniable import privacy
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.statistic import Statistic

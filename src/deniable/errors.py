@@ -50,43 +50,41 @@ __all__ = [
     "AnswerError",
     "AnswerTypeError",
     "BadSqlError",
+    "BudgetExceededError",
     "CellError",
     "DeadlineError",
     "DeniableError",
     "ExpiredQueryError",
-    "KeyFileError",
-    "KeyNotValidError",
     "ForbiddenSqlError",
     "ImportDataError",
-    "BudgetExceededError",
-    "DeniableError",
     "InfeasiblePlanError",
+    "KeyFileError",
+    "KeyNotValidError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
     "NotSharedError",
     "OutOfDomainError",
     "ParameterError",
+    "PlanError",
     "QueryError",
     "QueryFileError",
-    "PlanError",
     "RandomnessError",
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
     "RevokedKeyError",
     "RollbackError",
+    "SandboxError",
     "SignatureError",
     "SurveyError",
-    "UnknownKeyError",
-    "UnknownLabelError",
-    "WireError",
-    "SandboxError",
     "TooComplexError",
     "TooManyRowsError",
     "TooMuchMemoryError",
+    "UnknownKeyError",
     "UnknownLabelError",
     "VaultError",
+    "WireError",
 ]
 
 
@@ -242,6 +240,8 @@ class WireError(DeniableError, ValueError):
 
     def __reduce__(self) -> tuple[type[WireError], tuple[str, str]]:
         return type(self), (self.reason, self.detail)
+
+
 class VaultError(DeniableError):
     """A vault cannot be used, or a change to it is refused."""
 
@@ -284,6 +284,8 @@ class TooMuchMemoryError(SandboxError):
 
 class CellError(SandboxError):
     """The query gives a blob, or a text that is too long or not UTF-8."""
+
+
 class BudgetExceededError(DeniableError):
     """The answer would break a limit of the person's ledger."""
 

@@ -14,7 +14,6 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
     "query": "deniable.cli.query:query",
-    "plan": "deniable.cli.plan:plan",
     "randomize": "deniable.cli.survey:randomize",
     "vault": "deniable.cli.vault:vault",
 }

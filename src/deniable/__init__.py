@@ -12,14 +12,18 @@ from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
+from deniable.mechanisms.distance import DistanceSensitive
 from deniable.mechanisms.hadamard import HadamardResponse
 from deniable.mechanisms.hashing import LocalHashing
+from deniable.mechanisms.laplace import LaplaceEncoding
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.permanent import PermanentAnswer
 from deniable.mechanisms.projection import RandomProjection
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.reports import Reports, Tally
+from deniable.mechanisms.square_wave import SquareWave
 from deniable.mechanisms.subset import SubsetSelection
+from deniable.mechanisms.summed import SummedHistogram
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
@@ -31,9 +35,11 @@ __all__ = [
     "Composite",
     "DesignMatrix",
     "DirectEncoding",
+    "DistanceSensitive",
     "Estimate",
     "HadamardResponse",
     "IndependenceTest",
+    "LaplaceEncoding",
     "LocalHashing",
     "Mechanism",
     "OptimizedUnary",
@@ -43,8 +49,10 @@ __all__ = [
     "Reports",
     "ScriptedSource",
     "Source",
+    "SquareWave",
     "Statistic",
     "SubsetSelection",
+    "SummedHistogram",
     "SymmetricUnary",
     "Table",
     "Tally",

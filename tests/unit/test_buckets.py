@@ -221,6 +221,11 @@ def test_a_costly_search_for_overlaps_is_refused_not_run() -> None:
     assert time.process_time() - start < 20
 
 
+def test_a_crowd_of_patterns_is_refused_at_once() -> None:
+    with pytest.raises(ParameterError, match="too many to be told apart"):
+        Column("x", [{"glob": f"{i}*"} for i in range(600)])
+
+
 def test_globs_know_stars_question_marks_and_classes() -> None:
     for pattern, takes, leaves in [
         ("New *", ["New York", "New "], ["New", "new York", "Old New York"]),

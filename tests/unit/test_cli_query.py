@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
 import deniable
+from deniable.cli import main
+from deniable.cli.query import query as query_group
 from deniable.queries.files import read_query
 from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
 from deniable.queries.signing import SignedQuery, verify
@@ -19,13 +25,38 @@ from deniable.queries.signing import SignedQuery, verify
 SOURCE = str(Path(deniable.__file__).parents[1])
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as people run it, in a process of its own."""
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(folder: Path, *arguments: str) -> Done:
+    """The command as people run it, but for the process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["deniable", *arguments]),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    return Done(int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_the_command_in_a_process_of_its_own_prints_one_line_and_no_traceback(tmp_path: Path) -> None:
     code = "from deniable.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", code, "query", "check", "absent.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "deniable: absent.toml: file = 'absent.toml' cannot be read: No such file or directory\n"
 
 
 @pytest.fixture
@@ -73,7 +104,7 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
         f"{query.channel_tag:016x}",
     ):
         assert words in out
-    assert out.index("epsilon, local") < out.index("sampling makes it less")
+    assert out.index("epsilon, local") < out.index("epsilon, sampled")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +139,25 @@ def test_an_error_is_one_line_and_code_2_and_nothing_is_written(folder: Path, ar
     assert done.stderr.startswith("deniable: ")
     assert done.stderr.count("\n") == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def fenced(text: str, marker: str) -> str:
+    """The block after a marker in a page of the documentation, without its fences."""
+    return text.partition(f"<!-- {marker} -->\n```")[2].partition("\n")[2].partition("```")[0]
+
+
+def test_the_documentation_shows_what_the_command_says(tmp_path: Path) -> None:
+    page = (Path(SOURCE).parent / "docs" / "queries.md").read_text(encoding="utf-8")
+    (tmp_path / "trips.toml").write_text(fenced(page, "query"), encoding="utf-8")
+    done = run(tmp_path, "query", "check", "trips.toml")
+    assert done.returncode == 0, done.stderr
+    assert fenced(page, "summary") == f"$ deniable query check trips.toml\n{done.stdout}"
+
+
+def test_every_command_of_the_group_is_documented() -> None:
+    page = (Path(SOURCE).parent / "docs" / "queries.md").read_text(encoding="utf-8")
+    for name in query_group.commands:
+        assert f"deniable query {name}" in page
 
 
 def test_the_list_of_commands_names_query() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -63,6 +64,20 @@ def test_each_row_that_may_be_sent_is_paid_for() -> None:
     assert math.isclose(query.epsilon_local, 3 * query.epsilon)
     affordable = query.affordable_epochs
     assert affordable == math.floor(100 / (3 * query.epsilon))
+
+
+def test_the_sampled_loss_is_that_of_the_stratum_sampled_most() -> None:
+    """ln(1 + s (e^epsilon - 1)) on the whole epoch's loss (MATHS 1)."""
+    several = {"rows": "several", "most_rows": 2}
+    for changes, s in (
+        ({"sampling": 0.25}, 0.25),
+        ({"strata": [Stratum("a", 0.1), Stratum("b", 0.9)]}, 0.9),
+        ({"strata": [Stratum("a", 0.1), Stratum("b")]}, 0.6),
+    ):
+        query = make_query(**several, **changes)
+        assert math.isclose(query.epsilon_sampled, math.log(1 + s * math.expm1(query.epsilon_local)))
+    everybody = make_query(sampling=1.0)
+    assert everybody.epsilon_sampled == everybody.epsilon_local
 
 
 def test_the_sampling_coin_is_exact_and_by_stratum() -> None:
@@ -226,6 +241,40 @@ def test_bytes_in_any_other_spelling_are_refused(spoil: Any, says: str) -> None:
     assert spoiled != content
     with pytest.raises(ParameterError, match=says):
         Query.from_content(spoiled)
+
+
+JUNK: list[Any] = [
+    *(None, True, -1, 0, 1, 1.5, 1e308, 1 << 62, "", "x", "[0,1)", "\x00"),
+    *([], [[]], {}, {"name": "x"}, {"name": []}, [None], [{}], ["a", 1]),
+]
+
+
+def test_whatever_stands_in_a_description_is_made_or_refused_and_nothing_else() -> None:
+    """Any value in the place of any other, at any depth: a query, or a ParameterError; no other error reaches a device."""
+    rng = np.random.default_rng(12)
+    tree = make_query(
+        strata=[Stratum("a", 0.5, 7)],
+        columns=[Column("d", MILES, other=True), Column("t", ["a", {"glob": "b*"}], other=True)],
+        mechanism={"name": "DirectEncoding", "epsilon": 1.0},
+    ).to_dict()
+    n_made = 0
+    for _ in range(3000):
+        spoiled = copy.deepcopy(tree)
+        node: Any = spoiled
+        while True:
+            key = rng.choice(np.array(list(node) if isinstance(node, dict) else list(range(len(node))), dtype=object))
+            if isinstance(node[key], dict | list) and node[key] and rng.random() < 0.7:
+                node = node[key]
+                continue
+            node[key] = JUNK[int(rng.integers(len(JUNK)))]
+            break
+        try:
+            query = Query.from_dict(spoiled)
+        except ParameterError:
+            continue
+        n_made += 1
+        assert Query.from_content(query.content) == query
+    assert 100 < n_made < 2000
 
 
 def test_canonical_json_refuses_what_it_cannot_say_exactly() -> None:

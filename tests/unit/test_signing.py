@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import stat
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from deniable.errors import (
     ExpiredQueryError,
@@ -198,3 +200,46 @@ def test_a_signing_key_shows_and_pickles_no_secret() -> None:
     assert KEY._secret.hex()[:8] not in repr(KEY) + str(vars(KEY.public))
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(KEY)
+
+
+# --- vectors --------------------------------------------------------------------------------------------------------
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "query-v1.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", VECTORS["good"], ids=lambda case: case["name"])
+def test_good_vectors_hold_by_the_formulas_of_the_documentation_and_in_the_library(case: dict[str, Any]) -> None:
+    content = case["content"].encode()
+    tree = json.loads(content)
+    assert json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() == content
+    assert hashlib.sha256(b"deniable query 1\0" + content).hexdigest() == case["digest"]
+    channel = {
+        "every": tree["schedule"]["every"],
+        "name": tree["channel"] or f"{tree['analyst']}/{tree['id']}",
+        "origin": tree["schedule"]["origin"],
+        "size_class": tree["size_class"],
+    }
+    named = json.dumps(channel, separators=(",", ":"), ensure_ascii=False).encode()
+    tag = hashlib.sha256(b"deniable channel 1\0" + named).digest()[:8]
+    assert tag[::-1].hex() == case["channel_tag"]
+    assert hashlib.sha256(b"deniable key 1\0" + bytes.fromhex(case["public"])).hexdigest()[:16] == case["key"]
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(case["public"]))
+    public.verify(bytes.fromhex(case["signature"]), b"deniable query 1\0" + content)
+
+    ring = KeyRing([TrustedKey(PublicKey(tree["analyst"], bytes.fromhex(case["public"])))])
+    query = verify(SignedQuery(content, case["key"], bytes.fromhex(case["signature"])), ring, VECTORS["now"])
+    assert query.digest.hex() == case["digest"]
+    assert f"{query.tag:016x}" == bytes.fromhex(case["digest"])[7::-1].hex() == case["query_tag"]
+    assert f"{query.channel_tag:016x}" == case["channel_tag"]
+    assert list(query.labels) == case["labels"]
+    assert query.report_bytes == case["report_bytes"]
+    assert sign(query, AnalystKey(query.analyst, bytes.fromhex(case["seed"]))).signature.hex() == case["signature"]
+
+
+@pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: case["name"])
+def test_bad_vectors_are_refused_for_the_stated_reason(case: dict[str, str]) -> None:
+    ring = KeyRing([TrustedKey(PublicKey("City of Exampleton", bytes.fromhex(case["public"])))])
+    signed = SignedQuery(case["content"].encode(), case["key"], bytes.fromhex(case["signature"]))
+    with pytest.raises(QueryError) as caught:
+        verify(signed, ring, VECTORS["now"])
+    assert caught.value.reason == case["reason"]

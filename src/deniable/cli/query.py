@@ -151,6 +151,7 @@ def show(file: Path, as_json: bool, ring: Path | None) -> None:
         "channel_tag": f"{found.channel_tag:016x}",
         "epsilon": found.epsilon,
         "epsilon_local": found.epsilon_local,
+        "epsilon_sampled": found.epsilon_sampled,
         "key": signed.key_id if signed else None,
         "signature": status,
     }

@@ -28,6 +28,7 @@ _Edges = tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]
 NONE = -1
 """The index of an answer that is in no bucket."""
 MOST_BUCKETS = 1 << 16
+_MOST_COMPARISONS = 1 << 18
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
 _RANGE = re.compile(rf"\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])\s*", re.ASCII)
 _RULE = "must be a range such as '[0,1)', '(2.5,3]' or '[10,inf)', or a number for an exact value"
@@ -197,6 +198,8 @@ class Column:
         texts = self._texts
         exact = {text.text: i for i, text in reversed(list(enumerate(texts))) if text.kind == "exact"}
         patterns = [(i, text) for i, text in enumerate(texts) if text.kind != "exact"]
+        if len(patterns) * len(texts) > _MOST_COMPARISONS:
+            raise ParameterError("buckets", f"{len(patterns)} patterns of {len(texts)} buckets", "are too many to be told apart")
         for i, text in enumerate(texts):
             if text.kind == "exact" and exact[text.text] != i:
                 raise ParameterError(f"buckets[{i}]", str(text), f"is there twice, first as buckets[{exact[text.text]}]")

@@ -26,7 +26,7 @@ MOST_POSITIONS = 400
 """How many characters a pattern may have once its counted repetitions are written out."""
 LONGEST_TEXT = 4096
 """A longer text is in no pattern."""
-_MOST_REMEMBERED = 20_000
+_MOST_REMEMBERED = 2_000
 _MOST_DEPTH = 40
 _MOST_WORK = 1_000_000
 """Steps of the search for overlaps, in all: well under a second, whatever the patterns are."""

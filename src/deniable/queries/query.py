@@ -17,6 +17,7 @@ from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.exact import check_epsilon, check_probability
 from deniable.mechanisms.mechanism import Mechanism, from_dict
 from deniable.mechanisms.unary import UnaryMechanism
+from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.schedule import Schedule
@@ -232,6 +233,12 @@ class Query:
         total = Fraction(self.epsilon) * self.most_rows
         rounded = float(total)
         return rounded if rounded >= total else math.nextafter(rounded, math.inf)
+
+    @property
+    def epsilon_sampled(self) -> float:
+        """The loss of one epoch against whoever cannot see who answered, in the stratum that is sampled most."""
+        shares = [self.sampling if stratum.sampling is None else stratum.sampling for stratum in self.strata]
+        return sampled_epsilon(self.epsilon_local, max(shares, default=self.sampling))
 
     @property
     def affordable_epochs(self) -> int | None:

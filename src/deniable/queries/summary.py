@@ -83,8 +83,7 @@ def _cost(query: Query) -> list[str]:
     lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
-    if query.sampling < 1 or any(stratum.sampling is not None for stratum in query.strata):
-        lines.append("Against whoever cannot see that (the aggregator, the analyst) sampling makes it less.")
+    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against whoever cannot (the aggregator, the analyst).")
     if query.affordable_epochs is not None:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
     else:

@@ -1,4 +1,4 @@
-"""Tests run in as many processes as there are cores: each may use one thread for its linear algebra, or they wait for each other."""
+"""Tests run in as many processes as there are cores: each may use one thread for linear algebra, or they wait for each other."""
 
 import os
 

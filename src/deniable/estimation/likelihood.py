@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,18 +33,16 @@ def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
     """P(report | value), one row a report and one column a value; each row up to a factor, which no posterior depends on.
 
     Of a matrix these are its rows. A report that supports some labels and not others is exp(epsilon) times as likely under a
-    label it supports as under one it does not: a (1 - b) / (b (1 - a)) for independent bits.
+    label it supports as under one it does not.
     """
     data = mechanism.reports(reports).data
     channel = mechanism.channel()
     if isinstance(channel, np.ndarray):
         return np.asarray(channel[data], dtype=np.float64)
-    a, b = bit_pair(mechanism)
-    odds = a * (1 - b) / (b * (1 - a))
     supports = getattr(mechanism, "supports", None)
     if supports is None:
         raise ParameterError("mechanism", mechanism, "has neither a matrix nor reports that support labels or do not")
-    return np.where(supports(data), odds, 1.0)
+    return np.where(supports(data), math.exp(mechanism.epsilon), 1.0)
 
 
 def bit_pair(mechanism: Randomizer) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from deniable.estimation.intervals import check_confidence, critical_values, sco
 
 __all__ = ["LARGEST_COVARIANCE", "Estimate"]
 
-LARGEST_COVARIANCE = 1024
+LARGEST_COVARIANCE = 512
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
 
 _Floats = NDArray[np.float64]

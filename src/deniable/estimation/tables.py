@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingExtraError, NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
-from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.spread import (
     CountedSpread,
     DenseSpread,
@@ -108,9 +108,9 @@ class Table:
 
     @cached_property
     def covariance(self) -> _Floats | None:
-        """Of the cells in row-major order, where there are at most `LARGEST_COVARIANCE` of them."""
+        """Of the cells in row-major order, where there are at most 1024 of them: made when it is asked for."""
         cells = self.proportions.size
-        return self.covariance_of(np.eye(cells).reshape(cells, *self.shape)) if cells <= LARGEST_COVARIANCE else None
+        return self.covariance_of(np.eye(cells).reshape(cells, *self.shape)) if cells <= 1024 else None
 
     def covariance_of(self, weights: Any) -> _Floats:
         """Covariance of linear functionals of the cells, one a row of `weights`: exact for any size of table.

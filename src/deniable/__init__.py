@@ -9,6 +9,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
+from deniable.planning.plan import Plan, plan
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Estimate",
     "Mechanism",
     "OptimizedUnary",
+    "Plan",
     "Reports",
     "ScriptedSource",
     "Source",
@@ -26,6 +28,7 @@ __all__ = [
     "ThresholdHistogram",
     "UnaryEncoding",
     "every_path",
+    "plan",
     "privacy",
     "seeded_source",
     "system_source",

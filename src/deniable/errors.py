@@ -13,7 +13,7 @@
     │   └── NoReportsError          an empty set has no estimate
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -113,12 +113,13 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes; `nearest` names the nearest wish that one does, as keyword arguments of `plan`."""
+    """No design fulfils the wishes. `nearest` maps wishes to the nearest value that, changed alone, makes one feasible."""
 
     def __init__(self, problem: str, nearest: dict[str, float]) -> None:
         self.problem, self.nearest = problem, nearest
-        wish = " and ".join(f"{name} = {value:.6g}" for name, value in nearest.items())
-        super().__init__(f"{problem}; the nearest that is feasible: {wish}")
+        changes = ", or ".join(f"{name} = {value:.10g}" for name, value in nearest.items())
+        way_out = f"feasible would be {changes}" if changes else "no single change makes it feasible"
+        super().__init__(f"{problem}; {way_out}")
 
     def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
         return type(self), (self.problem, self.nearest)

@@ -55,7 +55,7 @@ def candidates(buckets: int) -> tuple[Candidate, ...]:
     domain = Domain.of(max(buckets, 2))
     found = []
     if buckets == 1:
-        # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them only, and errs more for every share.
+        # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them, and errs more for every share.
         found.append(Candidate("BinaryResponse", _remembered(BinaryResponse.from_epsilon)))
     else:
         found.append(Candidate("UnaryEncoding", lambda epsilon, weigh: _two_coins(domain, epsilon, weigh)))

@@ -11,7 +11,7 @@ from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.candidates import Candidate, candidates
 from deniable.planning.design import Design, fine_design, rough_design
 from deniable.planning.nearest import nearest, problem
-from deniable.planning.outcome import Outcome, settle
+from deniable.planning.outcome import Outcome, design_error, reach, settle
 from deniable.planning.wishes import Wishes
 
 __all__ = ["Rival", "solve"]
@@ -22,16 +22,15 @@ _AS_GOOD = 1.002
 
 @dataclass(frozen=True)
 class Rival:
-    """How one mechanism would do; `excluded` says why it is out of the question."""
+    """How one mechanism would do at its best."""
 
     mechanism: str
-    report_bytes: int | None = None
-    epsilon_local: float | None = None
-    epsilon_sampled: float | None = None
-    sampling: float | None = None
-    figure: float | None = None
+    report_bytes: int
+    epsilon_local: float
+    epsilon_sampled: float
+    sampling: float
+    figure: float
     """What was open: the smallest share, the population, the standard error, or the sampled epsilon of one answer."""
-    excluded: str | None = None
 
 
 class _Entry(NamedTuple):
@@ -39,8 +38,8 @@ class _Entry(NamedTuple):
     design: Design
 
 
-def solve(wishes: Wishes) -> tuple[Outcome, tuple[Rival, ...]]:
-    """The best outcome, and all mechanisms in the order of their merit, the winner first."""
+def solve(wishes: Wishes) -> tuple[Outcome, tuple[Rival, ...], dict[str, str]]:
+    """The best outcome; all mechanisms that fit, the winner first; and those that do not, with the reason."""
     entries: list[_Entry] = []
     excluded: dict[str, str] = {}
     too_long: list[int] = []
@@ -67,8 +66,7 @@ def solve(wishes: Wishes) -> tuple[Outcome, tuple[Rival, ...]]:
     if outcome is None:
         raise InfeasiblePlanError(problem(wishes, winner), nearest(wishes, winner))
     ranked[0] = _Entry(winner, outcome.design)
-    rivals = [_rival(wishes, entry) for entry in ranked]
-    return outcome, (*rivals, *(Rival(name, excluded=why) for name, why in excluded.items()))
+    return outcome, tuple(_rival(wishes, entry) for entry in ranked), excluded
 
 
 def _known(wishes: Wishes) -> Sequence[Candidate]:
@@ -96,10 +94,7 @@ def _rival(wishes: Wishes, entry: _Entry) -> Rival:
     if wishes.open == "epsilon":
         figure = sampled
     elif wishes.open == "target":
-        assert wishes.share is not None
-        assert wishes.population is not None
-        reached = design.sampling if wishes.finite else 0.0
-        figure = design.spread.stderr(wishes.share, design.sampling * wishes.population, reached)
+        figure = design_error(wishes, design)
     elif wishes.open == "population":
-        figure = float(math.ceil(design.goal / wishes.target_variance(design.spread.worst_share if wishes.share is None else wishes.share)))
+        figure = float(reach(wishes, design).population)
     return Rival(entry.candidate.name, design.bytes, local, sampled, design.sampling, figure)

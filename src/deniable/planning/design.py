@@ -1,8 +1,8 @@
 """The best design for some wishes: which mechanism, which epsilon, how many asked.
 
-A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a ceiling on the
-sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times the variance of one
-report, whatever of the population, the target and the epsilon is open; where the share is open, it is the share itself.
+A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a
+ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times
+the variance of one report, whatever of population, target and epsilon is open; where the share is open, it is the share itself.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import Candidate, Trial
-from deniable.planning.precision import Spread, report_bytes
+from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
 from deniable.planning.search import first_below, least
 from deniable.planning.wishes import Wishes
+from deniable.privacy.composition import share_of_budget
 from deniable.privacy.response import largest_sampling
 
 __all__ = ["Design", "fine_design", "rough_design"]
@@ -25,7 +26,7 @@ _LARGEST_SEARCHED = 20.0
 """No share that a population on earth can show is seen better with a local epsilon above this."""
 
 _STEP = 0.25
-_TOLERANCE = 1e-4
+_TOLERANCE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ class _Case:
         """What is to be small."""
         if self.open == "share":
             wishes, part = self.wishes, self.room(growth)
-            assert wishes.cv is not None
-            assert wishes.population is not None
-            return spread.smallest_share(wishes.cv, part * wishes.population, part if wishes.finite else 0.0)
+            return spread.smallest_share(wishes.given("cv"), part * wishes.given("population"), part if wishes.finite else 0.0)
         variance = spread.variance(self.share(spread))
         if self.open == "epsilon":
             return growth * variance
@@ -79,9 +78,9 @@ class _Case:
     def needed(self, spread: Spread) -> float:
         """The part of the people who must be asked for the target, where population and target are given; may exceed 1."""
         wishes, share = self.wishes, self.share(spread)
-        assert wishes.population is not None
         spared = share * (1 - share) if wishes.finite else 0.0
-        return spread.variance(share) / (wishes.target_variance(share) * wishes.population + spared)
+        people = wishes.given("population")
+        return max(spread.variance(share) / (wishes.target_variance(share) * people + spared), FEWEST_REPORTS / people)
 
     def excess(self, spread: Spread) -> float:
         """How many times too few reports can be had: at most 1 if a design is feasible."""
@@ -97,13 +96,15 @@ class _Case:
         highest = self.wishes.local_ceiling
         if self.open == "epsilon":
             return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
-        if self.sampled is None:
-            assert highest is not None
+        if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
+            highest = share_of_budget(self.wishes.given("epsilon_local"), self.wishes.answers)
             return highest, highest
         # Below this one nobody would be spared by sampling, so a larger epsilon costs nothing.
         lowest = math.log1p(self.sampled / self.most_sampled)
         if highest is None:
             highest = min(max(lowest, _LARGEST_SEARCHED), LARGEST_EPSILON)
+        if self.wishes.population is not None:  # above this one too few would be asked
+            highest = min(highest, max(lowest, math.log1p(self.sampled * self.wishes.population / FEWEST_REPORTS)))
         return min(lowest, highest), highest
 
 
@@ -129,15 +130,17 @@ class _Search:
     def design(self, x: float) -> Design:
         mechanism = self.at(x).build()
         spread, growth = Spread.of(mechanism), math.expm1(mechanism.epsilon)
-        sampling = min(self.case.needed(spread), self.case.most_sampled) if self.case.open == "epsilon" else self.case.room(growth)
+        sampling = (
+            min(self.case.needed(spread), self.case.most_sampled) if self.case.open == "epsilon" else self.case.room(growth)
+        )
         return Design(mechanism, spread, sampling, self.case.goal(spread, growth), x)
 
 
 def rough_design(wishes: Wishes, candidate: Candidate) -> Design | float:
     """The candidate's best design, to about 1 % of its goal; if it has none, how many times too few reports it would get.
 
-    It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most mechanisms
-    have been made before.
+    It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
+    mechanisms have been made before.
     """
     search = _Search(wishes, candidate)
     shortage = search.excess(search.high)
@@ -163,7 +166,7 @@ def fine_design(wishes: Wishes, candidate: Candidate, rough: Design) -> Design:
     search = _Search(wishes, candidate)
     low, high = max(search.low, rough.x - _STEP), min(search.high, rough.x + _STEP)
     if search.excess(low) > 1:
-        low = first_below(search.excess, 1.0, low, high, _TOLERANCE / 10)
+        low = first_below(search.excess, 1.0, low, high, _TOLERANCE)
     best = search.design(least(search.goal, low, high, _TOLERANCE) if low < high else high)
     ceiling = wishes.sampled_ceiling
     if wishes.open == "epsilon" or ceiling is None:

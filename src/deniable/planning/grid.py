@@ -22,9 +22,9 @@ class GridPoint(NamedTuple):
 def lavengood_grid(epsilon: float, population: int, cv: float, step: float | None = 0.001) -> GridPoint:
     """The s, p and q, each in hundredths, that show the smallest share with the given `cv` at the sampled loss `epsilon`.
 
-    As the thesis does it, shares are compared in steps of 0.001 and of equally good parameters the first are taken, s before p before q; the
-    share given back is then the exact one of those parameters, which is what its table 6.1 prints. With `step` None shares are compared
-    exactly: the best that any grid of hundredths can do. Lavengood 2017, section 5.5.
+    As the thesis does it, shares are compared in steps of 0.001, and of equally good parameters the first are taken, s before p
+    before q; the share given back is then the exact one of those parameters, which is what its table 6.1 prints. With `step` None
+    shares are compared exactly: the best that a grid of hundredths can do. Lavengood 2017, section 5.5.
 
     >>> best = lavengood_grid(0.7, 10_000, 0.05)
     >>> best.sampling, best.p, best.q, round(100 * best.smallest_share, 2)

@@ -10,7 +10,8 @@ from deniable.errors import ParameterError, PlanError
 from deniable.mechanisms.exact import LARGEST_EPSILON
 from deniable.planning.candidates import Candidate
 from deniable.planning.design import Design, fine_design, rough_design
-from deniable.planning.outcome import reach, settle
+from deniable.planning.outcome import design_error, settle
+from deniable.planning.precision import FEWEST_REPORTS
 from deniable.planning.wishes import Wishes
 
 __all__ = ["nearest", "problem"]
@@ -19,7 +20,7 @@ _EVERYBODY = 8_000_000_000
 
 
 def nearest(wishes: Wishes, candidate: Candidate) -> dict[str, float]:
-    """For each wish the nearest value that, changed alone, lets the candidate fulfil them all: three digits, feasible as they stand.
+    """For each wish the nearest value that, changed alone, lets the candidate fulfil them all: three digits, rounded up.
 
     More people, more epsilon, a coarser target, a larger share, a faster aggregator: all wishes ease upwards.
     """
@@ -79,6 +80,9 @@ def problem(wishes: Wishes, candidate: Candidate) -> str:
     budget = " and ".join(
         f"{name} = {value:g}" for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None
     )
+    expected = min(wishes.most_reports, math.inf if wishes.population is None else wishes.population)
+    if expected < FEWEST_REPORTS:
+        return f"{expected:g} reports are too few for any ±, which needs {FEWEST_REPORTS}"
     if wishes.open == "share":
         return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {wishes.cv:g}"
     if wishes.open == "population":
@@ -98,13 +102,9 @@ def _target(wishes: Wishes) -> str:
 
 def _best_error(wishes: Wishes, candidate: Candidate) -> tuple[float, float]:
     """The share, and the least standard error there that the ceilings allow."""
-    share = wishes.share
-    if share is None:
-        share = 0.5
+    share = wishes.share or 0.5
     opened = dataclasses.replace(wishes, cv=None, margin=None, share=share)
-    rough = rough_design(opened, candidate)
-    assert isinstance(rough, Design)  # with the target open there is always one
-    design = fine_design(opened, candidate, rough)
-    outcome = reach(opened, design)
-    reached = design.sampling if wishes.finite else 0.0
-    return share, design.spread.stderr(share, design.sampling * outcome.population, reached)
+    design = rough_design(opened, candidate)
+    if not isinstance(design, Design):
+        raise PlanError("with the target open there is always a design")
+    return share, design_error(opened, fine_design(opened, candidate, design))

@@ -6,10 +6,11 @@ import math
 from typing import NamedTuple
 
 from deniable.planning.design import Design
+from deniable.planning.precision import FEWEST_REPORTS
 from deniable.planning.wishes import Wishes
 from deniable.privacy.response import sampled_epsilon
 
-__all__ = ["Outcome", "reach", "settle"]
+__all__ = ["Outcome", "design_error", "reach", "settle"]
 
 
 class Outcome(NamedTuple):
@@ -29,19 +30,27 @@ def reach(wishes: Wishes, design: Design) -> Outcome:
     population = wishes.population
     if population is None:
         spared = share * (1 - share) if wishes.finite else 0.0
-        population = math.ceil((spread.variance(share) / design.sampling - spared) / wishes.target_variance(share))
+        needed = (spread.variance(share) / design.sampling - spared) / wishes.target_variance(share)
+        population = math.ceil(max(needed, FEWEST_REPORTS / design.sampling))
     return Outcome(design, population, share)
 
 
-def settle(wishes: Wishes, design: Design) -> Outcome | None:
-    """What the design comes to, if it breaks no wish and is not white noise."""
+def design_error(wishes: Wishes, design: Design) -> float:
+    """The standard error at the planned share, where the population is given."""
     outcome = reach(wishes, design)
+    reached = design.sampling if wishes.finite else 0.0
+    return design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
+
+
+def settle(wishes: Wishes, design: Design) -> Outcome | None:
+    """What the design comes to, if it breaks no wish, is not white noise, and brings enough reports for a ±."""
+    outcome = reach(wishes, design)
+    if design.sampling * outcome.population < FEWEST_REPORTS * (1 - 1e-9):
+        return None
     if wishes.open == "share":
         return outcome if design.goal < 1 else None
     if wishes.open == "target":
-        reached = design.sampling if wishes.finite else 0.0
-        error = design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
-        return outcome if error <= wishes.noise_limit * outcome.share else None
+        return outcome if design_error(wishes, design) <= wishes.noise_limit * outcome.share else None
     if wishes.open == "epsilon" and wishes.sampled_ceiling is not None:
         return outcome if sampled_epsilon(design.mechanism.epsilon, design.sampling) <= wishes.sampled_ceiling else None
     return outcome

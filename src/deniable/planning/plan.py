@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,9 +18,11 @@ from deniable.planning.contest import Rival, solve
 from deniable.planning.power import detectable_difference
 from deniable.planning.precision import Spread, report_bytes
 from deniable.planning.wishes import Wishes
+from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
 
 __all__ = ["Plan", "Rival", "plan", "trade_off"]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -34,6 +36,9 @@ class Plan:
     share: float
     """The planned share: the given one, the smallest that can be seen or, with a margin for every share, the hardest one."""
     rivals: tuple[Rival, ...]
+    """All mechanisms that fit, each at its best, the winner first."""
+    excluded: Mapping[str, str]
+    """Those that do not, and why."""
     reason: str
     """Why this mechanism."""
 
@@ -114,12 +119,12 @@ class Plan:
     @property
     def lifetime_local(self) -> float:
         """Of all epochs together, to whoever sees who sent what."""
-        return self.wishes.answers * self.epsilon_local
+        return repeated_epsilon(self.epsilon_local, self.wishes.answers)
 
     @property
     def lifetime_sampled(self) -> float:
         """Of all epochs together, to whoever cannot tell who took part."""
-        return self.wishes.answers * self.epsilon_sampled
+        return repeated_epsilon(self.epsilon_sampled, self.wishes.answers)
 
     @property
     def report_bytes(self) -> int:
@@ -128,9 +133,9 @@ class Plan:
 
     @cached_property
     def detectable_difference(self) -> float | None:
-        """How much two halves of the population must differ, upwards from the planned share, to be told apart; None if nothing is enough.
+        """How far above the planned share one half of the population must be to be told from another that has it.
 
-        With 80 % power at a significance of 5 %.
+        With 80 % power at a significance of 5 %; None if no difference is enough.
         """
         try:
             return detectable_difference(self.mechanism, self.share, max(1, int(self.reports / 2)))
@@ -173,6 +178,7 @@ class Plan:
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
             "rivals": [dataclasses.asdict(rival) for rival in self.rivals],
+            "excluded": dict(self.excluded),
             "reason": self.reason,
             "risk": list(self.risk),
             "notes": list(self.notes),
@@ -203,25 +209,25 @@ def plan(
 ) -> Plan:
     """The best sampling and mechanism for what can be afforded, and the one quantity that was left open.
 
-    Four quantities belong together: the *population*; the *share* to be seen; the target, either `cv` (standard error relative to
-    the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon` (sampled: against
-    whoever cannot tell who took part), `epsilon_local` (against everybody), or both. Leave one open, and it is found. Leave none, and the plan
-    spends as little of the sampled epsilon as its target needs.
+    Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
+    to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
+    (sampled: against whoever cannot tell who took part), `epsilon_local` (against everybody), or both. Leave one open, and it is
+    found. Leave none, and the plan spends as little of the sampled epsilon as its target needs.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
-    * `epochs`: how often the same people are asked. The epsilons are for all of them together; each epoch gets an equal part. With `memoized`
-      answers are drawn once per true answer and replayed, and the parts are as many as the `distinct` true answers.
+    * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With
+      `memoized`, answers are drawn once per true answer and replayed, and the parts are as many as the `distinct` true answers.
     * `rate`: answers the aggregator can take in a second; `every`: the seconds over which those of an epoch arrive.
     * `report_bytes`: the most that a device may send in one report.
     * `finite`: the population is all there is, so that those who were asked bring no sampling error.
       Otherwise it is itself a sample, and the promise is the more careful one of the papers.
     * `mechanism`: take this one, by name.
 
-    Lavengood 2017, section 5.5, whose grid this never does worse than; MATHS in docs/planning.md.
+    After Lavengood 2017, section 5.5, whose grid this never does worse than.
 
     >>> design = plan(population=100_000, epsilon=0.7, cv=0.05)
     >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
-    (0.078, 0.272, 0.5)
+    (0.0778, 0.272, 0.5)
     """
     wishes = Wishes(
         population=population,
@@ -253,9 +259,7 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
     if wishes.open == "epsilon":
         wishes = dataclasses.replace(wishes, cv=None, margin=None, share=design.share, epsilon=design.lifetime_sampled)
     for factor in factors:
-        scaled = {
-            name: value * factor for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None
-        }
+        scaled = {name: value * factor for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None}
         if wishes.epsilon is not None:  # a ceiling on the local epsilon stays where it is
             scaled.pop("epsilon_local", None)
         try:
@@ -265,7 +269,7 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
 
 
 def _made(wishes: Wishes) -> Plan:
-    outcome, rivals = solve(wishes)
+    outcome, rivals, excluded = solve(wishes)
     design = outcome.design
     reason = words.why(wishes, rivals)
-    return Plan(wishes, design.mechanism, design.sampling, outcome.population, outcome.share, rivals, reason)
+    return Plan(wishes, design.mechanism, design.sampling, outcome.population, outcome.share, rivals, excluded, reason)

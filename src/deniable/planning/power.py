@@ -26,15 +26,17 @@ def _needed(spread: Spread, share: float, other: float, z_level: float, z_power:
     return ((z_level * pooled + z_power * apart) / (share - other)) ** 2
 
 
-def two_group_sample_size(mechanism: Mechanism, share: float, other: float, power: float = 0.8, significance: float = 0.05) -> int:
+def two_group_sample_size(
+    mechanism: Mechanism, share: float, other: float, power: float = 0.8, significance: float = 0.05
+) -> int:
     """The reports that each of two groups must send for a two-sided test to find that their shares differ.
 
-    The usual formula for two proportions (Fleiss, Levin and Paik 2003, section 4.2), with the variance of a randomized answer in the place
-    of f (1 - f). Of those asked only a part answers: divide by the sampling to get people.
+    The usual formula for two proportions (Fleiss, Levin and Paik 2003, section 4.2), with the variance of a randomized answer in
+    the place of f (1 - f). Of those asked only a part answers: divide by the sampling to get people.
 
     >>> from deniable import BinaryResponse
     >>> two_group_sample_size(BinaryResponse.from_epsilon(1.0), 0.10, 0.15)
-    6505
+    6467
     """
     share, other = _open_share("share", share), _open_share("other", other)
     if share == other:
@@ -49,7 +51,7 @@ def detectable_difference(mechanism: Mechanism, share: float, n: int, power: flo
     The inverse of :func:`two_group_sample_size`.
 
     >>> from deniable import BinaryResponse
-    >>> round(detectable_difference(BinaryResponse.from_epsilon(1.0), 0.10, 6505), 4)
+    >>> round(detectable_difference(BinaryResponse.from_epsilon(1.0), 0.10, 6467), 4)
     0.05
     """
     share, count = _open_share("share", share), check_count("n", n)
@@ -58,7 +60,9 @@ def detectable_difference(mechanism: Mechanism, share: float, n: int, power: flo
     low, high = share, 1.0
     needed = _needed(spread, share, high, z_level, z_power)
     if needed > count:
-        raise InfeasiblePlanError(f"{count:,} reports a group tell no share from {share:g}, not even 100 %", {"n": math.ceil(needed)})
+        raise InfeasiblePlanError(
+            f"{count:,} reports a group tell no share from {share:g}, not even 100 %", {"n": math.ceil(needed)}
+        )
     for _ in range(60):
         middle = (low + high) / 2
         if middle > share and _needed(spread, share, middle, z_level, z_power) <= count:

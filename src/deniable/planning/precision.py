@@ -12,7 +12,10 @@ from deniable.errors import PlanError
 from deniable.estimation.estimate import check_confidence
 from deniable.mechanisms.mechanism import Mechanism
 
-__all__ = ["Spread", "deviations", "report_bytes"]
+__all__ = ["FEWEST_REPORTS", "Spread", "deviations", "report_bytes"]
+
+FEWEST_REPORTS = 30
+"""With fewer the error is not normally distributed, and no ± is worth printing."""
 
 
 class Spread(NamedTuple):
@@ -36,7 +39,9 @@ class Spread(NamedTuple):
         """Of a mechanism's last label: of a "yes", where the question is a yes/no one; elsewhere all labels are alike."""
         support = mechanism.support()
         if support is None:
-            raise PlanError(f"{type(mechanism).__name__} reports no label as supported, so its error depends on the whole population")
+            raise PlanError(
+                f"{type(mechanism).__name__} reports no label as supported, so its error depends on the whole population"
+            )
         return cls.of_pair(float(support[0][-1]), float(support[1][-1]))
 
     @classmethod

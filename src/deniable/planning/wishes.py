@@ -71,11 +71,11 @@ class Wishes:
         missing = [name for name, given in self._given().items() if not given]
         if len(missing) > 1:
             raise PlanError(
-                f"{' and '.join(missing)} are open, and only one of population, share, target (cv or margin) and epsilon can be found"
+                f"{' and '.join(missing)} are open: give all but one of population, share, target (cv or margin) and epsilon"
             )
         if self.cv is not None and self.cv > self.noise_limit:
             raise PlanError(
-                f"cv = {self.cv:g} is white noise: the ± at {self.confidence:.0%} would be {self.z * self.cv:.0%} of the share itself; "
+                f"cv = {self.cv:g} is white noise: the ± at {self.confidence:.0%} would be {self.z * self.cv:.0%} of the share; "
                 f"give a cv of at most {math.floor(self.noise_limit * 1e4) / 1e4:g}"
             )
         if self.margin is not None and self.margin > (self.share or 0.5):
@@ -83,6 +83,13 @@ class Wishes:
                 f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot tell "
                 f"{self.share or 0.5:g} from nothing; give a margin of at most {self.share or 0.5:g}"
             )
+
+    def given(self, name: str) -> float:
+        """The value of a wish that is not open."""
+        value: float | None = getattr(self, name)
+        if value is None:
+            raise PlanError(f"{name} is open")
+        return value
 
     def _given(self) -> dict[str, bool]:
         return {
@@ -135,5 +142,4 @@ class Wishes:
         """The variance that the estimate of `share` may have."""
         if self.margin is not None:
             return (self.margin / self.z) ** 2
-        assert self.cv is not None
-        return (self.cv * share) ** 2
+        return (self.given("cv") * share) ** 2

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from deniable.planning.plan import Plan
     from deniable.planning.wishes import Wishes
 
-__all__ = ["notes", "percent", "risk", "summary", "why"]
+__all__ = ["figure", "notes", "percent", "risk", "summary", "why"]
 
 
 def percent(share: float) -> str:
@@ -27,7 +27,7 @@ def percent(share: float) -> str:
 
 def _factor(epsilon: float) -> str:
     factor = math.exp(min(epsilon, 700.0))
-    return f"{factor:.1f}" if factor < 1000 else f"{factor:.3g}"
+    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}" if factor < 1e9 else f"{factor:.1e}"
 
 
 def risk(plan: Plan) -> tuple[str, ...]:
@@ -47,7 +47,8 @@ def risk(plan: Plan) -> tuple[str, ...]:
     lines = [local, sampled]
     if several:
         lines.append(
-            f"After all {plan.wishes.answers} answers the factors are {_factor(plan.lifetime_local)} and {_factor(plan.lifetime_sampled)}."
+            f"After all {plan.wishes.answers} answers the factors are {_factor(plan.lifetime_local)} "
+            f"and {_factor(plan.lifetime_sampled)}."
         )
     return tuple(lines)
 
@@ -58,14 +59,18 @@ def notes(plan: Plan) -> tuple[str, ...]:
     lines = []
     if wishes.epochs > 1 and wishes.memoized:
         lines.append(
-            f"Answers are drawn once for each of {wishes.distinct} distinct true answers and replayed in all {wishes.epochs} epochs; who takes "
-            "part is drawn once, too."
+            f"Answers are drawn once for each of {wishes.distinct} distinct true answers and replayed in {wishes.epochs} epochs; "
+            "who takes part is drawn once, too."
         )
     elif wishes.epochs > 1:
-        lines.append(f"Each of the {wishes.epochs} epochs gets an equal part of the epsilons, which add up; the error is that of one epoch.")
+        lines.append(
+            f"Each of the {wishes.epochs} epochs gets an equal part of the epsilons, which add up; "
+            "the error is that of one epoch."
+        )
     if plan.epsilon_local > 3 and plan.sampling < 1:
         lines.append(
-            f"The local epsilon is {plan.epsilon_local:.2f}: an answer, if given, is nearly truthful. Set a ceiling on it if proxies are not trusted."
+            f"The local epsilon is {plan.epsilon_local:.2f}: an answer, if given, is nearly truthful. "
+            "Set a ceiling on it if proxies are not trusted."
         )
     if plan.sampling == 1:
         lines.append("With everybody answering there is no zero-knowledge guarantee.")
@@ -91,19 +96,24 @@ def figure(open_wish: str, value: float) -> str:
 
 def why(wishes: Wishes, rivals: Sequence[Rival]) -> str:
     """Why the first of them won."""
-    first, others = rivals[0], [rival for rival in rivals[1:] if rival.excluded is None]
+    first = rivals[0]
     if wishes.buckets == 1 and first.mechanism == "BinaryResponse":
-        return "A yes/no answer is one bit, and no mechanism with this epsilon errs less than two coins of which the second is fair."
-    if not others or first.figure is None:
+        return (
+            "A yes/no answer is one bit, and no mechanism with this epsilon errs less than two coins of which the second is fair."
+        )
+    if len(rivals) == 1:
         return f"{first.mechanism} is the only mechanism that fits."
-    second = others[0]
-    assert second.figure is not None
+    second = rivals[1]
     what = _SMALL[wishes.open]
     own, next_best = figure(wishes.open, first.figure), figure(wishes.open, second.figure)
     return (
-        f"{first.mechanism} has the least {what}: {own} with {first.report_bytes} bytes a report; "
-        f"{second.mechanism} comes next: {next_best} with {second.report_bytes} bytes."
+        f"{first.mechanism} has the least {what}: {own}, in reports of {_bytes(first)}; "
+        f"{second.mechanism} comes next: {next_best}, in reports of {_bytes(second)}."
     )
+
+
+def _bytes(rival: Rival) -> str:
+    return "1 byte" if rival.report_bytes == 1 else f"{rival.report_bytes} bytes"
 
 
 def summary(plan: Plan) -> str:
@@ -111,7 +121,8 @@ def summary(plan: Plan) -> str:
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
         f"share {percent(plan.share)} ± {percent(plan.margin)} (cv {percent(plan.cv)})",
-        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_sampled:.4g} sampled, {plan.epsilon_zero_knowledge:.4g} zero-knowledge",
+        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_sampled:.4g} sampled, "
+        f"{plan.epsilon_zero_knowledge:.4g} zero-knowledge",
         *plan.risk,
         plan.reason,
         *plan.notes,

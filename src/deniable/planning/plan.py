@@ -24,7 +24,7 @@ from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
 __all__ = ["Plan", "Rival", "plan", "trade_off"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
 
@@ -186,6 +186,9 @@ class Plan:
 
     def __str__(self) -> str:
         return words.summary(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.mechanism!r} asked of {self.sampling:.4g} of {self.population:,} people>"
 
 
 def plan(

@@ -14,6 +14,7 @@
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
+    ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -38,6 +39,7 @@ __all__ = [
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
+    "SurveyError",
     "UnknownLabelError",
 ]
 
@@ -97,7 +99,14 @@ class ReportMismatchError(ReportError):
 
 
 class ReportFormatError(ReportError):
-    """The bytes or arrays are not a report in a form this library writes."""
+    """The bytes or arrays are not a report in a form this library writes. `position` tells which one, where one is at fault."""
+
+    def __init__(self, rule: str, position: int | None = None) -> None:
+        self.rule, self.position = rule, position
+        super().__init__(rule if position is None else f"values[{position}] {rule}")
+
+    def __reduce__(self) -> tuple[type[ReportFormatError], tuple[str, int | None]]:
+        return type(self), (self.rule, self.position)
 
 
 class NoReportsError(ReportError):
@@ -123,6 +132,10 @@ class InfeasiblePlanError(PlanError):
 
     def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
         return type(self), (self.problem, self.nearest)
+
+
+class SurveyError(DeniableError, ValueError):
+    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
 
 
 class RandomnessError(DeniableError):

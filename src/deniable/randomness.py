@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import comb
+from math import comb, isqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,7 +39,9 @@ _Words = NDArray[np.uint64]
 _T = TypeVar("_T")
 
 # Enough words for NumPy's overhead to vanish, few enough that the digits drawn for them stay in a core's cache.
-_CHUNK_WORDS = 12_288
+_CHUNK_WORDS = 8192
+# Rows of a subset are gone through some thirty times: few enough that they stay in the cache as well.
+_CHUNK_SETS = 4096
 # After this many binary digits one word in thirty still holds an undecided bit: from here on, only those words go on.
 _HEAD_DIGITS = 11
 
@@ -70,7 +72,7 @@ class Source(ABC):
             raise ParameterError("numerator", numerator, "must be an integer between 0 and 2**64")
         row_bytes = (width + 7) // 8
         n_words = (n * row_bytes + 7) // 8
-        if numerator in (0, ONE):
+        if numerator in (0, ONE) or n_words == 0:
             out = np.full(n_words, 0 if numerator == 0 else ONE - 1, dtype=np.uint64)
         else:
             out = self._bernoulli_words(numerator, n_words)
@@ -89,8 +91,8 @@ class Source(ABC):
         while not digits[-1]:  # beyond its last 1 the numerator cannot exceed anything: equal so far means "not below"
             digits.pop()
         head, tail = digits[:_HEAD_DIGITS], digits[_HEAD_DIGITS:]
-        out = np.zeros(n, dtype=np.uint64)
-        scratch = np.empty(len(head) * min(n, _CHUNK_WORDS), dtype=np.uint64)
+        out = np.empty(n, dtype=np.uint64)
+        scratch = _scratch()
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
         for start in range(0, n, _CHUNK_WORDS):
@@ -149,34 +151,89 @@ class Source(ABC):
         return out
 
     def subsets(self, n: int, width: int, size: int) -> _Bytes:
-        """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally likely."""
+        """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally likely.
+
+        Independent bits, somewhat fewer than wanted, and then one more at a time in a random free place. No place is treated
+        unlike another, so no set is likelier than another of its size. Rows that begin with too many ones are drawn again.
+        """
+        if not 0 <= size <= width:
+            raise ParameterError("size", size, f"must lie between 0 and the width, {width}")
+        few = min(size, width - size)
+        rows = self._sparse_subsets(n, width, few)
+        if few < size:
+            np.bitwise_not(rows, out=rows)
+            if width % 8:
+                rows[:, -1] &= (1 << width % 8) - 1
+        return rows
+
+    def _sparse_subsets(self, n: int, width: int, size: int) -> _Bytes:
+        """Of a `size` up to half of `width`, so that at least every second place tried is free."""
         out = np.empty((n, (width + 7) // 8), dtype=np.uint8)
-        step = max(1, (_CHUNK_WORDS * 8) // max(width, 1))
-        for start in range(0, n, step):
-            todo = np.arange(start, min(start + step, n))
-            while todo.size:
-                keys = np.empty((todo.size, width + width % 2), dtype=np.uint32)
-                self.fill(keys.view(np.uint8).reshape(-1))
-                bits, tied = smallest_keys(keys[:, :width], size)
-                out[todo] = np.packbits(bits, axis=1, bitorder="little")
-                todo = todo[tied]
+        # Begin at least a standard deviation and a half below the size: few rows are drawn again, and none lacks much. How
+        # dense they begin decides nothing but the time it takes, so eight binary digits of it are enough.
+        begin = max(0, size - isqrt(9 * size * (width - size) // (4 * max(width, 1))))
+        density = ((begin << 8) // max(width, 1)) << 56
+        for start in range(0, n, _CHUNK_SETS):
+            rows = out[start : start + _CHUNK_SETS]
+            missing = np.full(len(rows), -1)
+            while (again := np.flatnonzero(missing < 0)).size:
+                rows[again] = self.bit_rows(density, again.size, width)
+                missing[again] = size - np.bitwise_count(rows[again]).sum(axis=1, dtype=np.int64)
+            short = np.flatnonzero(missing)
+            while short.size:
+                missing[short] -= add_ones(rows, short, self.below(width, short.size))
+                short = short[missing[short] > 0]
         return out
 
 
+def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Set bit `places[i]` of row `which[i]`, in place; tells for each whether it was still free."""
+    flat = rows.reshape(-1)
+    at = which * rows.shape[1]
+    at += places >> 3
+    masks = np.left_shift(1, places & 7).astype(np.uint8)
+    before = flat[at]
+    flat[at] = before | masks
+    free: NDArray[np.bool_] = (before & masks) == 0
+    return free
+
+
+class _PerThread(threading.local):
+    """Room for the digits of one chunk, kept by each thread: asking the system for it anew costs as much as filling it."""
+
+    buffer: _Words | None = None
+
+
+_per_thread = _PerThread()
+
+
+def _scratch() -> _Words:
+    if _per_thread.buffer is None:
+        _per_thread.buffer = np.empty(_HEAD_DIGITS * _CHUNK_WORDS, dtype=np.uint64)
+    return _per_thread.buffer
+
+
 def _compare_digits(digits: Sequence[int], draws: _Words, accepted: _Words) -> _Words:
-    """Compare one row of `draws` a digit, in place; returns the lanes still undecided."""
-    undecided: _Words = draws[0]
-    if digits[0]:
-        accepted[:] = undecided
-        np.bitwise_not(undecided, out=undecided)
+    """Compare one row of `draws` a digit, in place, into `accepted`; returns the lanes still undecided."""
+    agreed: _Words = draws[0]  # lanes that no digit has rejected; those already accepted may stay, for they cannot lose it again
+    some_accepted = bool(digits[0])
+    if some_accepted:
+        accepted[:] = agreed
+        agreed.fill(ONE - 1)
     for digit, draw in zip(digits[1:], draws[1:], strict=True):
-        if digit:
-            np.bitwise_and(draw, undecided, out=draw)
+        if not digit:
+            agreed &= draw
+        elif some_accepted:
+            np.bitwise_and(draw, agreed, out=draw)
             accepted |= draw
-            undecided ^= draw
         else:
-            undecided &= draw
-    return undecided
+            np.bitwise_and(draw, agreed, out=accepted)
+            some_accepted = True
+    if not some_accepted:
+        accepted.fill(0)
+    agreed |= accepted
+    agreed ^= accepted
+    return agreed
 
 
 def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
@@ -208,19 +265,7 @@ def search_rows(thresholds: _Words, rows: NDArray[np.intp], words: _Words) -> ND
     return found
 
 
-def smallest_keys(keys: NDArray[Any], size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Mark the `size` smallest keys of each row; the second array tells the rows where a tie makes that ambiguous.
-
-    Given no tie at the cut, exchangeable keys make all sets equally likely, so drawing tied rows again leaves no bias.
-    """
-    width = keys.shape[1]
-    if size in (0, width):
-        return np.full(keys.shape, size > 0), np.zeros(len(keys), dtype=bool)
-    ordered = np.partition(keys, (size - 1, size), axis=1)
-    return keys <= ordered[:, size - 1 : size], ordered[:, size - 1] == ordered[:, size]
-
-
-_ZEROS = bytes(1 << 20)
+_ZEROS = bytes(1 << 16)  # small, so as not to push the drawn words out of the cache
 
 
 class _Keystream(Source):

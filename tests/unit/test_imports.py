@@ -31,6 +31,7 @@ ROOMS = [
     "curator",
     "graphs",
     "release",
+    "survey",
     "reproduce",
     "cli",
 ]

@@ -21,7 +21,7 @@ from deniable.planning import Spread, trade_off
 from toolkit.laws import FALSE_ALARM, exact_laws
 
 TRIALS = 12_000
-# The spread of a simulated standard error, at the stated rate of false alarms: 4 %, which leaves 1 % of the 5 for the plan itself.
+# The spread of a simulated standard error, at the stated rate of false alarms: 4 %, which leaves the plan 1 % of the 5.
 TOLERANCE = float(stats.norm.isf(FALSE_ALARM / 2)) / math.sqrt(2 * TRIALS)
 
 
@@ -105,13 +105,17 @@ def test_no_parameters_of_two_coins_do_better() -> None:
         assert spread.smallest_share(0.05, s * 100_000) >= made.smallest_share * (1 - 1e-6)
 
 
-def test_no_other_epsilon_of_the_winner_does_better() -> None:
-    made = plan(population=100_000, epsilon=0.7, share=0.1, buckets=20)
-    assert isinstance(made.mechanism, DirectEncoding)
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    # Those with whole numbers in them have several valleys: there the plan may miss the best epsilon, by this much at most.
+    [("DirectEncoding", 1e-6), ("OptimizedUnary", 1e-6), ("SubsetSelection", 1e-3), ("LocalHashing", 1e-3)],
+)
+def test_no_other_epsilon_does_better(name: str, tolerance: float) -> None:
+    made = plan(population=100_000, epsilon=0.7, share=0.1, buckets=20, mechanism=name)
     for epsilon in np.linspace(0.7, 8, 300):
-        mechanism = DirectEncoding(20, float(epsilon))
+        mechanism = getattr(deniable, name)(20, float(epsilon))
         n = privacy.largest_sampling(mechanism.epsilon, 0.7) * 100_000
-        assert Spread.of(mechanism).stderr(0.1, n) >= made.stderr() * (1 - 1e-6)
+        assert Spread.of(mechanism).stderr(0.1, n) >= made.stderr() * (1 - tolerance)
 
 
 def test_no_other_two_coins_for_bits_do_better() -> None:
@@ -212,9 +216,17 @@ def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
         mechanism = getattr(deniable, rival.mechanism)(64, 1.0)
         assert rival.figure == pytest.approx(Spread.of(mechanism).smallest_share(0.1, 100_000), rel=1e-9)
         assert rival.report_bytes == len(mechanism.privatize([3], seeded_source(1)).data.tobytes())
-        assert made.smallest_share <= rival.figure * 1.002
+        assert made.smallest_share <= rival.figure * 1.01
     assert names[0] in made.reason
     assert names[1] in made.reason
+
+
+def test_one_percent_of_error_is_not_worth_a_longer_report() -> None:
+    made = plan(population=1_000_000, epsilon=0.7, share=0.01, buckets=1000)
+    first, best = made.rivals[0], min(made.rivals, key=lambda rival: rival.figure)
+    assert first.figure <= 1.01 * best.figure
+    assert first.report_bytes < best.report_bytes / 10
+    assert f"comes within 1 % of {made.rivals[1].mechanism}" in made.reason
 
 
 def test_few_buckets_are_best_encoded_directly_and_many_are_not() -> None:

@@ -6,14 +6,15 @@ import pickle
 import threading
 from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from deniable import ScriptedSource, every_path, seeded_source, system_source
 from deniable.errors import ParameterError, RandomnessError
-from deniable.randomness import ONE, lemire, search_rows, smallest_keys
+from deniable.randomness import ONE, add_ones, lemire, search_rows
 
 
 @pytest.mark.parametrize("sixteenths", range(1, 16))
@@ -83,14 +84,42 @@ def test_a_cell_begins_exactly_at_its_threshold(cells: int) -> None:
     assert search_rows(edges, np.ones(words.size, dtype=np.intp), words).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4])
-def test_subsets_made_of_random_keys_are_equally_likely(size: int) -> None:
-    keys = np.array(list(product(range(5), repeat=4)), dtype=np.uint8)
-    bits, tied = smallest_keys(keys, size)
-    drawn = Counter(map(tuple, bits[~tied].astype(int).tolist()))
-    assert all(sum(subset) == size for subset in drawn)
-    assert len(drawn) == [1, 4, 6, 4, 1][size]
-    assert len(set(drawn.values())) == 1
+def test_one_more_is_added_in_every_free_place_and_nowhere_else() -> None:
+    # Every set of 9 bits against every place: the free places, and they alone, make a new set, each its own.
+    sets, places = map(np.ravel, np.meshgrid(np.arange(512), np.arange(9), indexing="ij"))
+    rows = np.unpackbits(sets.astype("<u2").view(np.uint8).reshape(-1, 2), axis=1, bitorder="little")
+    packed = np.packbits(rows, axis=1, bitorder="little")
+    free = add_ones(packed, np.arange(len(packed)), places)
+    assert (free == (sets >> places & 1 == 0)).all()
+    assert (packed.view("<u2")[:, 0] == sets | 1 << places).all()
+
+
+@pytest.mark.parametrize(("width", "size"), [(4, 1), (7, 3), (9, 4), (9, 7), (10, 9), (1, 0), (6, 6)])
+def test_subsets_are_equally_likely(width: int, size: int) -> None:
+    n = 100_000
+    seen = Counter(row.tobytes() for row in seeded_source(width).subsets(n, width, size))
+    possible = comb(width, size)
+    assert len(seen) == possible
+    statistic = sum((count - n / possible) ** 2 for count in seen.values()) / (n / possible)
+    assert possible == 1 or stats.chi2.sf(statistic, possible - 1) > 1e-9
+
+
+def test_places_of_wide_subsets_are_equally_likely_alone_and_in_pairs() -> None:
+    n, width, size = 40_000, 300, 80
+    bits = np.unpackbits(seeded_source(5).subsets(n, width, size), axis=1, count=width, bitorder="little").astype(np.float64)
+    assert (bits.sum(axis=1) == size).all()
+    together = bits.T @ bits
+    single, pair = size / width, size * (size - 1) / (width * (width - 1))
+    z = stats.norm.isf(1e-9 / width**2)
+    assert (np.abs(np.diagonal(together) - n * single) < z * np.sqrt(n * single * (1 - single))).all()
+    off = together[~np.eye(width, dtype=bool)]
+    assert (np.abs(off - n * pair) < z * np.sqrt(n * pair * (1 - pair))).all()
+
+
+@pytest.mark.parametrize("size", [-1, 5])
+def test_a_subset_larger_than_the_whole_is_refused(size: int) -> None:
+    with pytest.raises(ParameterError, match=r"size = -?\d must lie between 0 and the width, 4"):
+        system_source().subsets(1, 4, size)
 
 
 def test_subsets_have_the_size_asked_for() -> None:

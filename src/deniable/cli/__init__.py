@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import importlib
 
 import click
 
@@ -11,43 +11,53 @@ from deniable.errors import DeniableError
 
 __all__ = ["cli", "main"]
 
-# Each command lives in the module of its name and is imported when it is called, so that no command pays for another's imports.
-_COMMANDS = {
-    "plan": "Find sampling and parameters for what you can afford, or what they can show.",
+COMMANDS = {
+    "estimate": "deniable.cli.survey:estimate",
+    "plan": "deniable.cli.plan:plan",
+    "randomize": "deniable.cli.survey:randomize",
 }
+"""Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""
 
 
-class _Commands(click.Group):
-    """Commands that are imported when they are called."""
+class LazyGroup(click.Group):
+    """Commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        """The names of all commands."""
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        """The command of that name."""
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"deniable.cli.{cmd_name.replace('-', '_')}").command
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
-
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; an error of ours is one line on standard error and exit code 2, never a traceback."""
+        """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback."""
         try:
             return super().invoke(ctx)
         except DeniableError as error:
-            click.echo(f"deniable: {error}", err=True)
-            ctx.exit(2)
+            raise OneLineError(str(error)) from None
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+class OneLineError(click.ClickException):
+    """An error that a person can act on."""
+
+    exit_code = 2
+
+    def show(self, file: object = None) -> None:
+        """One line, on standard error."""
+        click.echo(f"deniable: {self.message}", err=True)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(deniable.__version__, prog_name="deniable")
 def cli() -> None:
     """Ask a crowd a question and learn the crowd's answer, never a person's."""
 
 
 def main() -> None:
-    """Run the command."""
-    cli.main()
+    """Run the command line."""
+    cli.main(prog_name="deniable")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from deniable import Plan, plan
+import deniable
+from deniable.cli.output import as_json
 from deniable.planning.words import figure, percent
 
-__all__ = ["command"]
+__all__ = ["plan"]
 
 
 def _number(text: str) -> int | float:
@@ -30,7 +30,7 @@ _FIGURES = {
 }
 
 
-@click.command(name="plan")
+@click.command()
 @click.option("--population", type=_number, help="People who may be asked.")
 @click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
 @click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
@@ -51,25 +51,25 @@ _FIGURES = {
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the ± covers.")
 @click.option("--finite", is_flag=True, help="The population is all there is, not a sample of more people.")
 @click.option("--mechanism", help="Plan for this mechanism, by name.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
-def command(as_json: bool, plot_file: Path | None, **wishes: Any) -> None:
+def plan(wants_json: bool, plot_file: Path | None, **wishes: Any) -> None:
     """Find what is left open of population, share, target (--cv or --margin) and epsilon.
 
     With all four given, find the least epsilon that reaches the target.
     """
-    made = plan(**wishes)
+    made = deniable.plan(**wishes)
     if plot_file is not None:
         from deniable.cli.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         draw(made, plot_file)
-    if as_json:
-        click.echo(json.dumps(made.to_dict(), indent=2, ensure_ascii=False))
+    if wants_json:
+        click.echo(as_json(made.to_dict()))
     else:
         _show(made)
 
 
-def _show(made: Plan) -> None:
+def _show(made: deniable.Plan) -> None:
     from rich import box  # noqa: PLC0415 - not needed for JSON
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _show(made: Plan) -> None:
         console.print(line, markup=False)
 
 
-def _facts(made: Plan) -> list[tuple[str, str]]:
+def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
     wishes = made.wishes
     each = "" if wishes.epochs == 1 else " each epoch"
     facts = [
@@ -134,7 +134,7 @@ def _facts(made: Plan) -> list[tuple[str, str]]:
     return facts
 
 
-def _how(made: Plan) -> str:
+def _how(made: deniable.Plan) -> str:
     name = type(made.mechanism).__name__
     if made.p is None or made.q is None:
         return f"{name} with epsilon {made.epsilon_local:.4f}"

@@ -1,11 +1,11 @@
-"""Projection onto the probability simplex."""
+"""Projection onto the probability simplex, and onto the sequences that never fall."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["project"]
+__all__ = ["ascending", "project"]
 
 
 def project(proportions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -19,3 +19,21 @@ def project(proportions: NDArray[np.float64]) -> NDArray[np.float64]:
     kept = np.flatnonzero(descending > excess / np.arange(1, descending.size + 1))[-1]
     projected: NDArray[np.float64] = np.maximum(proportions - excess[kept] / (kept + 1), 0.0)
     return projected
+
+
+def ascending(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest sequence, in Euclidean distance, that never falls, by pooling adjacent violators (Ayer et al. 1955).
+
+    >>> ascending(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    means: list[float] = []
+    sizes: list[int] = []
+    for value in values.tolist():
+        means.append(value)
+        sizes.append(1)
+        while len(means) > 1 and means[-2] > means[-1]:
+            size = sizes[-2] + sizes[-1]
+            means[-2:] = [(sizes[-2] * means[-2] + sizes[-1] * means[-1]) / size]
+            sizes[-2:] = [size]
+    return np.repeat(np.array(means, dtype=np.float64), sizes)

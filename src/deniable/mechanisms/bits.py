@@ -1,4 +1,4 @@
-"""Rows of packed bits: set one bit a row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: set or read one bit a row, and count the ones of every column, a machine word at a time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_columns", "put_bits", "row_bytes"]
+__all__ = ["count_columns", "get_bits", "put_bits", "row_bytes"]
 
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SLAB_WORDS = 8192
+_BLOCK_ROWS = 8192
 
 
 def row_bytes(width: int) -> int:
@@ -21,20 +22,40 @@ def row_bytes(width: int) -> int:
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """Make bit `places[i]` of row i equal to `bits[i]`, in place."""
+    put = _put_in_words if rows.shape[1] in _WORD else _put_in_bytes
+    for start in range(0, len(rows), _BLOCK_ROWS):  # blocks whose intermediate arrays stay in the cache
+        part = slice(start, start + _BLOCK_ROWS)
+        put(rows[part], places[part], bits[part])
+
+
+def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
+    """A row is one machine word: no need to look for the byte."""
+    dtype = _WORD[rows.shape[1]]
+    words = rows.view(dtype)[:, 0]
+    shifts = places.astype(dtype)
+    words &= ~(dtype(1) << shifts)
+    words |= bits.astype(dtype) << shifts
+
+
+def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     n, length = rows.shape
-    if length in _WORD:  # a row is one machine word: no need to look for the byte
-        dtype = _WORD[length]
-        masks = (np.ones(1, dtype) << np.arange(8 * length, dtype=dtype))[places]
-        words = rows.view(dtype)[:, 0]
-        words &= ~masks
-        masks *= bits.astype(dtype, copy=False)
-        words |= masks
-        return
     flat = rows.reshape(-1)
     at = places >> 3
     at += np.arange(0, n * length, length)
-    shift = (places & 7).astype(np.uint8)
-    flat[at] = (flat[at] & ~(np.uint8(1) << shift)) | (bits << shift)
+    shifts = places.astype(np.uint8) & 7
+    cleared = flat[at]
+    cleared &= ~(np.uint8(1) << shifts)
+    cleared |= bits << shifts
+    flat[at] = cleared
+
+
+def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:
+    """Bit `places[i]` of row i."""
+    n, length = rows.shape
+    at = places >> 3
+    at += np.arange(0, n * length, length)
+    bits: _Bytes = rows.reshape(-1)[at] >> (places & 7).astype(np.uint8) & 1
+    return bits
 
 
 def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:

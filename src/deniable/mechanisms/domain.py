@@ -46,7 +46,7 @@ class Domain:
             if not 2 <= k <= LARGEST_DOMAIN:
                 raise ParameterError("k", k, f"must lie between 2 and {LARGEST_DOMAIN}")
             return cls(tuple(range(int(k))), numbered=True)
-        labels = tuple(_plain(label) for label in k)
+        labels = tuple(_label(label) for label in k)
         if len(labels) < 2:
             raise ParameterError("k", list(labels), "must hold at least 2 labels")
         for label in labels:
@@ -124,7 +124,8 @@ def _sequence(values: Sequence[Any]) -> NDArray[Any]:
         except OverflowError:
             pass
     array = np.empty(len(values), dtype=object)
-    array[:] = [_plain(v) for v in values]
+    for position, value in enumerate(values):  # one by one, for NumPy would take tuples apart
+        array[position] = _plain(value)
     return array
 
 
@@ -154,6 +155,12 @@ def _numbers_of_objects(array: NDArray[Any]) -> NDArray[Any]:
         if isinstance(value, int) and not -(1 << 62) < value < 1 << 62:
             raise OutOfDomainError(position, "lies outside the domain")
     return np.array(array.tolist(), dtype=np.float64 if any(isinstance(v, float) for v in array) else np.int64)
+
+
+def _label(value: Any) -> Hashable:
+    """A label as it was before JSON, which knows no tuples, made a list of it."""
+    label: Hashable = tuple(value) if isinstance(value, list) else _plain(value)
+    return label
 
 
 def _plain(value: Any) -> Any:

@@ -23,6 +23,7 @@ __all__ = [
     "check_epsilon",
     "check_probability",
     "double_down",
+    "double_up",
     "down",
     "exp",
     "integer_columns",
@@ -110,6 +111,12 @@ def double_down(numerator: int) -> float:
     """The largest double that is at most `numerator` / 2**64 and itself a whole number of 1/2**64."""
     spare = max(0, numerator.bit_length() - 53)
     return math.ldexp(numerator >> spare << spare, -64)
+
+
+def double_up(numerator: int) -> float:
+    """The smallest double that is at least `numerator` / 2**64 and itself a whole number of 1/2**64."""
+    spare = max(0, numerator.bit_length() - 53)
+    return math.ldexp(-(-numerator >> spare) << spare, -64)
 
 
 def nearest(probability: Fraction) -> int:

@@ -31,6 +31,9 @@ class Mechanism(ABC):
 
     _registry: ClassVar[dict[str, type[Mechanism]]] = {}
 
+    numeric: ClassVar[bool] = False
+    """Whether values are numbers of a range, not labels."""
+
     epsilon: float
     """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
     domain: Domain

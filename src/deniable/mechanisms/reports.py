@@ -59,20 +59,12 @@ class Reports:
 
     def to_bytes(self) -> bytes:
         """The reports with the description of their mechanism."""
-        return _pack(_REPORTS, self.mechanism, struct.pack("<Q", len(self)) + self.data.tobytes())
+        return write_rows(_REPORTS, self.mechanism, self.data)
 
     @staticmethod
     def from_bytes(content: bytes) -> Reports:
         """The reports that :meth:`to_bytes` wrote."""
-        mechanism, body = _unpack(_REPORTS, "reports", content)
-        n = _read_count("reports", body)
-        dtype, shape = mechanism.layout
-        row = dtype.itemsize * int(np.prod(shape, dtype=int))
-        if len(body) - 8 != n * row:
-            raise ReportFormatError(f"{n} reports of {row} bytes each need {n * row} bytes, and {len(body) - 8} follow")
-        data = np.frombuffer(body, dtype=dtype, offset=8).reshape(n, *shape)
-        mechanism.check(data)
-        return Reports(mechanism, data)
+        return Reports(*read_rows(_REPORTS, "reports", content))
 
 
 class Tally:
@@ -137,6 +129,24 @@ def require_reports(n: int) -> int:
     if n == 0:
         raise NoReportsError("there are no reports, so there is nothing to estimate")
     return n
+
+
+def write_rows(magic: bytes, mechanism: Mechanism, data: NDArray[Any]) -> bytes:
+    """Rows of the mechanism's layout, with its description."""
+    return _pack(magic, mechanism, struct.pack("<Q", len(data)) + data.tobytes())
+
+
+def read_rows(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, NDArray[Any]]:
+    """The mechanism and the rows that :func:`write_rows` wrote, checked."""
+    mechanism, body = _unpack(magic, what, content)
+    n = _read_count(what, body)
+    dtype, shape = mechanism.layout
+    row = dtype.itemsize * int(np.prod(shape, dtype=int))
+    if len(body) - 8 != n * row:
+        raise ReportFormatError(f"{n} {what} of {row} bytes each need {n * row} bytes, and {len(body) - 8} follow")
+    data = np.frombuffer(body, dtype=dtype, offset=8).reshape(n, *shape)
+    mechanism.check(data)
+    return mechanism, data
 
 
 def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:

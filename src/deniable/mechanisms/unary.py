@@ -6,6 +6,7 @@ differ in two bits, so the loss is epsilon = ln( a (1 - b) / (b (1 - a)) ).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,8 +35,39 @@ class BitChannel(NamedTuple):
     """P(supported | it is not)."""
 
 
-class UnaryMechanism(Mechanism):
-    """The bits, their counting and their estimate, for whatever a and b a protocol chooses."""
+class UnaryReports(Mechanism):
+    """A report is one bit a value: the bits' layout, their counting and their estimate, however they were drawn."""
+
+    @abstractmethod
+    def channel(self) -> BitChannel:
+        """The pair (a, b): P(bit is 1 | its value is true) and P(… | it is not)."""
+
+    @property
+    def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        return np.dtype(np.uint8), (row_bytes(len(self.domain)),)
+
+    @property
+    def cells(self) -> int:
+        return len(self.domain)
+
+    def check(self, data: NDArray[Any]) -> None:
+        spare = len(self.domain) % 8
+        if spare and (data[:, -1] >> spare).any():
+            raise ReportFormatError(f"a report of {len(self.domain)} bits has bits set beyond them")
+
+    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
+        return count_columns(data, len(self.domain))
+
+    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+        return pure_moments(counts, n, *self.channel())
+
+    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        a, b = self.channel()
+        return np.full(len(self.domain), a), np.full(len(self.domain), b)
+
+
+class UnaryMechanism(UnaryReports):
+    """Bits drawn in one step, with whatever a and b a protocol chooses."""
 
     _a: int
     _b: int
@@ -51,36 +83,13 @@ class UnaryMechanism(Mechanism):
     def _ratio(a: int, b: int) -> Fraction:
         return Fraction(a * (ONE - b), b * (ONE - a))
 
-    @property
-    def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        return np.dtype(np.uint8), (row_bytes(len(self.domain)),)
-
-    @property
-    def cells(self) -> int:
-        return len(self.domain)
-
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
         rows = source.bit_rows(self._b, indices.size, len(self.domain))
         put_bits(rows, indices, source.coins(self._a, indices.size))
         return rows
 
-    def check(self, data: NDArray[Any]) -> None:
-        spare = len(self.domain) % 8
-        if spare and (data[:, -1] >> spare).any():
-            raise ReportFormatError(f"a report of {len(self.domain)} bits has bits set beyond them")
-
-    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
-        return count_columns(data, len(self.domain))
-
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return pure_moments(counts, n, *self.channel())
-
     def channel(self) -> BitChannel:
         return BitChannel(self._a / ONE, self._b / ONE)
-
-    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        k = len(self.domain)
-        return np.full(k, self._a / ONE), np.full(k, self._b / ONE)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

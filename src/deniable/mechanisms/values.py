@@ -45,7 +45,7 @@ class ValueReports(IndexReports):
         try:
             indices = self.domain.indices(values)
         except AnswerError as error:  # it is a report, not an answer; and the caller asked about reports
-            raise ReportFormatError(f"{error}, so it is no report of {self!r}") from None
+            raise ReportFormatError(f"{error.rule}, so it is no report of {self!r}", error.position) from None
         return Reports(self, indices.astype(self.layout[0]))
 
     def report_labels(self, reports: Any) -> list[Any]:

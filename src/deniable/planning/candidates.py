@@ -57,12 +57,12 @@ def candidates(buckets: int) -> tuple[Candidate, ...]:
     if buckets == 1:
         # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them, and errs more for every share.
         found.append(Candidate("BinaryResponse", _remembered(BinaryResponse.from_epsilon)))
-    else:
-        found.append(Candidate("UnaryEncoding", lambda epsilon, weigh: _two_coins(domain, epsilon, weigh)))
     for name in _BY_EPSILON:
         kind: Any = Mechanism._registry.get(name)
         if kind is not None:
             found.append(Candidate(name, _remembered(lambda epsilon, kind=kind: kind(domain, epsilon))))  # type: ignore[misc]
+    if buckets > 1:
+        found.append(Candidate("UnaryEncoding", lambda epsilon, weigh: _two_coins(domain, epsilon, weigh)))
     return tuple(found)
 
 

@@ -16,8 +16,8 @@ from deniable.planning.wishes import Wishes
 
 __all__ = ["Rival", "solve"]
 
-_AS_GOOD = 1.002
-"""Two mechanisms whose goals differ by less are equally good, and the one with the shorter report wins."""
+_AS_GOOD = 1.01
+"""Two mechanisms whose goals differ by less are as good as each other, and the one with the shorter report wins."""
 
 
 @dataclass(frozen=True)

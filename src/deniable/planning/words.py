@@ -106,6 +106,11 @@ def why(wishes: Wishes, rivals: Sequence[Rival]) -> str:
     second = rivals[1]
     what = _SMALL[wishes.open]
     own, next_best = figure(wishes.open, first.figure), figure(wishes.open, second.figure)
+    if second.figure <= first.figure:
+        return (
+            f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of {second.mechanism} "
+            f"({next_best}, in reports of {_bytes(second)}), and no mechanism that does has shorter reports."
+        )
     return (
         f"{first.mechanism} has the least {what}: {own}, in reports of {_bytes(first)}; "
         f"{second.mechanism} comes next: {next_best}, in reports of {_bytes(second)}."

@@ -1,0 +1,113 @@
+"""One attribute of a table: its reports, and what each of them contributes to the attribute's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.estimation.unbias import left_inverse
+
+__all__ = ["Attribute", "Randomizer", "attribute"]
+
+_Floats = NDArray[np.float64]
+
+LARGEST_MATRIX = 4096
+"""Labels of an attribute whose channel is a matrix: beyond this, the matrix and its inverse would fill the memory."""
+_ROWS_COMPARED = 64
+
+
+class Randomizer(Protocol):
+    """What a table needs to know of a mechanism."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def labels(self) -> tuple[Any, ...]: ...
+
+    def channel(self) -> Any: ...
+
+    def support(self) -> tuple[_Floats, _Floats] | None: ...
+
+    def reports(self, reports: Any) -> Any: ...
+
+    def count(self, data: NDArray[Any]) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """The reports of one attribute, read as unbiased contributions to its labels that sum to 1 for every report."""
+
+    name: str
+    labels: tuple[Hashable, ...]
+    epsilon: float
+    mechanism: str
+    data: NDArray[Any]
+    """One outcome a report; or, without an inverse, one row of packed bits."""
+    inverse: _Floats | None
+    """(labels, outcomes): the contribution of each outcome, where outcomes are few."""
+    support: tuple[_Floats, _Floats] | None
+
+    @property
+    def n(self) -> int:
+        return len(self.data)
+
+    def contributions(self, rows: slice) -> _Floats:
+        """(reports, labels): the columns of the inverse; or (bit - b)/(a - b), moved so that they sum to 1.
+
+        The sum is 1 in expectation already. What a report lacks is spread evenly over the labels, the best linear choice
+        where the labels are alike: it costs no bias, takes the noise of the sum away, and makes marginals and totals agree.
+        """
+        if self.inverse is not None:
+            return np.asarray(self.inverse.T[self.data[rows]], dtype=np.float64)
+        assert self.support is not None  # noqa: S101 - one of the two is there
+        a, b = self.support
+        bits = np.unpackbits(self.data[rows], axis=1, count=len(self.labels), bitorder="little")
+        shares = (bits - b) / (a - b)
+        shares += (1 - shares.sum(axis=1, keepdims=True)) / len(self.labels)
+        return np.asarray(shares, dtype=np.float64)
+
+
+def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
+    """The reports of `mechanism` as an attribute of a table, if they can be one."""
+    data = mechanism.reports(reports).data
+    labels = mechanism.labels
+    kind = type(mechanism).__name__
+    matrix = _matrix(name, mechanism, data)
+    if matrix is not None:
+        return Attribute(name, labels, mechanism.epsilon, kind, data, left_inverse(matrix), None)
+    support = mechanism.support()
+    if support is None or not _packed_bits(mechanism, data):
+        raise ParameterError(
+            f"mechanisms[{name!r}]",
+            mechanism,
+            "cannot be an attribute of a table: its reports are neither numbered outcomes of a matrix nor one bit a label",
+        )
+    return Attribute(name, labels, mechanism.epsilon, kind, data, None, support)
+
+
+def _matrix(name: str, mechanism: Randomizer, data: NDArray[Any]) -> _Floats | None:
+    """The channel, where it is a matrix of outcomes by labels and the reports are outcomes."""
+    if data.ndim != 1 or data.dtype.kind not in "iu":
+        return None
+    if len(mechanism.labels) > LARGEST_MATRIX:  # before the channel is asked for: it would be large
+        raise ParameterError(f"mechanisms[{name!r}]", mechanism, f"has more labels than a table takes, {LARGEST_MATRIX}")
+    channel = mechanism.channel()
+    if not isinstance(channel, np.ndarray) or channel.ndim != 2 or channel.shape[1] != len(mechanism.labels):
+        return None
+    return channel
+
+
+def _packed_bits(mechanism: Randomizer, data: NDArray[Any]) -> bool:
+    """Whether a report is one packed bit a label. The mechanism's own counting decides, for other rows of bytes look alike."""
+    k = len(mechanism.labels)
+    if data.ndim != 2 or data.dtype != np.uint8 or data.shape[1] != (k + 7) // 8:
+        return False
+    some = data[:_ROWS_COMPARED]
+    bits = np.unpackbits(some, axis=1, count=k, bitorder="little").sum(axis=0)
+    return bool(np.array_equal(mechanism.count(some), bits))

@@ -1,0 +1,413 @@
+"""Statistics of estimated tables, each with its standard error.
+
+All take a :class:`~deniable.Table` or an :class:`~deniable.Estimate` and return a :class:`~deniable.Statistic`. The standard
+error is the delta method's: with gradient g of the statistic by the cells, the variance is g' Cov g (Wang, Wu and Hu 2016,
+section 5.2), where Cov is that of the estimated table, finite population included. It covers the coins and the sampling alike.
+
+Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected on the
+simplex, and `notes` says so. The projection sets some cells to 0 and moves the others by one constant, so it is
+linear around the estimate and the gradient goes through it; but it is biased, and the stated error does not cover the bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.estimation.estimate import Estimate
+from deniable.estimation.simplex import ascending, project
+from deniable.estimation.statistic import Statistic
+from deniable.estimation.tables import Table
+
+__all__ = [
+    "chi_square",
+    "correlation",
+    "cramers_v",
+    "derived",
+    "difference",
+    "entropy",
+    "g_square",
+    "mean",
+    "mutual_information",
+    "phi_square",
+    "proportion",
+    "quantile",
+    "ratio",
+    "variance",
+]
+
+_Floats = NDArray[np.float64]
+Subject = Table | Estimate
+Axes = str | tuple[str, ...]
+PROJECTED = "projected onto the simplex first, for some estimated shares were negative: biased, and ± does not cover the bias"
+MONOTONE = "the cumulative distribution was first replaced by the nearest one that does not fall, for some shares were negative"
+
+
+# --- shares ---------------------------------------------------------------------------------------------------------
+
+
+def proportion(subject: Subject, event: Any) -> Statistic:
+    """The share of people for whom `event` holds.
+
+    An event is a label of a table with one axis, or a mapping from axes to a label or a list of labels.
+
+    >>> from deniable import DirectEncoding
+    >>> survey = DirectEncoding(["never", "once", "often"], epsilon=2.0)
+    >>> answers = survey.estimate(["never"] * 600 + ["once"] * 250 + ["often"] * 150)
+    >>> print(proportion(answers, {"value": ["once", "often"]}))
+    share of value = once or often: 0.2748 ± 0.0446 (95 %, from 1,000 reports)
+    """
+    table = _whole(subject)
+    weights, name = _event(table, event)
+    return _delta(table, float((weights * table.proportions).sum()), weights, f"share of {name}")
+
+
+def difference(subject: Subject, first: Any, second: Any) -> Statistic:
+    """The share of the first event less that of the second; events as for :func:`proportion`."""
+    table = _whole(subject)
+    (plus, one), (minus, other) = _event(table, first), _event(table, second)
+    value = float(((plus - minus) * table.proportions).sum())
+    return _delta(table, value, plus - minus, f"share of {one} less share of {other}")
+
+
+def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
+    """The share of the first event over that of the second; events as for :func:`proportion`.
+
+    With A/B: gradient (w_A - (A/B) w_B)/B.
+    """
+    table = _whole(subject)
+    (above, one), (below, other) = _event(table, first), _event(table, second)
+    base = float((below * table.proportions).sum())
+    if base <= 0:
+        raise ParameterError("second", base, f"is the estimated share of {other}, which must be positive to divide by")
+    value = float((above * table.proportions).sum()) / base
+    return _delta(table, value, (above - value * below) / base, f"share of {one} over share of {other}")
+
+
+# --- one attribute ----------------------------------------------------------------------------------------------------
+
+
+def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Statistic:
+    """Entropy of one attribute, or of several together, in bits: -sum pi log2 pi, gradient -(log2 pi + 1/ln 2).
+
+    >>> from deniable import DirectEncoding
+    >>> coin = DirectEncoding(2, epsilon=3.0)
+    >>> print(entropy(coin.estimate([0] * 800 + [1] * 200)))
+    entropy of value: 0.6544 ± 0.0631 (95 %, from 1,000 reports)
+    """
+    table = _marginal(subject, axes)
+    shares, back, notes = _proper(table)
+    unit = math.log(_check_base(base))
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0) / unit
+    return _delta(table, -float((shares * logs).sum()), back(-(logs + 1 / unit)), f"entropy of {', '.join(table.axes)}", notes)
+
+
+def mean(subject: Subject, axis: str | None = None, scores: Sequence[float] | None = None) -> Statistic:
+    """Mean of an attribute's scores: its labels where they are numbers, else those given, one a label."""
+    table, values = _scored(subject, axis, scores)
+    return _delta(table, float(values @ table.proportions), values, f"mean of {table.axes[0]}")
+
+
+def variance(subject: Subject, axis: str | None = None, scores: Sequence[float] | None = None) -> Statistic:
+    """Variance of an attribute's scores over the population, E x^2 - (E x)^2; gradient (x - E x)^2."""
+    table, values = _scored(subject, axis, scores)
+    shares, back, notes = _proper(table, always=False, bad=lambda p: _variance(values, p) < 0)
+    centred = (values - values @ shares) ** 2
+    return _delta(table, _variance(values, shares), back(centred), f"variance of {table.axes[0]}", notes)
+
+
+def quantile(
+    subject: Subject,
+    level: float = 0.5,
+    axis: str | None = None,
+    scores: Sequence[float] | None = None,
+    edges: Sequence[float] | None = None,
+) -> Statistic:
+    """The value below which a share `level` of the population lies; the median unless told otherwise.
+
+    Each label stands for an interval with people spread evenly over it: the `edges`, one more than labels; without them the
+    midpoints between neighbouring scores, the outermost reaching as far to either side. With F the estimated distribution and
+    s the standard error of F at the quantile, the error is half of what F crosses between level - s and level + s (Woodruff,
+    "Confidence intervals for medians and other position measures", JASA 1952). Where negative shares make F fall, it is
+    replaced by the nearest F that does not, and `notes` says so.
+    """
+    if not 0 < level < 1:
+        raise ParameterError("level", level, "must lie strictly between 0 and 1")
+    bounds = None if edges is None else _check_edges(edges)
+    table, values = _scored(subject, axis, scores if bounds is None else (bounds[1:] + bounds[:-1]) / 2)
+    bounds = _midpoints(table.axes[0], values) if bounds is None else bounds
+    below = np.concatenate([[0.0], np.cumsum(table.proportions)])
+    below[-1] = 1.0
+    falls = bool(np.any(np.diff(below) < 0))
+    if falls:
+        below[1:-1] = np.clip(ascending(below[1:-1]), 0, 1)
+    value = float(np.interp(level, below, bounds))
+    weights = np.clip((value - bounds[:-1]) / np.diff(bounds), 0, 1)
+    s = math.sqrt(table.covariance_of(weights[None])[0, 0])
+    low, high = np.interp([level - s, level + s], below, bounds)
+    name = f"{level:g} quantile of {table.axes[0]}"
+    return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])))
+
+
+# --- two attributes, or two groups of them -----------------------------------------------------------------------------
+
+
+def mutual_information(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, base: float = 2) -> Statistic:
+    """What one attribute tells about the other, in bits: sum pi_ij log2( pi_ij / (pi_i+ pi_+j) ).
+
+    Near independence the gradient vanishes and with it the stated error, while the value is biased upwards: use
+    :func:`~deniable.independence_test` to decide whether there is any dependence at all.
+    """
+    table, matrix, pair, _ = two_way(subject, rows, columns)
+    value, gradient, notes = _information(table, matrix)
+    unit = math.log(_check_base(base))
+    return _delta(table, value / unit, gradient / unit, f"mutual information of {pair}", notes)
+
+
+def g_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
+    """G^2 = 2 N sum pi_ij ln( pi_ij / (pi_i+ pi_+j) ) that N true answers with these shares would show.
+
+    N is `size`, else the population, else the number of reports. See :func:`mutual_information` for what holds near
+    independence; and do not look G^2 up in a chi-square table: it carries the noise of the coins.
+    """
+    table, matrix, pair, _ = two_way(subject, rows, columns)
+    value, gradient, notes = _information(table, matrix)
+    scale = 2 * _size(table, size)
+    return _delta(table, scale * value, scale * gradient, f"G² of {pair}", notes)
+
+
+def phi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> Statistic:
+    """Pearson's mean square contingency, chi-square over the number of people: sum pi_ij^2 / (pi_i+ pi_+j) - 1."""
+    table, matrix, pair, _ = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(table, matrix)
+    return _delta(table, value, gradient, f"phi² of {pair}", notes)
+
+
+def chi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
+    """The chi-square that N true answers with these shares would show: N times :func:`phi_square`.
+
+    N is `size`, else the population, else the number of reports. Do not look it up in a chi-square table: it carries the noise of
+    the coins, and so rejects independence nearly always. :func:`~deniable.independence_test` is the valid test.
+    """
+    table, matrix, pair, _ = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(table, matrix)
+    people = _size(table, size)
+    return _delta(table, people * value, people * gradient, f"chi-square of {pair}", notes)
+
+
+def cramers_v(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> Statistic:
+    """Cramér's V = sqrt( phi^2 / (min(rows, columns) - 1) ): 0 for independent attributes, 1 where one decides the other."""
+    table, matrix, pair, _ = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(table, matrix)
+    if value <= 0:
+        raise ParameterError("phi²", value, "must be positive for Cramér's V to have a standard error")
+    v = math.sqrt(value / (min(matrix) - 1))
+    return _delta(table, v, gradient * v / (2 * value), f"Cramér's V of {pair}", notes)
+
+
+def correlation(
+    subject: Subject,
+    first: str | None = None,
+    second: str | None = None,
+    scores: Mapping[str, Sequence[float]] | None = None,
+) -> Statistic:
+    """Pearson's correlation of two scored attributes; `scores` gives those of axes whose labels are not numbers.
+
+    With z, w the standardized scores, gradient z w - r (z^2 + w^2)/2.
+    """
+    table, _, pair, _ = two_way(subject, first, second)
+    if len(table.axes) != 2:
+        raise ParameterError("axes", table.axes, "must be two, for a correlation is one of two attributes")
+    given = scores or {}
+    x, y = (_scores(table, i, given.get(axis)) for i, axis in enumerate(table.axes))
+
+    def degenerate(p: _Floats) -> bool:
+        return _variance(x, p.sum(axis=1)) <= 0 or _variance(y, p.sum(axis=0)) <= 0
+
+    shares, back, notes = _proper(table, always=False, bad=degenerate)
+    if degenerate(shares):
+        raise ParameterError("variance", 0.0, f"of {pair} must be positive in both for a correlation")
+    z = (x - x @ shares.sum(axis=1)) / math.sqrt(_variance(x, shares.sum(axis=1)))
+    w = (y - y @ shares.sum(axis=0)) / math.sqrt(_variance(y, shares.sum(axis=0)))
+    value = float(z @ shares @ w)
+    gradient = np.outer(z, w) - value * (z[:, None] ** 2 + w[None, :] ** 2) / 2
+    return _delta(table, value, back(gradient), f"correlation of {pair}", notes)
+
+
+# --- any function ------------------------------------------------------------------------------------------------------
+
+
+def derived(subject: Subject, function: Callable[[_Floats], float], name: str, step: float = 1e-6) -> Statistic:
+    """Any smooth function of the tensor of shares, with its gradient taken by central differences.
+
+    >>> from deniable import DirectEncoding
+    >>> coin = DirectEncoding(2, epsilon=3.0).estimate([0] * 400 + [1] * 600)
+    >>> odds = derived(coin, lambda p: p[1] / p[0], "odds")
+    >>> abs(odds.stderr / ratio(coin, 1, 0).stderr - 1) < 1e-6
+    True
+    """
+    table = _whole(subject)
+    shares = table.proportions
+    gradient = np.empty_like(shares)
+    for at in np.ndindex(*shares.shape):
+        moved = np.zeros_like(shares)
+        moved[at] = step
+        gradient[at] = (function(shares + moved) - function(shares - moved)) / (2 * step)
+    return _delta(table, float(function(shares)), gradient, name)
+
+
+# --- the common parts --------------------------------------------------------------------------------------------------
+
+
+def _delta(table: Table, value: float, gradient: _Floats, name: str, notes: tuple[str, ...] = ()) -> Statistic:
+    stderr = math.sqrt(table.covariance_of(gradient.reshape(1, *table.shape))[0, 0])
+    return Statistic(name, float(value), stderr, table.n, (*table.notes, *notes))
+
+
+def _whole(subject: Subject) -> Table:
+    """The subject as a table of shares that sum to 1."""
+    table = Table.of(subject) if isinstance(subject, Estimate) else subject
+    total = float(table.proportions.sum())
+    if not abs(total - 1) < 1e-6:
+        raise ParameterError("total", total, "of the table's shares must be 1: of a slice or a conditional take given(...)")
+    return table
+
+
+def _marginal(subject: Subject, axes: Axes | None) -> Table:
+    table = _whole(subject)
+    return table if axes is None else table.marginal(*_names(axes))
+
+
+class TwoWay(NamedTuple):
+    """A table whose axes fall into two groups."""
+
+    table: Table
+    shape: tuple[int, int]
+    """Combinations of the rows' labels by combinations of the columns'."""
+    name: str
+    n_rows: int
+    """How many of the axes are the rows'."""
+
+
+def two_way(subject: Subject, rows: Axes | None, columns: Axes | None) -> TwoWay:
+    """The table of both groups of axes."""
+    table = _whole(subject)
+    if rows is None and columns is None and len(table.axes) == 2:
+        rows, columns = table.axes
+    if rows is None or columns is None:
+        raise ParameterError("axes", table.axes, "must be two, or say which go into the rows and which into the columns")
+    rows, columns = _names(rows), _names(columns)
+    both = table.marginal(*rows, *columns)
+    height = math.prod(both.shape[: len(rows)])
+    shape = height, both.proportions.size // height
+    return TwoWay(both, shape, f"{', '.join(rows)} and {', '.join(columns)}", len(rows))
+
+
+def _proper(
+    table: Table, always: bool = True, bad: Callable[[_Floats], bool] = lambda p: False
+) -> tuple[_Floats, Callable[[_Floats], _Floats], tuple[str, ...]]:
+    """The shares, projected where the statistic needs that; the gradient's way back through the projection; and what to say."""
+    shares = table.proportions
+    if not (bad(shares) or (always and shares.min() < 0)):
+        return shares, lambda gradient: gradient, ()
+    shares = project(shares.reshape(-1)).reshape(shares.shape)
+    kept = shares > 0
+
+    def back(gradient: _Floats) -> _Floats:
+        return np.where(kept, gradient - gradient[kept].mean(), 0.0)
+
+    return shares, back, (PROJECTED,)
+
+
+def _information(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats, tuple[str, ...]]:
+    """Mutual information in nats, and its gradient ln( pi_ij / (pi_i+ pi_+j) ) - 1."""
+    shares, back, notes = _proper(table)
+    p = shares.reshape(matrix)
+    expected = p.sum(axis=1, keepdims=True) * p.sum(axis=0)
+    logs = np.log(np.divide(p, expected, out=np.ones_like(p), where=p > 0))
+    return float((p * logs).sum()), back((logs - 1).reshape(table.shape)), notes
+
+
+def _contingency(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats, tuple[str, ...]]:
+    """phi^2 and its gradient, with q = pi_ij^2 / (r_i c_j): 2 q/pi - (row sum of q)/r_i - (column sum of q)/c_j."""
+    shares, back, notes = _proper(table)
+    p = shares.reshape(matrix)
+    r, c = p.sum(axis=1, keepdims=True), p.sum(axis=0, keepdims=True)
+    rate = np.divide(p, r * c, out=np.zeros_like(p), where=p > 0)
+    q = p * rate
+    by_row = np.divide(q.sum(axis=1, keepdims=True), r, out=np.zeros_like(r), where=r > 0)
+    by_column = np.divide(q.sum(axis=0, keepdims=True), c, out=np.zeros_like(c), where=c > 0)
+    return float(q.sum() - 1), back((2 * rate - by_row - by_column).reshape(table.shape)), notes
+
+
+def _event(table: Table, event: Any) -> tuple[_Floats, str]:
+    """Ones at the cells where the event holds, and its name."""
+    if not isinstance(event, Mapping):
+        if len(table.axes) != 1:
+            raise ParameterError("event", event, f"must be a mapping from some of {', '.join(table.axes)} to labels")
+        event = {table.axes[0]: event}
+    weights = np.ones(table.shape)
+    texts = []
+    for axis, wanted in event.items():
+        labels = wanted if isinstance(wanted, list | set | frozenset) else [wanted]
+        inside = [table.position(axis, label) for label in labels]
+        along = np.zeros(table.shape[table.axes.index(axis)])
+        along[inside] = 1
+        weights *= along.reshape([-1 if name == axis else 1 for name in table.axes])
+        texts.append(f"{axis} = {' or '.join(map(str, labels))}")
+    return weights, ", ".join(texts)
+
+
+def _scored(subject: Subject, axis: str | None, scores: Sequence[float] | _Floats | None) -> tuple[Table, _Floats]:
+    table = _marginal(subject, axis)
+    if len(table.axes) != 1:
+        raise ParameterError("axis", axis, f"must be one of {', '.join(table.axes)}")
+    return table, _scores(table, 0, scores)
+
+
+def _scores(table: Table, axis: int, scores: Sequence[float] | _Floats | None) -> _Floats:
+    name, labels = table.axes[axis], table.labels[axis]
+    given = labels if scores is None else scores
+    if scores is None and not all(isinstance(label, int | float) for label in labels):
+        raise ParameterError("scores", None, f"must be given, for the labels of {name!r} are not numbers")
+    values = np.asarray(given, dtype=np.float64)
+    if values.shape != (len(labels),) or not np.all(np.isfinite(values)):
+        raise ParameterError("scores", scores, f"must be {len(labels)} finite numbers, one a label of {name!r}")
+    return values
+
+
+def _variance(values: _Floats, shares: _Floats) -> float:
+    return float(((values - values @ shares) ** 2) @ shares)
+
+
+def _check_edges(edges: Sequence[float]) -> _Floats:
+    bounds = np.asarray(edges, dtype=np.float64)
+    if bounds.ndim != 1 or bounds.size < 2 or not np.all(np.diff(bounds) > 0):
+        raise ParameterError("edges", edges, "must ascend, and be one more than the labels")
+    return bounds
+
+
+def _midpoints(name: str, values: _Floats) -> _Floats:
+    if not np.all(np.diff(values) > 0):
+        raise ParameterError("scores", values.tolist(), f"must ascend along the labels of {name!r} for a quantile")
+    between = (values[1:] + values[:-1]) / 2
+    return np.concatenate([[2 * values[0] - between[0]], between, [2 * values[-1] - between[-1]]])
+
+
+def _check_base(base: float) -> float:
+    if not base > 1:
+        raise ParameterError("base", base, "must exceed 1")
+    return base
+
+
+def _size(table: Table, size: int | None) -> float:
+    return table.share * (table.population or table.n) if size is None else size
+
+
+def _names(axes: Axes) -> tuple[str, ...]:
+    return (axes,) if isinstance(axes, str) else tuple(axes)

@@ -1,0 +1,75 @@
+"""Basic RAPPOR: unary encoding in two steps, of which the first is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.mechanisms.bits import put_bits
+from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
+from deniable.mechanisms.unary import UnaryReports
+from deniable.randomness import Source
+
+__all__ = ["BasicRappor"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BasicRappor(MemoizedMechanism, UnaryReports):
+    """One bit a value, randomized once for good and once more in each report, so that a value can be reported for years.
+
+    Permanent step: each of the k bits is turned over with probability f/2. Instantaneous step: a permanent 1 is reported as 1
+    with probability `q`, a permanent 0 with probability `p` < `q`. Seen through both, a true bit is 1 with probability
+    q* = (1 - f/2) q + (f/2) p and any other with p* = (1 - f/2) p + (f/2) q; two values differ in two bits, so
+
+    * `epsilon` = ln( q* (1 - p*) / (p* (1 - q*)) ), the loss of one report;
+    * `lifetime_epsilon` = 2 ln( (1 - f/2) / (f/2) ), the loss of any number of replays of one permanent answer.
+
+    The estimate is that of a pure protocol with a = q* and b = p*. It takes reports to come from different people: replays of one
+    person are not independent, and a person who reports twice counts twice.
+    Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014, theorems 1 and 2 and lemma 1, with h = 1.
+
+    >>> browser = BasicRappor(["home", "news", "mail"], f=0.5, p=0.5, q=0.75)
+    >>> round(browser.epsilon, 4), round(browser.lifetime_epsilon, 4)
+    (0.5371, 2.1972)
+    >>> kept = browser.permanent("news")  # once, stored on the device
+    >>> report = browser.replay(kept)  # every day
+    """
+
+    k: Any
+    f: float
+    p: float
+    q: float
+
+    def __post_init__(self) -> None:
+        steps = TwoSteps.of(self.f, self.p, self.q)
+        domain = Domain.of(self.k)
+        self._set(domain=domain, k=len(domain), f=float(self.f), p=float(self.p), q=float(self.q), _steps=steps)
+        self._set(epsilon=steps.report_epsilon(1), lifetime_epsilon=steps.lifetime_epsilon(1))
+
+    @classmethod
+    def from_epsilon(cls, k: int | Iterable[Hashable], lifetime_epsilon: float, p: float = 0.5, q: float = 0.75) -> BasicRappor:
+        """With the least permanent noise that keeps the lifetime loss within the given one; `p` and `q` are the paper's.
+
+        >>> 1.999999 < BasicRappor.from_epsilon(16, 2.0).lifetime_epsilon <= 2
+        True
+        """
+        return cls(k, flip_within(lifetime_epsilon, 1), p, q)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.domain.spec(), "f": self.f, "p": self.p, "q": self.q}
+
+    def encode(self, values: Any) -> NDArray[np.intp]:
+        return self.domain.indices(values)
+
+    def draw_permanent(self, encoded: NDArray[Any], source: Source) -> NDArray[np.uint8]:
+        truth = np.zeros((encoded.size, *self.layout[1]), dtype=np.uint8)
+        put_bits(truth, encoded, np.ones(encoded.size, dtype=np.uint8))
+        return self._steps.permanent(truth, len(self.domain), source)
+
+    def draw_report(self, permanent: NDArray[np.uint8], source: Source) -> NDArray[np.uint8]:
+        return self._steps.instantaneous(permanent, len(self.domain), source)

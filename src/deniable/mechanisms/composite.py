@@ -1,0 +1,95 @@
+"""Composite buckets: several attributes in one report, over all combinations of their labels (Lavengood 2017, 5.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import AnswerError, AnswerTypeError, ParameterError, ReportMismatchError
+from deniable.estimation.estimate import Estimate
+from deniable.estimation.tables import Table
+from deniable.mechanisms.domain import LARGEST_DOMAIN, Domain
+
+__all__ = ["Composite", "composite"]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """The Cartesian product of several attributes' labels, numbered by mixed radix: the last attribute runs fastest.
+
+    With sub-indices x_i and b_i labels of attribute i, the bucket is the sum over i of x_i times the product of all later b_j.
+    """
+
+    axes: tuple[str, ...]
+    domains: tuple[Domain, ...]
+
+    def __len__(self) -> int:
+        return prod(len(domain) for domain in self.domains)
+
+    @property
+    def labels(self) -> list[tuple[Hashable, ...]]:
+        """One tuple a bucket, in order: what to give a mechanism as `k`."""
+        return list(product(*(domain.labels for domain in self.domains)))
+
+    def index(self, columns: Any) -> NDArray[np.intp]:
+        """The bucket of each person, from a column an attribute (a mapping or a frame).
+
+        These are the answers of a mechanism of `len(self)` numbered values.
+
+        >>> composite({"first": ["a", "b", "c"], "then": ["d", "e"]}).index({"first": ["b"], "then": ["e"]}).tolist()
+        [3]
+        """
+        out: NDArray[np.intp] | None = None
+        for axis, domain in zip(self.axes, self.domains, strict=True):
+            if axis not in columns:
+                raise ParameterError("columns", list(columns), f"must hold the attribute {axis!r}")
+            try:
+                places = domain.indices(columns[axis])
+            except AnswerError as error:
+                raise type(error)(error.position, f"of {axis!r} {error.rule}") from None
+            if out is not None and out.size != places.size:
+                raise AnswerTypeError(None, f"of {axis!r} must be {out.size} rows long, as the others are, and is {places.size}")
+            out = places.copy() if out is None else out * len(domain) + places
+        assert out is not None  # noqa: S101 - there are at least two axes
+        return out
+
+    def table(self, estimate: Estimate | Table) -> Table:
+        """What a mechanism over these buckets learned, as a table of the attributes.
+
+        From an Estimate of up to 1024 buckets, or from `joint` with the mechanism as its only attribute, which has no such limit.
+        """
+        flat = estimate if isinstance(estimate, Table) else Table.of(estimate)
+        if flat.labels not in ((tuple(range(len(self))),), (tuple(self.labels),)):
+            raise ReportMismatchError(f"what was estimated is not the shares of these {len(self)} buckets: {flat!r}")
+        return flat.unfolded({axis: domain.labels for axis, domain in zip(self.axes, self.domains, strict=True)})
+
+
+def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
+    """Composite buckets of the named attributes, each given by its labels or their number.
+
+    One report then tells of all attributes at the price of one epsilon, so that event chains and correlations can be asked for:
+
+    >>> from deniable import DirectEncoding, seeded_source
+    >>> steps = composite({"current": ["short", "long"], "next": ["short", "long"]})
+    >>> mechanism = DirectEncoding(steps.labels, epsilon=2.0)
+    >>> tweets = [("short", "short")] * 6000 + [("short", "long")] * 2000 + [("long", "long")] * 2000
+    >>> estimate = mechanism.estimate(mechanism.privatize(tweets, seeded_source(1)))
+    >>> print(steps.table(estimate).conditional("next", given="current"))
+             next, %
+    current         short           long
+    short    74.40 ± 1.55   25.60 ± 1.55
+    long     -1.24 ± 4.62  101.24 ± 4.62
+    10,000 reports; epsilon 2 a person, all attributes together; ± covers 95 %
+    """
+    if len(labels) < 2:
+        raise ParameterError("labels", list(labels), "must name at least two attributes")
+    made = Composite(tuple(labels), tuple(Domain.of(k) for k in labels.values()))
+    if len(made) > LARGEST_DOMAIN:
+        raise ParameterError("labels", list(labels), f"combine to {len(made)} buckets, and {LARGEST_DOMAIN} are the most")
+    return made

@@ -1,0 +1,183 @@
+"""Two-step randomized response: a permanent answer, drawn once and kept, and reports that are drawn from it.
+
+Whoever asks the same thing again and again averages fresh noise away. So the noise that protects the person is drawn once
+(the permanent step) and kept; each report then randomizes the kept bits once more (the instantaneous step). However many reports
+are sent, together they can reveal the permanent answer, and never more (Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError, ReportFormatError, ReportMismatchError
+from deniable.mechanisms import exact
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.reports import Reports, read_rows, write_rows
+from deniable.mechanisms.unary import BitChannel
+from deniable.randomness import ONE, Source, system_source
+
+__all__ = ["MemoizedMechanism", "PermanentAnswer", "TwoSteps"]
+
+_PERMANENT = b"dnp"
+
+
+@dataclass(frozen=True)
+class TwoSteps:
+    """The coins of both steps, as integers over 2**64, for any row of packed bits."""
+
+    flip: int
+    """f/2: how often the permanent step turns a bit over."""
+    p: int
+    """How often a permanent 0 is reported as 1."""
+    q: int
+    """How often a permanent 1 is reported as 1."""
+
+    @classmethod
+    def of(cls, f: float, p: float, q: float) -> TwoSteps:
+        """From RAPPOR's parameters, all strictly between 0 and 1, with q > p."""
+        steps = cls(exact.nearest(_double("f", f) / 2), exact.nearest(_double("p", p)), exact.nearest(_double("q", q)))
+        if steps.q <= steps.p:
+            raise ParameterError("q", q, f"must exceed p = {p!r}")
+        if 2 * steps.flip >= ONE:
+            raise ParameterError("f", f, "must lie strictly between 0 and 1")
+        return steps
+
+    def permanent(self, truth: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
+        """True rows of `width` packed bits, each bit turned over with probability f/2.
+
+        That is the paper's rule: 1 stays 1 with probability 1 - f/2, and 0 becomes 1 with probability f/2.
+        """
+        rows = source.bit_rows(self.flip, len(truth), width)
+        rows ^= truth
+        return rows
+
+    def instantaneous(self, permanent: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
+        """Of each permanent bit a coin: 1 with probability q if it is 1, else with probability p."""
+        if_zero = source.bit_rows(self.p, len(permanent), width)
+        rows = source.bit_rows(self.q, len(permanent), width)
+        # (permanent & rows) | (~permanent & if_zero), in place: the same work whatever the bits are.
+        rows ^= if_zero
+        rows &= permanent
+        rows ^= if_zero
+        return rows
+
+    def true_and_false(self) -> tuple[Fraction, Fraction]:
+        """q* and p*: P(a bit is reported as 1 | it is truly 1) and P(… | it is truly 0), exactly."""
+        kept = ONE - self.flip
+        return (
+            Fraction(kept * self.q + self.flip * self.p, ONE * ONE),
+            Fraction(kept * self.p + self.flip * self.q, ONE * ONE),
+        )
+
+    def report_epsilon(self, pairs: int) -> float:
+        """The exact loss of one report where another value clears up to `pairs` bits and sets up to as many others.
+
+        The telling report has the cleared bits at 1, a factor q*/p* each, and the set ones at 0, a factor (1 - p*)/(1 - q*) each.
+        """
+        a, b = self.true_and_false()
+        return exact.log_ratio((a * (1 - b) / (b * (1 - a))) ** pairs)
+
+    def lifetime_epsilon(self, pairs: int) -> float:
+        """The same for the permanent bits themselves: 2 `pairs` bits, a factor (1 - f/2)/(f/2) each."""
+        return exact.log_ratio(Fraction(ONE - self.flip, self.flip) ** (2 * pairs))
+
+
+def _double(name: str, value: float) -> Fraction:
+    """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
+    return exact.check_probability(name, float(exact.check_probability(name, value)))
+
+
+def flip_within(lifetime_epsilon: float, pairs: int) -> float:
+    """The smallest f whose permanent step loses at most `lifetime_epsilon`: f/2 = 1 / (e^(lifetime_epsilon / (2 pairs)) + 1)."""
+    asked = exact.check_epsilon(lifetime_epsilon, "lifetime_epsilon")
+    return exact.double_up(2 * exact.up(1 / (exact.exp(Fraction(asked) / (2 * pairs)) + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class PermanentAnswer:
+    """What the permanent step drew, a row a value: to be kept on the device for as long as the value is, and replayed.
+
+    It is close to the truth, so it is for the person's own storage and never leaves the device; printed, it shows nothing.
+    """
+
+    mechanism: MemoizedMechanism
+    data: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PermanentAnswer):
+            return NotImplemented
+        return self.mechanism == other.mechanism and np.array_equal(self.data, other.data)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} permanent answers of {self.mechanism!r}: not shown>"
+
+    def to_bytes(self) -> bytes:
+        """The permanent answers with the description of their mechanism."""
+        return write_rows(_PERMANENT, self.mechanism, self.data)
+
+    @staticmethod
+    def from_bytes(content: bytes) -> PermanentAnswer:
+        """The permanent answers that :meth:`to_bytes` wrote."""
+        mechanism, data = read_rows(_PERMANENT, "permanent answers", content)
+        if not isinstance(mechanism, MemoizedMechanism):
+            raise ReportFormatError(f"{type(mechanism).__name__} has no permanent answers")
+        return PermanentAnswer(mechanism, data)
+
+
+class MemoizedMechanism(Mechanism):
+    """A mechanism of two steps, whose permanent answers have the layout of its reports."""
+
+    _steps: TwoSteps
+    lifetime_epsilon: float
+    """The exact loss of the permanent answer: what any number of replays of it can reveal. A value that changes has another
+    permanent answer, so over a lifetime this is paid once for each distinct value."""
+
+    @abstractmethod
+    def encode(self, values: Any) -> NDArray[Any]:
+        """Checked values, in the form that :meth:`draw_permanent` takes."""
+
+    @abstractmethod
+    def draw_permanent(self, encoded: NDArray[Any], source: Source) -> NDArray[np.uint8]:
+        """The permanent step, a row a value."""
+
+    @abstractmethod
+    def draw_report(self, permanent: NDArray[np.uint8], source: Source) -> NDArray[np.uint8]:
+        """The instantaneous step, a row a permanent answer."""
+
+    def permanent(self, values: Any, source: Source | None = None) -> PermanentAnswer:
+        """Draw what is to be kept of one value or a column of them."""
+        return PermanentAnswer(self, self.draw_permanent(self.encode(values), source or system_source()))
+
+    def replay(self, permanent: PermanentAnswer, source: Source | None = None) -> Reports:
+        """One report of each permanent answer, drawn afresh at each call."""
+        if not isinstance(permanent, PermanentAnswer):
+            raise ReportMismatchError(f"replay() takes the PermanentAnswer of permanent(), not {type(permanent).__name__}")
+        if permanent.mechanism != self:
+            raise ReportMismatchError(f"these are permanent answers of {permanent.mechanism!r}, not of {self!r}")
+        return Reports(self, self.draw_report(permanent.data, source or system_source()))
+
+    def privatize(self, values: Any, source: Source | None = None) -> Reports:
+        """Both steps at once, for whoever reports a value only once: the permanent answer is forgotten.
+
+        To report the same value again, keep :meth:`permanent` and :meth:`replay` it: fresh reports would be averaged.
+        """
+        return Reports(self, self.draw(self.encode(values), source or system_source()))
+
+    def draw(self, indices: NDArray[Any], source: Source) -> NDArray[np.uint8]:
+        return self.draw_report(self.draw_permanent(indices, source), source)
+
+    def channel(self) -> BitChannel:
+        """Of one bit, through both steps: (q*, p*), with q* = (1 - f/2) q + (f/2) p and p* = (1 - f/2) p + (f/2) q."""
+        a, b = self._steps.true_and_false()
+        return BitChannel(float(a), float(b))

@@ -1,0 +1,34 @@
+"""Pure protocols: a report supports some of the values, the true one more often than any other (Wang et al. 2017, section 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.unary import BitChannel
+
+__all__ = ["PureMechanism", "rare_variance"]
+
+
+class PureMechanism(Mechanism):
+    """Holds a = P(v supported | v is true) and b = P(v supported | another value is), the same for all values."""
+
+    _pair: BitChannel
+
+    @property
+    def cells(self) -> int:
+        return len(self.domain)
+
+    def channel(self) -> BitChannel:
+        """The pair (a, b): P(a report supports v | v is true), P(it supports v | another value is true)."""
+        return self._pair
+
+    def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        k = len(self.domain)
+        return np.full(k, self._pair.a), np.full(k, self._pair.b)
+
+
+def rare_variance(a: float, b: float) -> float:
+    """n times the variance of the estimate of a value that nobody holds: what protocols of the same epsilon are compared by."""
+    return b * (1 - b) / (a - b) ** 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import re
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +17,7 @@ from click.testing import CliRunner, Result
 import deniable
 from deniable.cli import cli
 
+DOCS = Path(__file__).parents[2] / "docs"
 PAPER = ["--population", "100000", "--epsilon", "0.7", "--cv", "0.05"]
 
 
@@ -43,9 +47,24 @@ def test_the_table_tells_parameters_precision_and_risk() -> None:
     assert f"tell the truth with p = {made.p:.4f}, else say yes with q = 0.5000" in text
     assert f"Local epsilon {made.epsilon_local:.4f}" in text
     assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7000")
-    assert "nobody's odds about you change by more than a factor 4.7" in text
-    assert "by more than a factor 2.0" in text
+    assert "nobody's odds about you change by more than a factor 4.74" in text
+    assert "by more than a factor 2.02" in text  # e^0.7 = 2.0138
     assert made.reason in text
+
+
+def test_the_documentation_shows_what_the_command_prints() -> None:
+    blocks = re.findall(r"```console\n\$ deniable (.*?)\n(.*?)```", (DOCS / "planning.md").read_text(encoding="utf-8"), re.S)
+    assert len(blocks) == 3
+    for command, shown in blocks:
+        printed = CliRunner().invoke(cli, shlex.split(command)).output
+        assert "\n".join(line.rstrip() for line in printed.splitlines()) == shown.rstrip(), command
+
+
+@pytest.mark.parametrize("page", ["planning.md", "privacy.md"])
+def test_the_documentations_examples_run(page: str) -> None:
+    failed, attempted = doctest.testfile(str(DOCS / page), module_relative=False)
+    assert failed == 0
+    assert attempted > 3
 
 
 def test_every_option_reaches_the_plan() -> None:

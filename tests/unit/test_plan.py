@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from fractions import Fraction
 from itertools import pairwise
@@ -336,12 +337,16 @@ def test_wishes_that_contradict_or_leave_too_much_open_are_refused(wishes: dict[
     assert str(caught.value).startswith(message)
 
 
-def test_the_risk_is_told_in_factors_of_the_right_epsilons() -> None:
-    made = plan(population=100_000, epsilon=0.7, cv=0.05, epochs=1)
-    local, sampled = made.risk
-    assert f"by more than a factor {math.exp(made.epsilon_local):.1f}" in local
-    assert "Whatever you answer, nobody's odds about you change" in local
-    assert "by more than a factor 2.0" in sampled  # e^0.7
+def test_the_risk_is_told_in_factors_of_the_right_epsilons_rounded_up() -> None:
+    for wishes in ({"epsilon": 0.7}, {"epsilon": 2.0, "epochs": 3}, {"epsilon_local": 6.0}):
+        made = plan(population=1_000_000, cv=0.05, **wishes)  # type: ignore[arg-type]
+        epsilons = [made.epsilon_local, made.epsilon_sampled, made.lifetime_local, made.lifetime_sampled]
+        words = re.findall(r"(?:factor|factors are|and) (\d[\d,.]*)(?=[ ,:.])", " ".join(made.risk))
+        told = [float(word.rstrip(".").replace(",", "")) for word in words]
+        assert "Whatever you answer, nobody's odds about you change" in made.risk[0]
+        for factor, epsilon in zip(told, epsilons, strict=False):
+            assert math.exp(epsilon) <= factor < math.exp(epsilon) * 1.01
+        assert len(told) == (4 if made.wishes.epochs > 1 else 2 if made.sampling < 1 else 1)
 
 
 def test_warm_plans_take_less_than_20_milliseconds_of_computing() -> None:

@@ -122,10 +122,8 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
                 f"{percent(made.share + made.detectable_difference)} (power 80 %, level 5 %)",
             )
         )
-    facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against whoever sees who answers: proxies, the network"))
-    facts.append(
-        ("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against whoever cannot tell who took part: analyst, aggregator")
-    )
+    facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against whoever sees who answers"))
+    facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against whoever cannot tell who took part"))
     zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
     facts.append(("Zero-knowledge", zero_knowledge))
     if wishes.answers > 1:

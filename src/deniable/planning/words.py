@@ -26,8 +26,11 @@ def percent(share: float) -> str:
 
 
 def _factor(epsilon: float) -> str:
+    """e^epsilon, rounded up: "no more than" must stay true."""
     factor = math.exp(min(epsilon, 700.0))
-    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}" if factor < 1e9 else f"{factor:.1e}"
+    if factor < 100:
+        return f"{math.ceil(100 * factor) / 100:.2f}"
+    return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor * 1.05:.1e}"
 
 
 def risk(plan: Plan) -> tuple[str, ...]:

@@ -122,16 +122,18 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes. `nearest` maps wishes to the nearest value that, changed alone, makes one feasible."""
+    """No design fulfils the wishes.
 
-    def __init__(self, problem: str, nearest: dict[str, float]) -> None:
-        self.problem, self.nearest = problem, nearest
-        changes = ", or ".join(f"{name} = {value:.10g}" for name, value in nearest.items())
-        way_out = f"feasible would be {changes}" if changes else "no single change makes it feasible"
-        super().__init__(f"{problem}; {way_out}")
+    `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
+    """
 
-    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
-        return type(self), (self.problem, self.nearest)
+    def __init__(self, problem: str, nearest: dict[str, float], together: bool = False) -> None:
+        self.problem, self.nearest, self.together = problem, nearest, together
+        changes = (" with " if together else ", or ").join(f"{name} = {value:.10g}" for name, value in nearest.items())
+        super().__init__(f"{problem}; feasible would be {changes}" if changes else problem)
+
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float], bool]]:
+        return type(self), (self.problem, self.nearest, self.together)
 
 
 class SurveyError(DeniableError, ValueError):

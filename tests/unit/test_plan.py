@@ -179,6 +179,14 @@ def test_a_margin_without_a_share_holds_for_every_share() -> None:
         assert made.wishes.z * made.stderr(float(share)) <= 0.01 * (1 + 1e-9)
 
 
+def test_a_margin_whose_hardest_share_is_none_at_all_has_no_cv() -> None:
+    made = plan(population=200_000, margin=0.02, epsilon_local=1.0, buckets=6, mechanism="HadamardResponse")
+    assert made.share == 0
+    assert made.to_dict()["cv"] is None
+    assert made.detectable_difference is None
+    assert "cv" not in str(made)
+
+
 def test_epochs_share_the_budget_and_replayed_answers_need_not() -> None:
     wishes: dict[str, Any] = {"population": 1_000_000, "epsilon": 1.0, "cv": 0.1, "epsilon_local": 6.0}
     once, often = plan(**wishes), plan(**wishes, epochs=10)
@@ -257,6 +265,7 @@ HOPELESS: list[dict[str, Any]] = [
     {"population": 1_000_000, "cv": 0.1, "epsilon_local": 1.0, "rate": 20.0},
     {"share": 0.1, "cv": 0.05, "epsilon": 0.7, "epsilon_local": 1.0, "rate": 1_000.0},
     {"population": 10_000, "share": 0.1, "cv": 0.1, "epsilon_local": 1.0, "epochs": 50},
+    {"population": 3_575_818, "cv": 0.007754, "epsilon_local": 7.5e-8, "buckets": 100},  # a shorter report just misses
 ]
 
 
@@ -272,6 +281,34 @@ def test_an_infeasible_wish_is_refused_with_the_nearest_feasible_ones(wishes: di
         plan(**{**wishes, name: value})
         with pytest.raises((InfeasiblePlanError, PlanError)):
             plan(**{**wishes, name: type(wishes[name])(max(wishes[name], value * 0.97))})
+
+
+TWICE_HOPELESS: list[dict[str, Any]] = [
+    {"population": 20, "share": 0.87, "epsilon": 6.2e-4, "epsilon_local": 1e-8, "buckets": 2},
+    {"population": 1_865, "margin": 0.0088, "epsilon": 6.6e-6, "buckets": 100, "epochs": 2},
+    {
+        "population": 50_000_000,
+        "share": 0.53,
+        "margin": 0.0023,
+        "epsilon_local": 6.4,
+        "buckets": 10,
+        "epochs": 1000,
+        "rate": 0.42,
+    },
+    {"population": 2_000, "share": 0.03, "cv": 0.1, "epsilon": 1e-6, "buckets": 5000, "report_bytes": 1},
+]
+
+
+@pytest.mark.parametrize("wishes", TWICE_HOPELESS, ids=str)
+def test_where_no_single_change_helps_several_are_named_that_do_together(wishes: dict[str, Any]) -> None:
+    with pytest.raises(InfeasiblePlanError) as caught:
+        plan(**wishes)
+    assert caught.value.together
+    assert len(caught.value.nearest) > 1
+    plan(**{**wishes, **caught.value.nearest})
+    for name in caught.value.nearest:
+        with pytest.raises(PlanError):
+            plan(**{**wishes, name: caught.value.nearest[name]})
 
 
 def test_a_report_that_is_too_long_for_every_mechanism_is_refused_with_the_shortest() -> None:

@@ -9,7 +9,7 @@ import click
 
 import deniable
 from deniable.cli.output import as_json
-from deniable.planning.words import figure, percent
+from deniable.planning.words import error, figure, percent
 
 __all__ = ["plan"]
 
@@ -108,7 +108,7 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
     facts = [
         ("Ask", f"{percent(made.sampling)} of {made.population:,} people: about {made.reports:,.0f} reports{each}"),
         ("How", _how(made)),
-        ("Error", f"{percent(made.share)} ± {percent(made.margin)} at {wishes.confidence:.0%} (cv {percent(made.cv)}){each}"),
+        ("Error", f"{error(made)}{each}"),
         (
             "Smallest share",
             f"{percent(made.smallest_share)} {'with that cv' if wishes.margin is None else 'can be told from nothing'}",

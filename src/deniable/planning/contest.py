@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from typing import NamedTuple
 
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.candidates import Candidate, candidates
-from deniable.planning.design import Design, fine_design, rough_design
-from deniable.planning.nearest import nearest, problem
+from deniable.planning.design import Design, Shortage, fine_design, rough_design
+from deniable.planning.nearest import infeasible
 from deniable.planning.outcome import Outcome, design_error, reach, settle
 from deniable.planning.wishes import Wishes
 
@@ -42,31 +43,40 @@ def solve(wishes: Wishes) -> tuple[Outcome, tuple[Rival, ...], dict[str, str]]:
     """The best outcome; all mechanisms that fit, the winner first; and those that do not, with the reason."""
     entries: list[_Entry] = []
     excluded: dict[str, str] = {}
-    too_long: list[int] = []
-    shortages: list[tuple[float, Candidate]] = []
+    short: list[tuple[Shortage, Candidate]] = []
+    too_long: list[tuple[Design | Shortage, Candidate]] = []
     for candidate in _known(wishes):
         design = rough_design(wishes, candidate)
-        if not isinstance(design, Design):
-            excluded[candidate.name] = f"would need {design:.3g} times as many reports"
-            shortages.append((design, candidate))
-        elif wishes.report_bytes is not None and design.bytes > wishes.report_bytes:
+        if wishes.report_bytes is not None and design.bytes > wishes.report_bytes:
             excluded[candidate.name] = f"sends {design.bytes} bytes, and {wishes.report_bytes} are allowed"
-            too_long.append(design.bytes)
+            too_long.append((design, candidate))
+        elif isinstance(design, Shortage):
+            excluded[candidate.name] = f"would need {design.times:.3g} times as many reports"
+            short.append((design, candidate))
         else:
             entries.append(_Entry(candidate, design))
-    if not entries and too_long:
-        sent = f"every mechanism for {wishes.buckets} buckets sends more than {wishes.report_bytes} bytes a report"
-        raise InfeasiblePlanError(sent, {"report_bytes": min(too_long)})
-    if not entries:
-        closest = min(shortages, key=lambda pair: pair[0])[1]
-        raise InfeasiblePlanError(problem(wishes, closest), nearest(wishes, closest))
-    ranked = _ranked(entries)
-    winner = ranked[0].candidate
-    outcome = settle(wishes, fine_design(wishes, winner, ranked[0].design))
-    if outcome is None:
-        raise InfeasiblePlanError(problem(wishes, winner), nearest(wishes, winner))
-    ranked[0] = _Entry(winner, outcome.design)
-    return outcome, tuple(_rival(wishes, entry) for entry in ranked), excluded
+    for entry in _ranked(entries):
+        outcome = settle(wishes, fine_design(wishes, entry.candidate, entry.design))
+        if outcome is not None:
+            others = sorted((other for other in entries if other is not entry), key=lambda other: other.design.goal)
+            ranked = [_Entry(entry.candidate, outcome.design), *others]
+            return outcome, tuple(_rival(wishes, each) for each in ranked), excluded
+    if entries:
+        raise infeasible(wishes, min(entries, key=lambda entry: entry.design.goal).candidate)
+    if short:
+        raise infeasible(wishes, min(short, key=lambda pair: pair[0].times)[1])
+    raise _too_long(wishes, too_long)
+
+
+def _too_long(wishes: Wishes, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
+    problem = f"every mechanism for {wishes.buckets} buckets sends more than {wishes.report_bytes} bytes a report"
+    enough = [design.bytes for design, _ in found if isinstance(design, Design)]
+    if enough:
+        return InfeasiblePlanError(problem, {"report_bytes": min(enough)})
+    shortest, candidate = min(found, key=lambda pair: pair[0].bytes)
+    error = infeasible(dataclasses.replace(wishes, report_bytes=None), candidate)
+    changes = error.nearest if error.together else dict(list(error.nearest.items())[:1])
+    return InfeasiblePlanError(problem, {"report_bytes": shortest.bytes, **changes}, together=True)
 
 
 def _known(wishes: Wishes) -> Sequence[Candidate]:
@@ -81,9 +91,14 @@ def _known(wishes: Wishes) -> Sequence[Candidate]:
 
 
 def _ranked(entries: list[_Entry]) -> list[_Entry]:
-    best = min(entry.design.goal for entry in entries)
-    winner = min((entry for entry in entries if entry.design.goal <= best * _AS_GOOD), key=lambda entry: entry.design.bytes)
-    return [winner, *sorted((entry for entry in entries if entry is not winner), key=lambda entry: entry.design.goal)]
+    """In the order of their goals; but those that come near the best one first, and of them the shorter before the longer."""
+    best = min((entry.design.goal for entry in entries), default=0.0)
+
+    def merit(entry: _Entry) -> tuple[bool, float]:
+        good = entry.design.goal <= best * _AS_GOOD
+        return not good, entry.design.bytes if good else entry.design.goal
+
+    return sorted(entries, key=merit)
 
 
 def _rival(wishes: Wishes, entry: _Entry) -> Rival:

@@ -20,7 +20,7 @@ from deniable.planning.wishes import Wishes
 from deniable.privacy.composition import share_of_budget
 from deniable.privacy.response import largest_sampling
 
-__all__ = ["Design", "fine_design", "rough_design"]
+__all__ = ["Design", "Shortage", "fine_design", "rough_design"]
 
 _LARGEST_SEARCHED = 20.0
 """No share that a population on earth can show is seen better with a local epsilon above this."""
@@ -136,8 +136,16 @@ class _Search:
         return Design(mechanism, spread, sampling, self.case.goal(spread, growth), x)
 
 
-def rough_design(wishes: Wishes, candidate: Candidate) -> Design | float:
-    """The candidate's best design, to about 1 % of its goal; if it has none, how many times too few reports it would get.
+@dataclass(frozen=True)
+class Shortage:
+    """Why there is no design: even at the largest epsilon, `times` as many reports would be needed as can be had."""
+
+    times: float
+    bytes: int
+
+
+def rough_design(wishes: Wishes, candidate: Candidate) -> Design | Shortage:
+    """The candidate's best design, to about 1 % of its goal, or what it lacks.
 
     It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
     mechanisms have been made before.
@@ -145,7 +153,7 @@ def rough_design(wishes: Wishes, candidate: Candidate) -> Design | float:
     search = _Search(wishes, candidate)
     shortage = search.excess(search.high)
     if shortage > 1:
-        return shortage
+        return Shortage(shortage, report_bytes(search.at(search.high).build()))
     first, last = math.ceil(search.low / _STEP), math.floor(search.high / _STEP)
     if shortage:  # more epsilon, fewer reports needed: leave out where they are too many
         first = bisect_left(range(first, last + 1), True, key=lambda i: search.excess(i * _STEP) <= 1) + first

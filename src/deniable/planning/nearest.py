@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from deniable.errors import ParameterError, PlanError
+from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.exact import LARGEST_EPSILON
 from deniable.planning.candidates import Candidate
 from deniable.planning.design import Design, fine_design, rough_design
@@ -14,52 +14,64 @@ from deniable.planning.outcome import design_error, settle
 from deniable.planning.precision import FEWEST_REPORTS
 from deniable.planning.wishes import Wishes
 
-__all__ = ["nearest", "problem"]
+__all__ = ["infeasible"]
 
 _EVERYBODY = 8_000_000_000
 
 
-def nearest(wishes: Wishes, candidate: Candidate) -> dict[str, float]:
-    """For each wish the nearest value that, changed alone, lets the candidate fulfil them all: three digits, rounded up.
+def infeasible(wishes: Wishes, candidate: Candidate) -> InfeasiblePlanError:
+    """The error that says what stands in the way, and which wishes near these the candidate could fulfil.
 
-    More people, more epsilon, a coarser target, a larger share, a faster aggregator: all wishes ease upwards.
+    All wishes ease upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
     """
     limits: dict[str, float] = {
         "population": _EVERYBODY,
         "share": 0.999,
         "cv": wishes.noise_limit,
         "margin": wishes.share or 0.5,
+        "rate": _EVERYBODY,
         "epsilon": LARGEST_EPSILON,
         "epsilon_local": LARGEST_EPSILON,
-        "rate": _EVERYBODY,
     }
-    found = {}
-    for name, limit in limits.items():
-        asked = getattr(wishes, name)
-        if asked is None or asked >= limit or (name == "share" and wishes.margin is not None):
-            continue
-        value = _least_feasible(wishes, candidate, name, asked, limit)
-        if value is not None:
-            found[name] = value
-    return found
+    if wishes.margin is not None:  # a larger share is not easier then
+        del limits["share"]
+    asked = {name: float(value) for name in limits if (value := getattr(wishes, name)) is not None}
+    room = {name: (value, limits[name]) for name, value in asked.items() if value < limits[name]}
+    alone = {name: eased[name] for name, ends in room.items() if (eased := _eased(wishes, candidate, {name: ends}))}
+    if alone:
+        return InfeasiblePlanError(_problem(wishes, candidate), alone)
+    for name in reversed(list(room)):  # leave the person's privacy and the machines alone where the rest is enough
+        fewer = {other: ends for other, ends in room.items() if other != name}
+        if _eased(wishes, candidate, fewer):
+            room = fewer
+    return InfeasiblePlanError(_problem(wishes, candidate), _eased(wishes, candidate, room), together=True)
 
 
-def _least_feasible(wishes: Wishes, candidate: Candidate, name: str, asked: float, limit: float) -> float | None:
-    low, high = asked, limit
-    if not _feasible(wishes, candidate, name, high):
-        return None
-    while high > low * 1.0005:
-        middle = math.sqrt(low * high)
-        if _feasible(wishes, candidate, name, middle):
+def _eased(wishes: Wishes, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """The least that all these wishes must become, moved towards their limits by the same part; nothing if that does not help.
+
+    To three digits, rounded up, where that stays within the limits.
+    """
+
+    def at(part: float) -> dict[str, float]:
+        return {name: min(asked * (limit / asked) ** part, limit) for name, (asked, limit) in room.items()}
+
+    if not _feasible(wishes, candidate, at(1.0)):
+        return {}
+    low, high = 0.0, 1.0
+    longest = max(math.log(limit / asked) for asked, limit in room.values())
+    while (high - low) * longest > 5e-4:
+        middle = (low + high) / 2
+        if _feasible(wishes, candidate, at(middle)):
             high = middle
         else:
             low = middle
-    rounded = _round_up(high)
-    return rounded if rounded <= limit and _feasible(wishes, candidate, name, rounded) else high
+    rounded = {name: min(_round_up(value), room[name][1]) for name, value in at(high).items()}
+    return rounded if _feasible(wishes, candidate, rounded) else at(high)
 
 
-def _feasible(wishes: Wishes, candidate: Candidate, name: str, value: float) -> bool:
-    changed: dict[str, Any] = {name: math.ceil(value) if name == "population" else value}
+def _feasible(wishes: Wishes, candidate: Candidate, changes: dict[str, float]) -> bool:
+    changed: dict[str, Any] = {name: math.ceil(value) if name == "population" else value for name, value in changes.items()}
     try:
         eased = dataclasses.replace(wishes, **changed)
     except (ParameterError, PlanError):
@@ -74,7 +86,7 @@ def _round_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def problem(wishes: Wishes, candidate: Candidate) -> str:
+def _problem(wishes: Wishes, candidate: Candidate) -> str:
     """What stands in the way, with the figure that shows it."""
     who = "" if wishes.population is None else f" of {wishes.population:,} people"
     budget = " and ".join(

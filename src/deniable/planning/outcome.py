@@ -45,6 +45,8 @@ def design_error(wishes: Wishes, design: Design) -> float:
 def settle(wishes: Wishes, design: Design) -> Outcome | None:
     """What the design comes to, if it breaks no wish, is not white noise, and brings enough reports for a ±."""
     outcome = reach(wishes, design)
+    if wishes.report_bytes is not None and design.bytes > wishes.report_bytes:
+        return None
     reports = design.sampling * outcome.population
     if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= wishes.most_reports + 1:  # a whole person more than the rate allows
         return None

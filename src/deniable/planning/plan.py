@@ -63,8 +63,8 @@ class Plan:
 
     @property
     def cv(self) -> float:
-        """The standard error at the planned share, relative to that share."""
-        return self.stderr() / self.share
+        """The standard error at the planned share, relative to that share; `inf` where the hardest share is none at all."""
+        return self.stderr() / self.share if self.share else math.inf
 
     @property
     def margin(self) -> float:
@@ -137,6 +137,8 @@ class Plan:
 
         With 80 % power at a significance of 5 %; None if no difference is enough.
         """
+        if not 0 < self.share < 1:
+            return None
         try:
             return detectable_difference(self.mechanism, self.share, max(1, int(self.reports / 2)))
         except InfeasiblePlanError:
@@ -154,7 +156,6 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON. What is infinite is None."""
-        zero_knowledge = self.epsilon_zero_knowledge
         return {
             "solved_for": self.solved_for,
             "population": self.population,
@@ -166,14 +167,14 @@ class Plan:
             "q": self.q,
             "share": self.share,
             "smallest_share": self.smallest_share,
-            "cv": self.cv,
+            "cv": _finite(self.cv),
             "margin": self.margin,
             "confidence": self.wishes.confidence,
             "reports": self.reports,
             "report_bytes": self.report_bytes,
             "epsilon_local": self.epsilon_local,
             "epsilon_sampled": self.epsilon_sampled,
-            "epsilon_zero_knowledge": None if math.isinf(zero_knowledge) else zero_knowledge,
+            "epsilon_zero_knowledge": _finite(self.epsilon_zero_knowledge),
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
@@ -269,6 +270,10 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
             yield factor, _made(dataclasses.replace(wishes, **scaled))
         except (InfeasiblePlanError, ParameterError):
             continue
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isinf(value) else value
 
 
 def _made(wishes: Wishes) -> Plan:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from deniable.planning.plan import Plan
     from deniable.planning.wishes import Wishes
 
-__all__ = ["figure", "notes", "percent", "risk", "summary", "why"]
+__all__ = ["error", "figure", "notes", "percent", "risk", "summary", "why"]
 
 
 def percent(share: float) -> str:
@@ -22,7 +22,7 @@ def percent(share: float) -> str:
     >>> percent(0.000412)
     '0.0412 %'
     """
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g} %" if share < 0.99 or share == 1 else f"{100 * share:.6g} %"
 
 
 def _factor(epsilon: float) -> str:
@@ -31,6 +31,12 @@ def _factor(epsilon: float) -> str:
     if factor < 100:
         return f"{math.ceil(100 * factor) / 100:.2f}"
     return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor * 1.05:.1e}"
+
+
+def error(plan: Plan) -> str:
+    """The planned share with its ±."""
+    relative = "" if math.isinf(plan.cv) else f" (cv {percent(plan.cv)})"
+    return f"{percent(plan.share)} ± {percent(plan.margin)} at {percent(plan.wishes.confidence)}{relative}"
 
 
 def risk(plan: Plan) -> tuple[str, ...]:
@@ -128,7 +134,7 @@ def summary(plan: Plan) -> str:
     """A few lines for whoever prints a plan."""
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
-        f"share {percent(plan.share)} ± {percent(plan.margin)} (cv {percent(plan.cv)})",
+        f"share {error(plan)}",
         f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_sampled:.4g} sampled, "
         f"{plan.epsilon_zero_knowledge:.4g} zero-knowledge",
         *plan.risk,

@@ -104,6 +104,8 @@ def pure_ldp(protocol: str, k: int) -> tuple[Client, Server] | None:
 
 
 def multi_freq_ldpy(protocol: str, k: int) -> tuple[Client, Server] | None:
+    one: Any
+    all_of_them: Any
     from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, UE  # noqa: PLC0415
 
     if protocol == "optimized unary":
@@ -196,7 +198,7 @@ def show(row: dict[str, Any]) -> bool:
     """Print a row; returns whether all its bars are met."""
     rates = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in row["users_per_second"].items())
     print(f"{row['protocol']}, k = {row['k']}: {rates}")
-    good = abs(row["error_over_theory"] - 1) <= 0.05
+    good: bool = abs(row["error_over_theory"] - 1) <= 0.05
     print(f"    error over theory {row['error_over_theory']:.3f} (bar 0.95 to 1.05: {'met' if good else 'MISSED'})")
     for peer, ratio in row["ratio"].items():
         bar = BARS.get((row["protocol"], peer))

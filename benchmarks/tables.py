@@ -1,7 +1,7 @@
 """Joint table of 10 binary attributes and 1 million records, standard errors included: time and peak memory.
 
-The bar: under 1 s and under 500 MiB. Runs on Linux, for the peak is read from /proc. The table is estimated in a process of its own, so that the peak is that of reading the
-reports and estimating, not of making them.
+The bar: under 1 s and under 500 MiB. Runs on Linux, for the peak is read from /proc. The table is estimated in a process of its
+own, so that the peak is that of reading the reports and estimating, not of making them.
 
     python benchmarks/tables.py [--records 1000000] [--attributes 10]
 """

@@ -3,8 +3,14 @@
 from deniable import privacy
 from deniable.estimation import statistics
 from deniable.estimation.candidates import CandidateEstimate
+from deniable.estimation.comparison import Comparison, compare
+from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
+from deniable.estimation.laplace import Versus, proportion_errors, value_errors
+from deniable.estimation.one_person import Guess, guess, posterior
+from deniable.estimation.pooling import combine, stratified
+from deniable.estimation.regression import Regression, regress
 from deniable.estimation.statistic import Statistic
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.basic_rappor import BasicRappor
@@ -12,14 +18,18 @@ from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
 from deniable.mechanisms.direct import DirectEncoding
+from deniable.mechanisms.distance import DistanceSensitive
 from deniable.mechanisms.hadamard import HadamardResponse
 from deniable.mechanisms.hashing import LocalHashing
+from deniable.mechanisms.laplace import LaplaceEncoding
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.permanent import PermanentAnswer
 from deniable.mechanisms.projection import RandomProjection
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.reports import Reports, Tally
+from deniable.mechanisms.square_wave import SquareWave
 from deniable.mechanisms.subset import SubsetSelection
+from deniable.mechanisms.summed import SummedHistogram
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from deniable.planning.plan import Plan, plan
@@ -29,12 +39,16 @@ __all__ = [
     "BasicRappor",
     "BinaryResponse",
     "CandidateEstimate",
+    "Comparison",
     "Composite",
     "DesignMatrix",
     "DirectEncoding",
+    "DistanceSensitive",
     "Estimate",
+    "Guess",
     "HadamardResponse",
     "IndependenceTest",
+    "LaplaceEncoding",
     "LocalHashing",
     "Mechanism",
     "OptimizedUnary",
@@ -42,25 +56,43 @@ __all__ = [
     "Plan",
     "RandomProjection",
     "Rappor",
+    "Regression",
     "Reports",
     "ScriptedSource",
     "Source",
+    "SquareWave",
     "Statistic",
     "SubsetSelection",
+    "SummedHistogram",
     "SymmetricUnary",
     "Table",
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "Versus",
+    "combine",
+    "compare",
     "composite",
+    "euclidean",
     "every_path",
     "independence_test",
     "joint",
     "plan",
     "privacy",
+    "guess",
+    "independence_test",
+    "joint",
+    "kantorovich",
+    "manhattan",
+    "posterior",
+    "privacy",
+    "proportion_errors",
+    "regress",
     "seeded_source",
     "statistics",
+    "stratified",
     "system_source",
+    "value_errors",
 ]
 
 __version__ = "0.1.0"

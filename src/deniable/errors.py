@@ -11,10 +11,34 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── SurveyError             a file of answers or its columns cannot be used; says which row
+    ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
+    │   ├── QueryFileError          a file of a query says something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    │   ├── SignatureError          the signature does not fit the query, or the key is not its analyst's
+    │   ├── UnknownKeyError         signed with a key that is not on the ring
+    │   ├── KeyNotValidError        signed with a key outside its time of validity
+    │   ├── RevokedKeyError         signed with a key that was revoked
+    │   ├── ExpiredQueryError       past its expiry
+    │   ├── RollbackError           older than a version already seen, or another one under the same serial
+    │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
+    ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
+    ├── VaultError              a vault cannot be used, or a change to it is refused
+    │   └── ImportDataError         a file or row cannot be imported: says where, never what stood there
+    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may name what is not shared
+    │   ├── NotSharedError          it names a table or column that is not shared (or not there: the message is the same)
+    │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
+    │   ├── BadSqlError             SQLite cannot run it
+    │   ├── TooComplexError         it breaks a limit on length, depth or growth
+    │   ├── DeadlineError           it ran too long
+    │   ├── TooManyRowsError        it gives more rows than allowed
+    │   ├── TooMuchMemoryError      it needs more memory than allowed
+    │   └── CellError               it gives a blob, or a text too long or not UTF-8
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── SurveyError             a file of answers or its columns cannot be used; says which row
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
+    ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -23,24 +47,48 @@ An Answer is what a person truly said. No error here ever carries one: it would 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "BadSqlError",
     "BudgetExceededError",
+    "CellError",
+    "DeadlineError",
     "DeniableError",
+    "ExpiredQueryError",
+    "FitError",
+    "ForbiddenSqlError",
+    "ImportDataError",
     "InfeasiblePlanError",
+    "KeyFileError",
+    "KeyNotValidError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
+    "NotSharedError",
     "OutOfDomainError",
     "ParameterError",
     "PlanError",
+    "QueryError",
+    "QueryFileError",
     "RandomnessError",
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
+    "RevokedKeyError",
+    "RollbackError",
+    "SandboxError",
+    "SignatureError",
     "SurveyError",
+    "TooComplexError",
+    "TooManyRowsError",
+    "TooMuchMemoryError",
+    "UnknownKeyError",
     "UnknownLabelError",
+    "VaultError",
+    "WireError",
 ]
 
 
@@ -61,6 +109,11 @@ class ParameterError(DeniableError, ValueError):
 
     def __reduce__(self) -> tuple[type[ParameterError], tuple[str, object, str]]:
         return type(self), (self.name, self.value, self.rule)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}…"
 
 
 class AnswerError(DeniableError, ValueError):
@@ -113,6 +166,130 @@ class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
 
 
+class SurveyError(DeniableError, ValueError):
+    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
+
+
+class QueryError(DeniableError, ValueError):
+    """A query cannot be used."""
+
+    reason: ClassVar[str] = "unusable query"
+
+
+class QueryFileError(QueryError):
+    """What a file says of a query is not usable. The message names the key, the value, the rule, and the line where it is known.
+
+    >>> print(QueryFileError("schedule.every", "10 parsecs", "must be a duration such as '10 min'", "query.toml", 7))
+    query.toml, line 7: schedule.every = '10 parsecs' must be a duration such as '10 min'
+    """
+
+    reason = "malformed query"
+
+    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
+        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
+        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
+
+    def __reduce__(self) -> tuple[type[QueryFileError], tuple[str, object, str, str, int | None]]:
+        return type(self), (self.name, self.value, self.rule, self.file, self.line)
+
+
+class SignatureError(QueryError):
+    """The signature does not fit the query, or the key is not that of the analyst named in it."""
+
+    reason = "bad signature"
+
+
+class UnknownKeyError(QueryError):
+    """The query is signed with a key that is not on the ring."""
+
+    reason = "unknown key"
+
+
+class KeyNotValidError(QueryError):
+    """The query is signed with a key that is not valid yet, or no longer."""
+
+    reason = "key not valid"
+
+
+class RevokedKeyError(QueryError):
+    """The query is signed with a key that was revoked."""
+
+    reason = "revoked key"
+
+
+class ExpiredQueryError(QueryError):
+    """The query is past its expiry."""
+
+    reason = "expired query"
+
+
+class RollbackError(QueryError):
+    """A newer version of the query is known, or another one under the same serial."""
+
+    reason = "rolled-back query"
+
+
+class KeyFileError(QueryError):
+    """A key or ring file cannot be read, or would be unsafe to use."""
+
+    reason = "unusable key file"
+
+
+class WireError(DeniableError, ValueError):
+    """Bytes that are no message, share or block of this wire version. `reason` is the word counters use (docs/wire.md)."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(detail)
+
+    def __reduce__(self) -> tuple[type[WireError], tuple[str, str]]:
+        return type(self), (self.reason, self.detail)
+
+
+class VaultError(DeniableError):
+    """A vault cannot be used, or a change to it is refused."""
+
+
+class ImportDataError(VaultError, ValueError):
+    """A file or row cannot be imported. The message says where, never what stood there."""
+
+
+class SandboxError(DeniableError):
+    """An analyst's SQL was refused or stopped. For the owner's eyes: the message may name what is not shared."""
+
+
+class NotSharedError(SandboxError):
+    """The query names a table or column that the owner does not share, or that is not there: the message is the same."""
+
+
+class ForbiddenSqlError(SandboxError):
+    """The query holds a statement, clause or function that is not allowed."""
+
+
+class BadSqlError(SandboxError):
+    """SQLite cannot run the query."""
+
+
+class TooComplexError(SandboxError):
+    """The query breaks a limit on its length, its depth or what it grows to."""
+
+
+class DeadlineError(SandboxError):
+    """The query ran longer than it may."""
+
+
+class TooManyRowsError(SandboxError):
+    """The query gives more rows than it may."""
+
+
+class TooMuchMemoryError(SandboxError):
+    """The query needs more memory than it may have."""
+
+
+class CellError(SandboxError):
+    """The query gives a blob, or a text that is too long or not UTF-8."""
+
+
 class BudgetExceededError(DeniableError):
     """The answer would break a limit of the person's ledger."""
 
@@ -138,6 +315,12 @@ class InfeasiblePlanError(PlanError):
 
 class SurveyError(DeniableError, ValueError):
     """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
+        return type(self), (self.problem, self.nearest)
+
+
+class FitError(DeniableError, ValueError):
+    """A model has no fit to these reports; the message says what to change."""
 
 
 class RandomnessError(DeniableError):

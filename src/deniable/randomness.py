@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, RandomnessError
 
-__all__ = ["ONE", "ScriptedSource", "Source", "every_path", "seeded_source", "system_source"]
+__all__ = ["ONE", "Categorical", "ScriptedSource", "Source", "every_path", "seeded_source", "system_source"]
 
 ONE = 1 << 64
 """A probability of 1: all probabilities are integers over this."""
@@ -44,6 +44,39 @@ _CHUNK_WORDS = 8192
 _CHUNK_SETS = 4096
 # After this many binary digits one word in thirty still holds an undecided bit: from here on, only those words go on.
 _HEAD_DIGITS = 11
+# Enough lookups for NumPy's overhead to vanish, few enough that prefixes and outcomes stay in a core's cache.
+_CHUNK_PREFIXES = 65_536
+
+
+class Categorical:
+    """A law on few outcomes, prepared so that most draws are one lookup: `weights` are integers that sum to 2**64.
+
+    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few values left over, the last
+    ones, together stand for what remains of the weights, and there 48 further bits decide. So outcome j has probability
+    `weights[j]` / 2**64 exactly.
+    """
+
+    LARGEST = 4096
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        if not 1 <= len(weights) <= self.LARGEST:
+            raise ParameterError("weights", len(weights), f"is their number, which must lie between 1 and {self.LARGEST}")
+        if min(weights) < 0 or sum(weights) != ONE:
+            raise ParameterError("weights", sum(weights), "is their sum, which must be 2**64, and none may be negative")
+        self.weights = tuple(weights)
+        owned = [weight >> 48 for weight in weights]
+        self.owned = sum(owned)
+        """How many prefixes decide by themselves."""
+        self.lookup = np.zeros(1 << 16, dtype=np.min_scalar_type(len(weights) - 1))
+        self.lookup[: self.owned] = np.repeat(np.arange(len(weights)), owned)
+        remainders = np.array([weight & ((1 << 48) - 1) for weight in weights[:-1]], dtype=np.uint64)
+        self.remainders = np.cumsum(remainders, dtype=np.uint64)
+        """Where in the leftover, in units of 1/2**64, each outcome but the last one ends."""
+
+    def settle(self, prefixes: NDArray[np.uint16], words: _Words) -> NDArray[np.intp]:
+        """The outcomes of prefixes that do not decide by themselves, by 48 bits of a word each."""
+        place = prefixes.astype(np.uint64) - np.uint64(self.owned)
+        return self.remainders.searchsorted((place << np.uint64(48)) | (words >> np.uint64(16)), side="right")
 
 
 class Source(ABC):
@@ -148,6 +181,19 @@ class Source(ABC):
         for start in range(0, rows.size, _CHUNK_WORDS):
             part = slice(start, start + _CHUNK_WORDS)
             out[part] = search_rows(thresholds, rows[part], self.words(rows[part].size))
+        return out
+
+    def outcomes(self, law: Categorical, n: int) -> NDArray[Any]:
+        """`n` outcomes of a law, each the index of its weight."""
+        out = np.empty(n, dtype=law.lookup.dtype)
+        scratch = np.empty(min(n, _CHUNK_PREFIXES), dtype=np.uint16)
+        for start in range(0, n, _CHUNK_PREFIXES):
+            part = out[start : start + _CHUNK_PREFIXES]
+            prefixes = scratch[: part.size]
+            self.fill(prefixes.view(np.uint8))
+            law.lookup.take(prefixes, out=part, mode="clip")  # nothing is clipped; without a mode, `out` would be copied
+            undecided = np.flatnonzero(prefixes >= law.owned)
+            part[undecided] = law.settle(prefixes[undecided], self.words(undecided.size))
         return out
 
     def subsets(self, n: int, width: int, size: int) -> _Bytes:
@@ -385,6 +431,9 @@ class _PathSource(Source):
             edges = [0, *(int(t) for t in thresholds[row]), ONE]
             out.append(self._branch([high - low for low, high in pairwise(edges)]))
         return np.array(out, dtype=np.int64)
+
+    def outcomes(self, law: Categorical, n: int) -> NDArray[Any]:
+        return np.array([self._branch(law.weights) for _ in range(n)], dtype=law.lookup.dtype)
 
     def subsets(self, n: int, width: int, size: int) -> _Bytes:
         every = list(combinations(range(width), size))

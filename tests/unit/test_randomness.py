@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections import Counter, defaultdict
 from fractions import Fraction
+from itertools import pairwise
 from math import comb
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 
 from deniable import ScriptedSource, every_path, seeded_source, system_source
 from deniable.errors import ParameterError, RandomnessError
-from deniable.randomness import ONE, add_ones, lemire, search_rows
+from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
 
 
 @pytest.mark.parametrize("sixteenths", range(1, 16))
@@ -120,6 +121,49 @@ def test_places_of_wide_subsets_are_equally_likely_alone_and_in_pairs() -> None:
 def test_a_subset_larger_than_the_whole_is_refused(size: int) -> None:
     with pytest.raises(ParameterError, match=r"size = -?\d must lie between 0 and the width, 4"):
         system_source().subsets(1, 4, size)
+
+
+WEIGHTS = [ONE // 3, 5, (1 << 48) - 1, 0, (1 << 48) * 1000, ONE - ONE // 3 - 4 - (1 << 48) * 1001]
+
+
+def test_a_law_gives_each_outcome_exactly_its_weight() -> None:
+    law = Categorical(WEIGHTS)
+    owned = np.bincount(law.lookup[: law.owned], minlength=len(WEIGHTS))
+    ends = [*law.remainders.tolist(), (65_536 - law.owned) << 48]
+    remainders = np.diff(np.array([0, *ends], dtype=object))
+    assert [(int(whole) << 48) + rest for whole, rest in zip(owned, remainders, strict=True)] == WEIGHTS
+    # And the draws read the table so: at the edges of what is left over, the outcome changes exactly there.
+    for outcome, (start, end) in enumerate(pairwise([0, *ends])):
+        for place in {start, end - 1} if end > start else ():
+            prefix, rest = law.owned + (place >> 48), place & ((1 << 48) - 1)
+            script = prefix.to_bytes(2, "little") + (rest << 16 | 0xFFFF).to_bytes(8, "little")
+            assert ScriptedSource(script).outcomes(law, 1).tolist() == [outcome]
+
+
+def test_a_decided_prefix_draws_two_bytes_and_no_more() -> None:
+    law = Categorical([ONE // 2, ONE // 4, ONE // 4])
+    source = ScriptedSource(np.array([0, 32_767, 32_768, 49_151, 49_152, 65_535], dtype="<u2").tobytes())
+    assert source.outcomes(law, 6).tolist() == [0, 0, 1, 1, 2, 2]
+    assert source.remaining == 0
+
+
+def test_every_path_walks_a_law() -> None:
+    paths = {int(outcome[0]): probability for probability, outcome in every_path(lambda s: s.outcomes(Categorical(WEIGHTS), 1))}
+    assert paths == {i: Fraction(weight, ONE) for i, weight in enumerate(WEIGHTS) if weight}
+
+
+def test_bulk_outcomes_follow_the_law() -> None:
+    # Chi-square over more than one chunk, false alarms 1e-9; most of the weight lies in the remainders of many small outcomes.
+    weights = [ONE // 4001] * 4000
+    law = Categorical([*weights, ONE - sum(weights)])
+    drawn = np.bincount(seeded_source(4).outcomes(law, 400_000), minlength=4001)
+    assert stats.chisquare(drawn, 400_000 * np.array(law.weights, dtype=float) / ONE).pvalue > 1e-9
+
+
+@pytest.mark.parametrize("weights", [[], [ONE, 1], [ONE - 1], [ONE + 1, -1], [1] * 5000])
+def test_an_impossible_law_is_refused(weights: list[int]) -> None:
+    with pytest.raises(ParameterError, match="weights"):
+        Categorical(weights)
 
 
 def test_subsets_have_the_size_asked_for() -> None:

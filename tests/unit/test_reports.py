@@ -141,6 +141,11 @@ def test_bytes_that_are_no_tally_are_refused_with_the_reason() -> None:
             Tally.from_bytes(bad)
 
 
+def test_many_reports_share_the_mechanism_that_was_built_once() -> None:
+    first, second = (Reports.from_bytes(report.to_bytes()) for report in some_reports(FIVE)[:2])
+    assert first.mechanism is second.mechanism
+
+
 def test_a_column_of_randomized_labels_can_be_estimated() -> None:
     survey = deniable.DirectEncoding(["yes", "no"], 1.0)
     reports = survey.privatize(["yes"] * 60 + ["no"] * 40, seeded_source(2))

@@ -221,6 +221,38 @@ def test_all_forms_of_output_tell_the_same(tmp_path: Path) -> None:
     assert f"{100 * city['estimate'][0]:.2f} % ±" in text
 
 
+def test_numbers_and_open_texts_have_their_own_estimators(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    ages, apps = rng.normal(40, 10, 4000).clip(0, 100), rng.choice(["maps", "mail"], 4000, p=[0.7, 0.3])
+    answers = tmp_path / "answers.csv"
+    answers.write_text("age,app\n" + "".join(f"{age:.1f},{app}\n" for age, app in zip(ages, apps, strict=True)))
+    output = tmp_path / "reports.csv"
+    columns = [
+        "-c",
+        "age=SquareWave:epsilon=3,bins=20,low=0,high=100",
+        "-c",
+        "app=Rappor:bits=64,hashes=2,cohorts=8,f=0.25,p=0.35,q=0.65",
+    ]
+    assert run("randomize", answers, *columns, "-o", output).exit_code == 0
+    arguments = ["estimate", output, "--estimator", "age=ems", "--candidates", "app=maps|mail|games", "--json"]
+    content = json.loads(run(*arguments).stdout)["columns"]
+    assert content["app"]["labels"] == ["maps", "mail", "games"]
+    assert abs(content["app"]["estimate"][0] - 0.7) < 5 * content["app"]["stderr"][0]
+    mean = np.dot(content["age"]["labels"], content["age"]["estimate"])
+    assert abs(mean - ages.mean()) < 3
+    for bad, reason in [
+        (["--candidates", "app=maps", "--estimator", "age=magic"], "estimator = 'magic'"),
+        (["--candidates", "app=maps", "--estimator", "app=ems"], "Rappor has no option"),
+        ([], "candidates"),
+        (["--estimator", "ems"], "NAME=VALUE"),
+        (["--estimator", "name=ems"], "'name'"),
+    ]:
+        result = run("estimate", output, *bad)
+        assert result.exit_code == 2, reason
+        assert reason in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
 def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.csv", 500)
     command = [sys.executable, "-c", "from deniable.cli import main; main()"]

@@ -10,15 +10,18 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 
 from deniable import (
+    BasicRappor,
     BinaryResponse,
     DesignMatrix,
     DirectEncoding,
+    HadamardResponse,
+    LocalHashing,
     Mechanism,
     OptimizedUnary,
     Reports,
+    SubsetSelection,
     SymmetricUnary,
     Table,
     joint,
@@ -342,17 +345,49 @@ class Opaque(DirectEncoding):
         return (0.5, 0.25)
 
 
-class Scrambled(OptimizedUnary):
-    """Rows of bytes that look like packed bits and are counted otherwise, as the seeds of a hash would be."""
-
-    def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
-        return super().count(~data)
-
-
-@pytest.mark.parametrize("mechanism", [Opaque(3, 1.0), Scrambled(8, 1.0)], ids=lambda m: type(m).__name__)
-def test_a_mechanism_without_a_matrix_or_bits_is_refused(mechanism: Mechanism) -> None:
-    with pytest.raises(ParameterError, match="neither numbered outcomes of a matrix nor one bit a label"):
+def test_a_mechanism_whose_reports_a_table_cannot_read_is_refused() -> None:
+    mechanism = Opaque(3, 1.0)
+    with pytest.raises(ParameterError, match="neither numbered outcomes of a matrix nor do they support labels"):
         joint({"a": mechanism}, {"a": mechanism.privatize([0, 1, 2], seeded_source(1))})
+
+
+SUPPORTING = [
+    LocalHashing(6, 2.0),
+    HadamardResponse(6, 2.0),
+    SubsetSelection(6, 2.0),
+    OptimizedUnary(6, 2.0),
+    BasicRappor(6, 0.2, 0.3, 0.7),
+]
+
+
+@pytest.mark.parametrize("mechanism", SUPPORTING, ids=lambda m: type(m).__name__)
+def test_every_protocol_whose_reports_support_labels_joins_a_table(mechanism: Mechanism) -> None:
+    n = 30_000
+    values = np.random.default_rng(3).choice(6, n, p=[0.3, 0.25, 0.2, 0.15, 0.1, 0.0])
+    reports = mechanism.privatize(values, seeded_source(1))
+    other = DirectEncoding(2, 1.0)
+    table = joint({"a": mechanism, "b": other}, {"a": reports, "b": other.privatize(values % 2, seeded_source(2))}, population=n)
+    truth = np.zeros((6, 2))
+    np.add.at(truth, (values, values % 2), 1 / n)
+    # Twelve cells, each beyond 6.5 standard errors once in 1e10.
+    assert (np.abs(table.proportions - truth) < 6.5 * table.stderr).all()
+    assert (table.stderr < 0.1).all()
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m for m in SUPPORTING if not isinstance(m, HadamardResponse)], ids=lambda m: type(m).__name__
+)
+def test_a_tally_counts_the_reports_that_support_a_label(mechanism: Any) -> None:
+    data = mechanism.privatize(np.arange(600) % 6, seeded_source(1)).data
+    assert mechanism.supports(data).sum(axis=0).tolist() == mechanism.count(data).tolist()
+
+
+def test_hadamard_responses_support_what_their_transform_says() -> None:
+    mechanism = HadamardResponse(6, 2.0)
+    data = mechanism.privatize(np.arange(600) % 6, seeded_source(1)).data
+    a, b = mechanism.channel()
+    shares = (mechanism.supports(data).mean(axis=0) - b) / (a - b)
+    np.testing.assert_allclose(shares, mechanism.solve(mechanism.count(data), 600)[0], atol=1e-12)
 
 
 def test_a_mechanism_whose_matrix_would_be_too_large_is_refused() -> None:

@@ -14,7 +14,9 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
     "plan": "deniable.cli.plan:plan",
+    "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
+    "vault": "deniable.cli.vault:vault",
 }
 """Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""
 

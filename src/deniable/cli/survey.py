@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar
+from deniable.errors import SurveyError
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.survey import Survey, estimate_file, parse_column, randomize_file, read_columns
@@ -65,6 +66,10 @@ def randomize(
 @click.option(
     "--table", "-t", "tables", multiple=True, metavar="A,B,…", help="Estimate the joint table of these columns. Repeatable."
 )
+@click.option(
+    "--estimator", "estimators", multiple=True, metavar="NAME=ESTIMATOR", help="How to estimate a column, e.g. 'age=ems'."
+)
+@click.option("--candidates", multiple=True, metavar="NAME=A|B|…", help="The texts to look for in a column of RAPPOR reports.")
 @click.option("--population", type=int, help="How many people there are, if all who reported are a part of so many.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the estimates with their error bars.")
@@ -74,6 +79,8 @@ def estimate(
     columns: tuple[str, ...],
     mechanisms: Path | None,
     tables: tuple[str, ...],
+    estimators: tuple[str, ...],
+    candidates: tuple[str, ...],
     population: int | None,
     confidence: float,
     plot: Path | None,
@@ -86,8 +93,9 @@ def estimate(
     """
     given = _given(columns, mechanisms) or None
     axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
+    options = _options(estimators, candidates)
     with progress_bar(f"reading {file.name}") as progress:
-        survey = estimate_file(file, given, population=population, tables=axes, progress=progress)
+        survey = estimate_file(file, given, population=population, tables=axes, options=options, progress=progress)
     if plot:
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is slow to import
 
@@ -98,6 +106,17 @@ def estimate(
         click.echo(as_csv(["column", "label", "estimate", "stderr", "low", "high"], _rows(survey, confidence)))
     else:
         click.echo(_readable(survey))
+
+
+def _options(estimators: tuple[str, ...], candidates: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    options: dict[str, dict[str, Any]] = {}
+    for kind, texts in (("estimator", estimators), ("candidates", candidates)):
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name and equals and value):
+                raise SurveyError(f"--{kind} {text!r} must have the form NAME=VALUE")
+            options.setdefault(name, {})[kind] = value.split("|") if kind == "candidates" else value
+    return options
 
 
 def _to_dict(survey: Survey, confidence: float) -> dict[str, Any]:

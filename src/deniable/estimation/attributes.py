@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,6 @@ _Floats = NDArray[np.float64]
 
 LARGEST_MATRIX = 4096
 """Labels of an attribute whose channel is a matrix: beyond this, the matrix and its inverse would fill the memory."""
-_ROWS_COMPARED = 64
 
 
 class Randomizer(Protocol):
@@ -36,8 +35,6 @@ class Randomizer(Protocol):
 
     def reports(self, reports: Any) -> Any: ...
 
-    def count(self, data: NDArray[Any]) -> NDArray[np.int64]: ...
-
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
@@ -48,17 +45,20 @@ class Attribute:
     epsilon: float
     mechanism: str
     data: NDArray[Any]
-    """One outcome a report; or, without an inverse, one row of packed bits."""
+    """One row a report; with an inverse, the number of its outcome."""
     inverse: _Floats | None
     """(labels, outcomes): the contribution of each outcome, where outcomes are few."""
-    support: tuple[_Floats, _Floats] | None
+    support: tuple[_Floats, _Floats] | None = None
+    """Where there is no inverse: P(supported | true) and P(supported | not true) of each label."""
+    supports: Callable[[NDArray[Any]], NDArray[np.uint8]] | None = None
+    """And which labels each report supports."""
 
     @property
     def n(self) -> int:
         return len(self.data)
 
     def contributions(self, rows: slice) -> _Floats:
-        """(reports, labels): the columns of the inverse; or (bit - b)/(a - b), moved so that they sum to 1.
+        """(reports, labels): the columns of the inverse; or (supported - b)/(a - b), moved so that they sum to 1.
 
         The sum is 1 in expectation already. What a report lacks is spread evenly over the labels, the best linear choice
         where the labels are alike: it costs no bias, takes the noise of the sum away, and makes marginals and totals agree.
@@ -66,9 +66,9 @@ class Attribute:
         if self.inverse is not None:
             return np.asarray(self.inverse.T[self.data[rows]], dtype=np.float64)
         assert self.support is not None  # noqa: S101 - one of the two is there
+        assert self.supports is not None  # noqa: S101
         a, b = self.support
-        bits = np.unpackbits(self.data[rows], axis=1, count=len(self.labels), bitorder="little")
-        shares = (bits - b) / (a - b)
+        shares = (self.supports(self.data[rows]) - b) / (a - b)
         shares += (1 - shares.sum(axis=1, keepdims=True)) / len(self.labels)
         return np.asarray(shares, dtype=np.float64)
 
@@ -80,15 +80,15 @@ def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
     kind = type(mechanism).__name__
     matrix = _matrix(name, mechanism, data)
     if matrix is not None:
-        return Attribute(name, labels, mechanism.epsilon, kind, data, left_inverse(matrix), None)
-    support = mechanism.support()
-    if support is None or not _packed_bits(mechanism, data):
+        return Attribute(name, labels, mechanism.epsilon, kind, data, left_inverse(matrix))
+    support, supports = mechanism.support(), getattr(mechanism, "supports", None)
+    if support is None or supports is None:
         raise ParameterError(
             f"mechanisms[{name!r}]",
             mechanism,
-            "cannot be an attribute of a table: its reports are neither numbered outcomes of a matrix nor one bit a label",
+            "cannot be an attribute of a table: its reports are neither numbered outcomes of a matrix nor do they support labels",
         )
-    return Attribute(name, labels, mechanism.epsilon, kind, data, None, support)
+    return Attribute(name, labels, mechanism.epsilon, kind, data, None, support, supports)
 
 
 def _matrix(name: str, mechanism: Randomizer, data: NDArray[Any]) -> _Floats | None:
@@ -101,13 +101,3 @@ def _matrix(name: str, mechanism: Randomizer, data: NDArray[Any]) -> _Floats | N
     if not isinstance(channel, np.ndarray) or channel.ndim != 2 or channel.shape[1] != len(mechanism.labels):
         return None
     return channel
-
-
-def _packed_bits(mechanism: Randomizer, data: NDArray[Any]) -> bool:
-    """Whether a report is one packed bit a label. The mechanism's own counting decides, for other rows of bytes look alike."""
-    k = len(mechanism.labels)
-    if data.ndim != 2 or data.dtype != np.uint8 or data.shape[1] != (k + 7) // 8:
-        return False
-    some = data[:_ROWS_COMPARED]
-    bits = np.unpackbits(some, axis=1, count=k, bitorder="little").sum(axis=0)
-    return bool(np.array_equal(mechanism.count(some), bits))

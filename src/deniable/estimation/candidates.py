@@ -14,7 +14,7 @@ first; here all stay in, for what the same data selected has shares that are too
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,79 +95,113 @@ def decode(shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int6
     a few bits with one raises these few bits and not the others.
     """
     present = np.flatnonzero(sizes > 0)
-    shares, sizes, positions = shares[present], sizes[present], positions[:, present]
     bits = shares.shape[1]
-    tau = 1 - (1 - 1 / bits) ** positions.shape[2]
-    filters = _filters(positions, bits)
+    design = _Design(positions[:, present], bits)
+    n = np.repeat(sizes[present].astype(np.float64), bits)
+    excess = shares[present].reshape(-1) - design.tau
+    inverse = _inverse(design.gram(n))
+    found = inverse @ design.transposed(n * excess)
+    residual = excess - design.times(found)
 
-    normal, uneven = (np.zeros((len(positions), len(positions))) for _ in range(2))
-    moment = np.zeros(len(positions))
-    for j, n in enumerate(sizes):
-        centred = filters(j) - tau
-        product = centred.T @ centred
-        normal += n * product
-        uneven += float(n) ** 2 * product
-        moment += n * ((shares[j] - tau) @ centred)
-    inverse = _inverse(normal)
-    found = inverse @ moment
-
-    likely = _proper(found)
-    meat = np.zeros_like(normal)
-    squares, explained = 0.0, 0.0
-    own, weight, fourth = (np.zeros(len(positions)) for _ in range(3))
-    for j, n in enumerate(sizes):
-        raised = filters(j)
-        centred = raised - tau
-        mean = tau + centred @ found
-        spread = _bit_covariance(raised, likely, tau, a, b)
-        meat += n * (centred.T @ spread @ centred)
-        residual = shares[j] - mean
-        squares += n * float(residual @ residual)
-        explained += float(np.trace(spread))
-        pull = n * (centred @ inverse)  # how far each bit moves each share
-        leverage = np.einsum("iv,iv->i", pull, centred)
-        pull *= pull
-        weight += pull.sum(axis=0)
-        own += (residual / np.maximum(1 - leverage, 1e-9)) ** 2 @ pull
-        fourth += np.einsum("iv,iv->v", pull, pull)
+    meat, explained = _sampling_error(design, n, _proper(found), a, b)
     left = explained - float(np.sum(inverse * meat))
+    squares = float(n @ residual**2)
     misfit = squares / left if left > 1e-9 * explained else 1.0
     if misfit > 1:
-        meat += (squares - left) / (bits * float(sizes.sum()) - float(np.sum(inverse * uneven))) * uneven
+        uneven = design.gram(n**2)
+        meat += (squares - left) / float(n.sum() - np.sum(inverse * uneven)) * uneven
     covariance = inverse @ meat @ inverse
+    own, freedom = _own_error(design, n, inverse, residual)
     p_values = np.maximum(
         _upper_tail(found / np.sqrt(np.diagonal(covariance)), None),
-        _upper_tail(found / np.sqrt(np.maximum(own, 1e-300)), np.maximum(weight**2 / fourth - 1, 1)),
+        _upper_tail(found / np.sqrt(np.maximum(own, 1e-300)), freedom),
     )
     return Decoded(found, covariance, p_values, misfit)
 
 
-def _bit_covariance(raised: _Floats, likely: _Floats, tau: float, a: float, b: float) -> _Floats:
-    """Of one report's unbiased bits, if texts that are no candidates are like one text that has a share tau of each bit."""
-    rest = 1 - likely.sum()
-    mean = raised @ likely + rest * tau
-    spread: _Floats = (raised * likely) @ raised.T + (rest * tau**2 - np.outer(mean, mean))
+class _Design:
+    """Z = x - tau: one row a bit of a cohort, one column a candidate. x is sparse, and Z is never made."""
+
+    def __init__(self, positions: NDArray[np.int64], bits: int) -> None:
+        from scipy import sparse  # noqa: PLC0415 - slow to import
+
+        candidates, cohorts, hashes = positions.shape
+        self.bits = bits
+        self.tau = 1 - (1 - 1 / bits) ** hashes
+        rows = (positions + bits * np.arange(cohorts)[:, None]).reshape(-1)
+        columns = np.repeat(np.arange(candidates), cohorts * hashes)
+        x = sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(cohorts * bits, candidates))
+        x.sum_duplicates()
+        x.data[:] = 1  # hashes that coincide set a bit once
+        self.x: Any = x
+
+    def cohorts(self) -> Iterator[tuple[slice, Any]]:
+        """The rows of each cohort, and x there."""
+        for start in range(0, self.x.shape[0], self.bits):
+            rows = slice(start, start + self.bits)
+            yield rows, self.x[rows]
+
+    def times(self, vector: _Floats) -> _Floats:
+        """Z v."""
+        return np.asarray(self.x @ vector - self.tau * vector.sum(axis=0), dtype=np.float64)
+
+    def transposed(self, vector: _Floats) -> _Floats:
+        """Z' v."""
+        return np.asarray(self.x.T @ vector - self.tau * vector.sum(), dtype=np.float64)
+
+    def gram(self, weights: _Floats) -> _Floats:
+        """Z' diag(weights) Z."""
+        return self.sandwich(self.x.T @ (self.x * weights[:, None]), self.x.T @ weights, weights.sum())
+
+    def sandwich(self, inner: Any, marginal: _Floats, total: float) -> _Floats:
+        """Z' M Z of a symmetric M, from x' M x, x' M 1 and 1' M 1."""
+        dense: _Floats = inner.toarray()
+        dense -= self.tau * np.add.outer(marginal, marginal)
+        dense += self.tau**2 * total
+        return dense
+
+
+def _sampling_error(design: _Design, n: _Floats, likely: _Floats, a: float, b: float) -> tuple[_Floats, float]:
+    """sum n_j Z_j' S_j Z_j, and the sum of the traces of S_j. What is no candidate counts as one text with tau of each bit."""
+    tau, rest = design.tau, 1 - likely.sum()
+    mean = design.x @ likely + rest * tau
     rate = b + (a - b) * mean
-    np.fill_diagonal(spread, rate * (1 - rate) / (a - b) ** 2)
-    return spread
+    variance = rate * (1 - rate) / (a - b) ** 2
+    inner, marginal, total = 0, np.zeros(likely.size), 0.0
+    columns = []
+    for rows, x in design.cohorts():
+        size = n[rows.start]
+        together = size * ((x * likely) @ x.T)  # how many have both of two bits
+        inner = inner + x.T @ together @ x
+        ones = together.sum(axis=0)
+        marginal += x.T @ ones
+        total += float(ones.sum())
+        columns.append(np.sqrt(size) * np.array([x.T @ mean[rows] - tau * mean[rows].sum(), x.sum(axis=0) - tau * design.bits]))
+    of_mean, of_ones = np.swapaxes(columns, 0, 1)
+    meat = design.sandwich(inner, marginal, total)
+    meat += rest * tau**2 * (of_ones.T @ of_ones) - of_mean.T @ of_mean
+    # On the diagonal S_j has the variances instead of what the true bits alone would have.
+    meat += design.gram(n * (variance - (design.x @ likely + rest * tau**2 - mean**2)))
+    return meat, float(variance.sum())
+
+
+def _own_error(design: _Design, n: _Floats, inverse: _Floats, residual: _Floats) -> tuple[_Floats, _Floats]:
+    """HC3 variances of the shares, and how many bits carry each, less one."""
+    own, second, fourth = (np.zeros(len(inverse)) for _ in range(3))
+    for rows, x in design.cohorts():
+        pull = n[rows.start] * (x @ inverse - design.tau * inverse.sum(axis=0))  # how far each bit moves each share
+        leverage = (x * pull).sum(axis=1) - design.tau * pull.sum(axis=1)
+        pull *= pull
+        own += (residual[rows] / np.maximum(1 - leverage, 1e-9)) ** 2 @ pull
+        second += pull.sum(axis=0)
+        fourth += np.einsum("iv,iv->v", pull, pull)
+    return own, np.maximum(second**2 / fourth - 1, 1)
 
 
 def _proper(shares: _Floats) -> _Floats:
     """The nearest shares that are not negative and leave nothing negative to others."""
     positive = np.maximum(shares, 0)
     return positive if positive.sum() <= 1 else project(shares)
-
-
-def _filters(positions: NDArray[np.int64], bits: int) -> Callable[[int], _Floats]:
-    """A function that gives a cohort's design matrix: one row a bit, one column a candidate. One at a time, for memory's sake."""
-    columns = np.arange(len(positions))[:, None]
-
-    def of_cohort(j: int) -> _Floats:
-        raised = np.zeros((bits, len(positions)))
-        raised[positions[:, j], columns] = 1
-        return raised
-
-    return of_cohort
 
 
 def _inverse(normal: _Floats) -> _Floats:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import MissingExtraError, ParameterError
-from deniable.estimation.simplex import project
+from deniable.estimation.consistency import make_consistent
+from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
 
 __all__ = ["LARGEST_COVARIANCE", "Estimate"]
 
@@ -51,29 +50,97 @@ class Estimate:
     """P(report supports the label | the label is true) and P(… | it is not), where reports either support a label or do not."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
+    degrees: _Floats | None = None
+    """Degrees of freedom of each variance, where they are not n - 1."""
+    strata: tuple[tuple[float, Estimate], ...] = ()
+    """The weighted estimates of which this one is the sum, where it is one."""
+    unbiased: _Floats | None = None
+    """The proportions before :meth:`consistent` changed them."""
 
     @property
     def stderr(self) -> _Floats:
         """Standard error of each proportion."""
         return np.sqrt(self.variance)
 
-    def interval(self, confidence: float = 0.95) -> _Floats:
-        """One row a label: low and high, which together cover the true proportion with the given probability."""
+    def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
+        """One row a label: low and high, which cover the true proportion with the given probability.
+
+        `method` is one of
+
+        - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees of freedom (strata: by
+          Welch and Satterthwaite). For any estimate; may reach beyond [0, 1]. It covers too little where few reports support
+          a label.
+        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins;
+          of strata, put together by square-and-add). It holds from 30 reports on and for rare labels. It is cut to [0, 1], so
+          it need not contain an unbiased estimate below 0, and is a single point, 0 or 1, where no share fits the reports.
+          Needs reports that support a label or do not: a general matrix has no variance that depends on one share alone.
+        - None: score where it can be had, normal elsewhere.
+
+        `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is
+        still that of the unbiased proportions, drawn out to contain the changed one where it lies outside: it covers at least
+        as often.
+        """
         check_confidence(confidence)
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * self.stderr
-        return np.column_stack([self.proportions - reach, self.proportions + reach])
+        if method not in {None, "normal", "score"}:
+            raise ParameterError("method", method, "must be 'normal' or 'score'")
+        centre = self.proportions if self.unbiased is None else self.unbiased
+        if method == "normal" or (method is None and not self._has_score):
+            reach = self.plus_minus(confidence, simultaneous)
+            limits = np.column_stack([centre - reach, centre + reach])
+        else:
+            free = np.full(centre.size, math.inf)
+            z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
+            limits = np.clip(self._score(z), 0, 1)
+        if self.unbiased is not None:
+            limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
+            limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
+        return limits
+
+    def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+        """How far the normal interval reaches to either side of each proportion."""
+        degrees = np.full(self.variance.size, self.n - 1.0) if self.degrees is None else self.degrees
+        covariance = self.covariance if simultaneous else None
+        t = critical_values(check_confidence(confidence), degrees, covariance, simultaneous)
+        return np.where(np.isinf(t), math.inf, np.where(np.isinf(t), 0, t) * self.stderr)
+
+    @property
+    def _has_score(self) -> bool:
+        if self.strata:
+            return all(part._has_score for _, part in self.strata)
+        return self.support is not None
+
+    def _score(self, reach: _Floats) -> _Floats:
+        """Score limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""
+        centre = self.proportions if self.unbiased is None else self.unbiased
+        if self.strata:
+            return square_and_add(centre, [(weight, part.proportions, part._score(reach)) for weight, part in self.strata])
+        if self.support is None:
+            raise ParameterError(
+                "method", "score", "needs reports that support a label or do not; use 'normal' for this estimate"
+            )
+        return score_limits(centre, self.support, self.n, self.population, reach)
 
     def counts(self, size: int | None = None) -> _Floats:
         """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""
         return self.proportions * (size if size is not None else self.population or self.n)
 
+    def consistent(self, method: str, **options: Any) -> Estimate:
+        """The estimate made to look like a distribution, by one of several methods; the ± stays that of the unbiased estimate.
+
+        - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as :meth:`projected`.
+        - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its ± is its own.
+        - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or more wrongly kept).
+        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default as many as promise the least squared
+          error).
+
+        They can be chained: ``estimate.consistent("smooth").projected()``. What each does to bias and squared error is told in
+        :mod:`deniable.estimation.consistency`.
+        """
+        return make_consistent(self, method, **options)
+
     def projected(self) -> Estimate:
         """The nearest proper distribution: none negative, sum 1. Biased; the ± stays that of the unbiased estimate."""
-        return dataclasses.replace(
-            self,
-            proportions=project(self.proportions),
-            notes=(*self.notes, "projected onto the simplex: biased towards it; ± is that of the unbiased estimate"),
-        )
+        return make_consistent(self, "norm-sub")
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON."""
@@ -111,13 +178,6 @@ class Estimate:
         return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
 
 
-def check_confidence(confidence: float) -> float:
-    """The confidence, if it lies strictly between 0 and 1."""
-    if not isinstance(confidence, float | int) or not 0 < confidence < 1:
-        raise ParameterError("confidence", confidence, "must lie strictly between 0 and 1")
-    return float(confidence)
-
-
 def check_population(population: int | None, n: int) -> int | None:
     """The population, if it is a whole number that holds all who reported."""
     if population is None:
@@ -130,7 +190,7 @@ def check_population(population: int | None, n: int) -> int | None:
 
 
 def _rows(estimate: Estimate) -> list[str]:
-    reach = estimate.interval(0.95)[:, 1] - estimate.proportions
+    reach = estimate.plus_minus(0.95)
     shown = len(estimate.labels) if len(estimate.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
     names = [str(label) for label in estimate.labels[:shown]]
     width = max(len(name) for name in names)

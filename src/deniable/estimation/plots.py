@@ -37,10 +37,10 @@ def plot_estimate(
     places = np.arange(len(estimate.labels))
     low, high = 100 * estimate.interval(confidence).T
     shares = 100 * estimate.proportions
-    # An interval need not be centred, and one that has been cut at 0 need not even hold a share that has not.
-    reach = np.maximum([shares - low, high - shares], 0)
     ax.bar(places, shares, width=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
-    ax.errorbar(places, shares, yerr=reach, fmt="none", ecolor=_ESTIMATE, capsize=3, label=f"{100 * confidence:g} % interval")
+    # Around its own middle: an interval need not be centred on the share, nor hold one that lies below 0.
+    middle, reach = (low + high) / 2, (high - low) / 2
+    ax.errorbar(places, middle, yerr=reach, fmt="none", ecolor=_ESTIMATE, capsize=3, label=f"{100 * confidence:g} % interval")
     if truth is not None:
         true_shares = np.asarray(truth, dtype=np.float64)
         if true_shares.shape != shares.shape:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from deniable.estimation.estimate import check_confidence
+from deniable.estimation.intervals import check_confidence
 
 __all__ = ["Statistic", "normal_reach"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 
-__all__ = ["finite", "left_inverse", "matrix_moments", "pure_moments"]
+__all__ = ["affine_moments", "finite", "left_inverse", "matrix_moments", "pure_moments"]
 
 _Floats = NDArray[np.float64]
 Moments = tuple[_Floats, _Floats, "_Floats | None"]
@@ -34,6 +34,23 @@ def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float
     return proportions, variance, covariance
 
 
+def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, variance: float) -> Moments:
+    """Of reports that are a noisy number a label, whose mean is `one` if the label is true and `zero` if not.
+
+    Estimate (S/n - zero)/(one - zero), whose variance is (V + f (1 - f))/n with V = `variance`/(one - zero)^2 that of the noise;
+    n - 1 makes the stated one unbiased. The noise is independent, so the covariance of two labels is -pi_u pi_v / n.
+    """
+    proportions = (sums / n - zero) / (one - zero)
+    shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
+    scale = 1 / max(n - 1, 1)
+    spread = scale * (variance / (one - zero) ** 2 + shares * (1 - shares))
+    covariance = None
+    if proportions.size <= LARGEST_COVARIANCE:
+        covariance = np.outer(proportions, -scale * proportions)
+        np.fill_diagonal(covariance, spread)
+    return proportions, spread, covariance
+
+
 def left_inverse(matrix: _Floats) -> _Floats:
     """The inverse of a channel P[u, v]; with more outputs than values, the left inverse that weights an output by how rare it is.
 
@@ -41,8 +58,9 @@ def left_inverse(matrix: _Floats) -> _Floats:
     """
     if matrix.shape[0] == matrix.shape[1]:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-    weighted = matrix / matrix.mean(axis=1, keepdims=True)
-    return np.asarray(np.linalg.solve(weighted.T @ matrix, weighted.T), dtype=np.float64)
+    scale = 1 / np.sqrt(matrix.mean(axis=1, keepdims=True))
+    q, r = np.linalg.qr(scale * matrix)  # and not the normal equations, which would square the condition number
+    return np.asarray(np.linalg.solve(r, q.T * scale.T), dtype=np.float64)
 
 
 def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats) -> Moments:

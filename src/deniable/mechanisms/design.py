@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation.unbias import Moments, left_inverse, matrix_moments
+from deniable.estimation import em
+from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.unbias import Moments, finite, left_inverse, matrix_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.reports import require_reports
 from deniable.mechanisms.values import IndexReports, ValueReports
-from deniable.randomness import ONE, Source
+from deniable.randomness import Source
 
 __all__ = ["DesignMatrix", "MatrixMechanism"]
+
+LARGEST_MATRIX = 4096
+"""Values beyond which a matrix would take gigabytes."""
 
 
 class MatrixMechanism(IndexReports):
     """Draws from a matrix of integer weights, one column a value, each column summing to 2**64."""
 
-    _columns: tuple[tuple[int, ...], ...]
+    ESTIMATORS: ClassVar[tuple[str, ...]] = ("inverse", "em", "ems")
+
     _thresholds: NDArray[np.uint64]
     _matrix: NDArray[np.float64]
     _inverse: NDArray[np.float64]
 
-    def _settle(self, domain: Domain, columns: Sequence[Sequence[int]]) -> None:
-        """Take the integer columns, and derive what follows from them."""
-        matrix = np.array([[weight / ONE for weight in column] for column in columns]).T
+    def _settle(self, domain: Domain, columns: exact.Columns, blame: str = "P") -> None:
+        """Take the integer columns, and derive what follows from them.
+
+        `blame` is the parameter to name if they have no inverse.
+        """
+        weights = np.asarray(columns, dtype=np.uint64)
+        matrix = np.ascontiguousarray(np.ldexp(weights.T.astype(np.float64), -64))
+        inverse = _invert(matrix)
+        if inverse is None:
+            value = matrix.shape if blame == "P" else getattr(self, blame)
+            raise ParameterError(
+                blame, value, "makes a matrix that cannot be inverted: different populations would look the same"
+            )
         self._set(
             domain=domain,
-            _columns=tuple(map(tuple, columns)),
-            _thresholds=exact.thresholds(columns),
+            _thresholds=exact.thresholds(weights),
             _matrix=matrix,
-            _inverse=_invert(matrix),
-            epsilon=exact.matrix_epsilon(columns),
+            _inverse=inverse,
+            epsilon=exact.matrix_epsilon(weights),
         )
 
     @property
@@ -49,6 +64,32 @@ class MatrixMechanism(IndexReports):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return matrix_moments(counts, n, self._inverse)
+
+    def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
+        """What reports (or a tally, or several of either in a list) say about the population.
+
+        `estimator` is "inverse": unbiased, P^-1 times the reported proportions; "em": the most likely distribution
+        (:mod:`deniable.estimation.em`); or "ems": the same with neighbours averaged at each step, for values in an order. The
+        last two give a proper distribution and are biased, which the estimate's notes say; their ± is that of the unbiased one.
+        """
+        if estimator not in self.ESTIMATORS:
+            raise ParameterError("estimator", estimator, f"must be one of {', '.join(map(repr, self.ESTIMATORS))}")
+        tally = self.gather(reports)
+        n = require_reports(tally.n)
+        population = check_population(population, n)
+        moments = finite(self.solve(tally.counts, n), population)
+        if estimator == "inverse":
+            return self.describe(moments, n, population)
+        proportions, note = self._biased(estimator, tally.counts)
+        return self.describe((proportions, *moments[1:]), n, population, [f"{note}; ± is that of the unbiased estimate"])
+
+    def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
+        """The proportions of one of the other estimators, and what it did to bias."""
+        fit = em.fit(counts, self._matrix, smooth=estimator == "ems")
+        if estimator == "ems":
+            return fit.proportions, "maximum likelihood with smoothing (EMS): biased towards smooth distributions"
+        within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"
+        return fit.proportions, f"maximum likelihood (EM), {within}: biased, for it stays on the simplex"
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
@@ -72,7 +113,7 @@ class DesignMatrix(MatrixMechanism, ValueReports):
 
     def __post_init__(self) -> None:
         matrix = _check_matrix(self.P)
-        size = len(matrix)
+        size = check_size("P", len(matrix))
         domain = Domain.of(size if self.k is None else self.k)
         if len(domain) != size:
             raise ParameterError("k", self.k, f"must name the {size} values of the matrix")
@@ -102,7 +143,21 @@ def _check_matrix(given: Any) -> NDArray[np.float64]:
     return matrix
 
 
-def _invert(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
-        raise ParameterError("P", matrix.shape, "cannot be inverted: different populations would look the same")
-    return left_inverse(matrix)
+def check_size(name: str, size: int) -> int:
+    """The number of values of a matrix, if that is not too large to hold."""
+    if size > LARGEST_MATRIX:
+        raise ParameterError(
+            name, size, f"is the number of values, which must be at most {LARGEST_MATRIX} for a matrix to hold them"
+        )
+    return size
+
+
+def _invert(matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The left inverse, or None where what doubles find is not one."""
+    try:
+        inverse = left_inverse(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.all(np.isfinite(inverse)):
+        return None
+    return inverse if np.abs(inverse @ matrix - np.eye(matrix.shape[1])).max() < 1e-4 else None

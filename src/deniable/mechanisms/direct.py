@@ -23,7 +23,7 @@ __all__ = ["DirectEncoding"]
 class DirectEncoding(ValueReports):
     """Generalized randomized response: the true value with probability e^epsilon / (e^epsilon + k - 1), else another one.
 
-    The best design matrix for its epsilon (Wang, Wu and Hu 2016, theorem 1), and the best protocol where k < 3 e^epsilon + 2
+    The best design matrix for its epsilon (Wang, Wu and Hu 2016, equation 19), and the best protocol where k < 3 e^epsilon + 2
     (Wang et al. 2017). Variance of a proportion f: (e^epsilon + k - 2) / (n (e^epsilon - 1)^2) + f (k - 2) / (n (e^epsilon - 1)).
 
     >>> from deniable import seeded_source

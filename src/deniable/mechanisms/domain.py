@@ -18,7 +18,7 @@ from deniable.errors import (
     UnknownLabelError,
 )
 
-__all__ = ["Domain", "column"]
+__all__ = ["Domain", "column", "numbers"]
 
 LARGEST_DOMAIN = 1 << 24
 
@@ -82,8 +82,7 @@ class Domain:
 
     def _numbers(self, array: NDArray[Any]) -> NDArray[np.intp]:
         k = len(self)
-        if array.dtype == object:
-            array = _numbers_of_objects(array)
+        array = numbers(array)
         if array.dtype.kind == "f":
             missing = np.isnan(array)
             if missing.any():
@@ -146,7 +145,10 @@ def _as_array(array: Any) -> NDArray[Any]:
     return array if isinstance(array, np.ndarray) else np.asarray(array)
 
 
-def _numbers_of_objects(array: NDArray[Any]) -> NDArray[Any]:
+def numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """A column of Python objects as an array of numbers, if they are; any other column as it is."""
+    if array.dtype != object:
+        return array
     for position, value in enumerate(array.tolist()):
         if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
             raise MissingAnswerError(position, "is missing (NaN or null)")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,17 @@ __all__ = [
     "log_ratio",
     "matrix_epsilon",
     "nearest",
+    "placed_columns",
+    "powers",
+    "private",
     "private_columns",
     "thresholds",
     "up",
 ]
+
+Columns = Sequence[Sequence[int]] | NDArray[np.uint64]
+"""Integer weights, one row a value (the columns of the channel), each summing to 2**64."""
+_Columns = TypeVar("_Columns", list[list[int]], NDArray[np.uint64])
 
 _CONTEXT = Context(prec=60)
 SMALLEST_EPSILON = 1e-9
@@ -76,6 +84,14 @@ def exp(x: float | Fraction) -> Fraction:
     with localcontext(_CONTEXT):
         exact = Fraction(x)
         return Fraction((Decimal(exact.numerator) / Decimal(exact.denominator)).exp())
+
+
+def powers(base: Fraction, n: int) -> list[Fraction]:
+    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded on the way, so that their digits do not pile up."""
+    out = [Fraction(1)]
+    for _ in range(n):
+        out.append(Fraction(round(out[-1] * base * (1 << 200)), 1 << 200))
+    return out
 
 
 def log_ratio(ratio: Fraction) -> float:
@@ -140,30 +156,40 @@ def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
     return out
 
 
-def matrix_epsilon(columns: Sequence[Sequence[int]]) -> float:
+def placed_columns(weights: Sequence[Fraction], places: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """Integer columns of which many entries are alike: entry u of column v is the probability `weights[places[v, u]]`.
+
+    Without a fraction for each entry: only the distinct ones are rounded, up, since the rarest reports are the most telling. What
+    that adds is taken from each column's largest entry; uint64 arithmetic is exact modulo 2**64, which is what a column sums to.
+    """
+    rounded = np.array([math.ceil(p * ONE) for p in weights], dtype=np.uint64)
+    columns = rounded[places]
+    leftover = np.uint64(0) - columns.sum(axis=1, dtype=np.uint64)
+    columns[np.arange(len(columns)), columns.argmax(axis=1)] += leftover
+    return columns
+
+
+def matrix_epsilon(columns: Columns) -> float:
     """ln max over outputs of (largest / smallest probability of that output), exactly."""
-    worst = Fraction(1)
-    for row in zip(*columns, strict=True):
-        worst = max(worst, Fraction(max(row), min(row)))
-    return log_ratio(worst)
+    weights = np.asarray(columns, dtype=np.uint64)
+    extremes = zip(weights.max(axis=0).tolist(), weights.min(axis=0).tolist(), strict=True)
+    return log_ratio(max(Fraction(most, least) for most, least in extremes))
 
 
-def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
-    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+def private(build: Callable[[float], _Columns], epsilon: float) -> _Columns:
+    """`build(target)` for the largest target at which rounding leaves the loss of its columns within `epsilon`."""
     for bits in (None, 52, 46, 40, 34, 28, 22, 16, 10):
-        columns = integer_columns(build(epsilon if bits is None else epsilon * (1 - 2.0**-bits)))
+        columns = build(epsilon if bits is None else epsilon * (1 - 2.0**-bits))
         if matrix_epsilon(columns) <= epsilon:
             return columns
     raise ParameterError("epsilon", epsilon, "is beyond what 64-bit weights can draw for a domain of this size")
 
 
-def thresholds(columns: Sequence[Sequence[int]]) -> NDArray[np.uint64]:
+def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
+    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+    return private(lambda target: integer_columns(build(target)), epsilon)
+
+
+def thresholds(columns: Columns) -> NDArray[np.uint64]:
     """Cumulative weights of each column but its last cell, one row a column: what :meth:`Source.pick` draws from."""
-    rows = []
-    for column in columns:
-        cumulative, total = [], 0
-        for weight in column[:-1]:
-            total += weight
-            cumulative.append(total)
-        rows.append(cumulative)
-    return np.array(rows, dtype=np.uint64).reshape(len(rows), -1)
+    return np.cumsum(np.asarray(columns, dtype=np.uint64)[:, :-1], axis=1, dtype=np.uint64)

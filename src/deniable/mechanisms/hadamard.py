@@ -75,6 +75,10 @@ class HadamardResponse(IndexReports, PureMechanism):
         column ^= (row & -row) * turn
         return column.astype(self.layout[0])
 
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        rows = np.arange(1, len(self.domain) + 1, dtype=np.uint32)
+        return np.asarray(1 - (np.bitwise_count(data.astype(np.uint32)[:, None] & rows) & 1), dtype=np.uint8)
+
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         k = len(self.domain)
         scale = 1 / (2 * self._pair.a - 1)

@@ -201,6 +201,11 @@ class LocalHashing(PureMechanism):
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return self._family.count(data["alpha"], data["beta"], data["y"], len(self.domain))
 
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        values = np.arange(len(self.domain))
+        buckets = self._family.hash(data["alpha"][:, None], data["beta"][:, None], values)
+        return np.asarray(buckets == data["y"][:, None], dtype=np.uint8)
+
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self._pair)
 

@@ -102,7 +102,11 @@ class Mechanism(ABC):
 
         `source` is for simulation; without it the coins are cryptographic.
         """
-        return Reports(self, self.draw(self.domain.indices(values), source or system_source()))
+        return Reports(self, self.draw(self.indices(values), source or system_source()))
+
+    def indices(self, values: Any) -> NDArray[np.intp]:
+        """Where in the domain each value lies."""
+        return self.domain.indices(values)
 
     def reports(self, reports: Any) -> Reports:
         """The argument as reports of this mechanism, checked."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +26,10 @@ class PureMechanism(Mechanism):
     def channel(self) -> BitChannel:
         """The pair (a, b): P(a report supports v | v is true), P(it supports v | another value is true)."""
         return self._pair
+
+    @abstractmethod
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        """One row a report, one column a label: 1 where the report supports the label."""
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         k = len(self.domain)

@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,8 +156,6 @@ def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
 
 
 def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
-    from deniable.mechanisms.mechanism import from_dict  # noqa: PLC0415 - each needs the other
-
     if len(content) < _HEADER.size:
         raise ReportFormatError(f"{len(content)} bytes are too few for {what}")
     found, version, length = _HEADER.unpack_from(content)
@@ -165,11 +164,20 @@ def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
     if version != _VERSION:
         raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
     body = content[_HEADER.size + length :]
+    return _described(content[_HEADER.size : _HEADER.size + length]), body
+
+
+@lru_cache(maxsize=64)
+def _described(description: bytes) -> Mechanism:
+    """The mechanism of a description. Millions of reports have the same one, and some take a second to build."""
+    from deniable.mechanisms.mechanism import from_dict  # noqa: PLC0415 - each needs the other
+
     try:
-        description = json.loads(content[_HEADER.size : _HEADER.size + length])
-    except ValueError:
-        raise ReportFormatError(f"the description of {what} is not JSON, or is cut off") from None
-    return from_dict(description), body
+        return from_dict(json.loads(description))
+    except ValueError as error:
+        if isinstance(error, ReportFormatError):
+            raise
+        raise ReportFormatError("the description of the mechanism is not JSON, or is cut off") from None
 
 
 def _read_count(what: str, body: bytes) -> int:

@@ -91,6 +91,9 @@ class SubsetSelection(PureMechanism):
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return count_columns(data, len(self.domain))
 
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
+
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         proportions, variance, _ = pure_moments(counts, n, *self._pair)
         k, w, (a, b) = len(self.domain), self.w, self._pair

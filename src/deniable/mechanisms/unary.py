@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ class BitChannel(NamedTuple):
 class UnaryReports(Mechanism):
     """A report is one bit a value: the bits' layout, their counting and their estimate, however they were drawn."""
 
+    independent_bits: ClassVar[bool] = True
+    """Given the value, one bit tells nothing about another."""
+
     @abstractmethod
     def channel(self) -> BitChannel:
         """The pair (a, b): P(bit is 1 | its value is true) and P(… | it is not)."""
@@ -57,6 +60,10 @@ class UnaryReports(Mechanism):
 
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return count_columns(data, len(self.domain))
+
+    def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
+        """One row a report, one column a label: 1 where the report supports the label."""
+        return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self.channel())
@@ -84,8 +91,14 @@ class UnaryMechanism(UnaryReports):
         return Fraction(a * (ONE - b), b * (ONE - a))
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
+        """One row a value; an index of -1 stands for "none of the labels", whose bits are all drawn with b.
+
+        Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
+        """
         rows = source.bit_rows(self._b, indices.size, len(self.domain))
-        put_bits(rows, indices, source.coins(self._a, indices.size))
+        # Without branches, so that drawing takes the same time whatever the answer is: of none, the first bit stays what it is.
+        truth = np.where(indices < 0, rows[:, 0] & 1, source.coins(self._a, indices.size))
+        put_bits(rows, np.maximum(indices, 0), truth)
         return rows
 
     def channel(self) -> BitChannel:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from deniable.errors import AnswerError, MissingExtraError, ReportFormatError, SurveyError
+from deniable.errors import AnswerError, MissingExtraError, ParameterError, ReportFormatError, SurveyError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.reports import Reports
+from deniable.mechanisms.reports import Reports, Tally
 from deniable.randomness import Source
 from deniable.survey.columns import read_columns, write_columns
 from deniable.survey.reading import Chunk, check_file, is_parquet, read_chunks
@@ -48,10 +48,12 @@ def estimate_file(
     *,
     population: int | None = None,
     tables: Sequence[Sequence[str]] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
     """Estimate each column of a CSV or Parquet file of reports, and the joint tables of the columns named in `tables`.
 
+    `options` are a column's own arguments for its mechanism's `estimate`, such as the estimator, or RAPPOR's candidates.
     Without `mechanisms` they are read from the file that `randomize_file` leaves beside its output.
     """
     path = Path(path)
@@ -64,6 +66,9 @@ def estimate_file(
         mechanisms = read_columns(columns_file(path))
     for name in {name for table in tables for name in table} - set(mechanisms):
         raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
+    options = options or {}
+    for name in set(options) - set(mechanisms):
+        raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
     tallies = {name: mechanism.tally() for name, mechanism in mechanisms.items()}
     kept: dict[str, list[Reports]] = {name: [] for table in tables for name in table}
     rows = 0
@@ -78,12 +83,22 @@ def estimate_file(
     whole = {name: Reports(mechanisms[name], np.concatenate([part.data for part in parts])) for name, parts in kept.items()}
     return Survey(
         rows,
-        {name: tally.estimate(population) for name, tally in tallies.items()},
+        {name: _estimate(path, name, tally, population, options.get(name, {})) for name, tally in tallies.items()},
         tuple(
             joint({name: mechanisms[name] for name in table}, {name: whole[name] for name in table}, population)
             for table in tables
         ),
     )
+
+
+def _estimate(path: Path, name: str, tally: Tally, population: int | None, options: Mapping[str, Any]) -> Estimate:
+    try:
+        return tally.estimate(population, **options)
+    except TypeError:
+        taken = ", ".join(map(repr, options))
+        raise SurveyError(f"{path}, column {name!r}: {type(tally.mechanism).__name__} has no option {taken}") from None
+    except ParameterError as error:
+        raise SurveyError(f"{path}, column {name!r}: {error}") from None
 
 
 def randomize_file(

@@ -25,6 +25,8 @@ def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]
     """
     if not any(isinstance(cell, str) for cell in cells):
         return cells
+    if not mechanism.labels:  # its domain is any text
+        return cells
     if mechanism.numeric:
         return [_number(position, cell) for position, cell in enumerate(cells)]
     spelled: dict[Any, Any] = {str(label): label for label in mechanism.labels}

@@ -1,0 +1,181 @@
+"""`deniable query`: write a query, check it, sign it, show it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from deniable.errors import KeyFileError, QueryError, QueryFileError
+from deniable.queries.files import parse_query, read_query
+from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.query import Query
+from deniable.queries.signing import SignedQuery, sign, verify
+from deniable.queries.summary import summary
+
+__all__ = ["query"]
+
+_TEMPLATE = """\
+# A query for deniable. `deniable query check {file}` says in plain words what it asks.
+
+id = "{id}"                 # 1 to 64 of a-z, 0-9, '.', '_' and '-'
+serial = 1                  # the version: one higher with every change, and signed anew
+analyst = "{analyst}"       # who asks; the signing key must be theirs
+question = "How long are your trips?"
+sql = "SELECT distance FROM trips"
+proxies = ["https://proxy-one.example", "https://proxy-two.example"]   # at least two, run by different people
+
+sampling = 0.6              # the probability that a device answers at all
+minimum_cohort = 100        # no result of fewer answers is released
+rows = "random"             # of several rows: "random" draws one; "aggregate" allows one; "several" sends up to most_rows
+# most_rows = 3             # only with rows = "several"; each row costs its own epsilon
+# memoize = true            # draw a permanent answer once for each true answer, and answer from it
+# cover = true              # devices that do not answer send a message of the same length that says so
+# size_class = 1            # longer shares than needed, to look like other queries
+# channel = "trips"         # what proxies see instead of this query: share it to make queries look alike
+# population = 10000        # how many devices there are, if that is known
+
+[schedule]
+origin = {origin}    # where epoch 0 starts
+expires = {expires}
+every = "10 min"            # how often a device answers
+window = "1 h"              # how much a result covers
+slide = "10 min"            # how often a result comes
+
+[mechanism]
+name = "TwoCoin"            # or a mechanism of the library: "OptimizedUnary", "DirectEncoding", … with its parameters
+p = 0.5                     # the probability of telling the truth
+q = 0.5                     # otherwise, the probability of saying yes
+
+[budget]
+epsilon = 20.0              # the most one person may lose over the query's whole life
+# error = 0.02              # the half-width of the 95 % interval you want for each proportion
+
+[[columns]]                 # one for each column of the SQL's result, in order
+name = "distance"
+buckets = ["[0,1)", "[1,2)", "[2,5)", "[5,10)", "[10,inf)"]   # for texts: "yes", {{ glob = "New *" }}, {{ regex = "[a-c]+" }}
+other = false               # true: a last bucket for whatever is in none of them
+
+# [[strata]]                # parts of the population that are sampled and counted on their own
+# name = "north"
+# sampling = 0.8
+# population = 4000
+"""
+
+
+@click.group()
+def query() -> None:
+    """Write a query, check it, sign it, show it."""
+
+
+def _write_new(path: Path, content: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        raise QueryError(f"{path} exists already and is not overwritten") from None
+    except OSError as error:
+        raise QueryError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _load(path: Path) -> tuple[Query, SignedQuery | None]:
+    """The query in a TOML file or in a signed file, and the signed form if there is one."""
+    try:
+        with path.open("rb") as file:
+            signed = file.read(1) == b"{"
+            rest = file.read() if signed else b""
+    except OSError as error:
+        raise QueryFileError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
+    if not signed:
+        return read_query(path), None
+    found = SignedQuery.from_bytes(b"{" + rest)
+    return found.unverified(), found
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--id", "query_id", default="trip-distance", show_default=True, help="The query's id.")
+@click.option("--analyst", default="City of Exampleton", show_default=True, help="Who asks.")
+def new(file: Path, query_id: str, analyst: str) -> None:
+    """Write a commented template to FILE, a query that can be signed as it is."""
+    day = 86400
+    today = int(time.time()) // day * day
+    times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (today, today + 365 * day)]
+    if '"' in analyst or "\\" in analyst:
+        raise QueryFileError("analyst", analyst, "must not hold quotation marks or backslashes here", file.name)
+    content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
+    parse_query(content, file.name)  # what is written can be read
+    _write_new(file, content)
+    click.echo(f"wrote {file}: edit it, then run  deniable query check {file}")
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def check(file: Path) -> None:
+    """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
+    click.echo(summary(_load(file)[0]))
+
+
+@query.command(name="sign")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key, written by keygen.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write; FILE with .signed.json by default.")
+def sign_command(file: Path, key: Path, out: Path | None) -> None:
+    """Sign the query in FILE, so that devices can trust it."""
+    found, signed_before = _load(file)
+    if signed_before is not None:
+        raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
+    signed = sign(found, AnalystKey.load(key))
+    target = out or file.with_suffix(".signed.json")
+    _write_new(target, signed.to_bytes().decode())
+    click.echo(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Every field, as JSON.")
+@click.option("--ring", type=click.Path(path_type=Path), help="A key ring: say whether the signature holds.")
+def show(file: Path, as_json: bool, ring: Path | None) -> None:
+    """Show the query in FILE with its digest and signature."""
+    found, signed = _load(file)
+    if ring is not None and signed is None:
+        raise QueryError(f"{file} is not signed, so there is nothing for a key ring to check")
+    if ring is not None and signed is not None:
+        verify(signed, KeyRing.load(ring), int(time.time()))
+    status = None if signed is None else ("verified" if ring else "not verified: give --ring")
+    facts = {
+        "digest": found.digest.hex(),
+        "query_tag": f"{found.tag:016x}",
+        "channel_tag": f"{found.channel_tag:016x}",
+        "epsilon": found.epsilon,
+        "epsilon_local": found.epsilon_local,
+        "epsilon_sampled": found.epsilon_sampled,
+        "key": signed.key_id if signed else None,
+        "signature": status,
+    }
+    if as_json:
+        click.echo(json.dumps({"query": found.to_dict(), **facts}, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{found.id}, version {found.serial}, asked by {found.analyst}")
+    for name, value in found.to_dict().items():
+        if name not in ("format", "id", "serial", "analyst") and value not in (None, "", []):
+            click.echo(f"  {name:<15} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+    for name, fact in facts.items():
+        if fact is not None:
+            click.echo(f"  {name:<15} {fact}")
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--owner", required=True, help="Whose key it is: the analyst that queries name.")
+def keygen(file: Path, owner: str) -> None:
+    """Make an analyst's key: FILE, which only you may read, and FILE.pub, which devices put on their ring."""
+    public = file.with_name(f"{file.name}.pub")
+    if public.exists():
+        raise KeyFileError(f"{public} exists already and is not overwritten")
+    key = AnalystKey.generate(owner)
+    key.save(file)
+    key.public.save(public)
+    click.echo(f"wrote {file} (keep it secret) and {public}: key {key.public.id} of {owner}")

@@ -1,0 +1,255 @@
+"""A person's vault: one SQLite file on their device, with the declaration of what they share inside it.
+
+The declaration is a table of the same file, so that a copy, a backup or a move of the file takes it along and one transaction
+changes data and declaration together. The sandbox reads it before the analyst's SQL starts, and never lets that SQL near it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from deniable.client import sources
+from deniable.client.guard import APPLICATION_ID, DECLARATION, fold, grants, ordered_by_others
+from deniable.errors import VaultError
+
+__all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
+
+SCHEMA_VERSION = 1
+_SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
+# Names of the hidden row number, and two words the sandbox refuses wherever they stand.
+_TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_", "natural", "using"})
+_PRIVATE = 0o600
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """One table of a vault: its rows, and which of its columns are shared."""
+
+    name: str
+    n_rows: int
+    shared: tuple[str, ...]
+    unshared: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Vault:
+    """A person's data and what they share of it. Made by :meth:`create` or :meth:`open`.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> vault = Vault.create(Path(folder.name) / "ann.db")
+    >>> vault.import_rows("rides", {"city": "TEXT", "km": "REAL"}, [("Lyon", 3.5), ("Nice", None)])
+    2
+    >>> vault.share("rides", ["km"])
+    >>> vault.shares()
+    {'rides': ('km',)}
+    >>> vault.tables()
+    [TableInfo(name='rides', n_rows=2, shared=('km',), unshared=('city',))]
+    >>> folder.cleanup()
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Vault:
+        """A new, empty vault that shares nothing, readable by its owner alone (mode 0600)."""
+        vault = cls(Path(path).absolute())
+        try:
+            os.close(os.open(vault.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        except FileExistsError:
+            raise VaultError(f"{path} exists already") from None
+        except OSError as error:
+            raise VaultError(f"{path} cannot be created: {error.strerror}") from None
+        try:
+            with vault._change() as connection:
+                connection.execute(
+                    f"CREATE TABLE {DECLARATION} (table_name TEXT NOT NULL COLLATE NOCASE,"
+                    " column_name TEXT NOT NULL COLLATE NOCASE, PRIMARY KEY (table_name, column_name)) WITHOUT ROWID"
+                )
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        except BaseException:
+            vault.path.unlink()
+            raise
+        return vault
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Vault:
+        """The vault in that file, after a look at who else may read it and at its version."""
+        vault = cls(Path(path).absolute())
+        try:
+            mode = vault.path.stat().st_mode
+        except OSError as error:
+            raise VaultError(f"{path} cannot be opened: {error.strerror}") from None
+        if os.name == "posix" and mode & 0o077:
+            raise VaultError(f"{path} has mode {mode & 0o777:04o}: others can open it; set 0600")
+        with vault._connection() as connection:
+            marks = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        if marks[0] != APPLICATION_ID:
+            raise VaultError(f"{path} is not a vault")
+        if marks[1] != SCHEMA_VERSION:
+            raise VaultError(f"{path} has schema version {marks[1]}; this program knows version {SCHEMA_VERSION} only")
+        return vault
+
+    @cached_property
+    def uri(self) -> str:
+        """The address of the file for reading only."""
+        return self.path.as_uri() + "?mode=ro"
+
+    def tables(self) -> list[TableInfo]:
+        """All tables, by name, each with its columns shared and not shared."""
+        with self._connection() as connection:
+            granted, _ = grants(connection)
+            found = []
+            for name in _table_names(connection):
+                columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({_quoted(name)})")]
+                n_rows = connection.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()[0]  # noqa: S608 - quoted
+                ours = granted.get(fold(name), set())
+                shared = tuple(column for column in columns if fold(column) in ours)
+                found.append(TableInfo(name, n_rows, shared, tuple(column for column in columns if column not in shared)))
+        return found
+
+    def shares(self) -> dict[str, tuple[str, ...]]:
+        """What an analyst's SQL can read: the columns shared, by table. Who can read a table's column can count its rows."""
+        return {table.name: table.shared for table in self.tables() if table.shared}
+
+    def share(self, table: str, columns: Sequence[str]) -> None:
+        """Share these columns of a table, besides what is shared already."""
+        _check_list("columns", columns)
+        with self._change() as connection:
+            name, kinds = _layout(connection, table)
+            by_fold = {fold(column): column for column in kinds}
+            for column in columns:
+                if fold(column) not in by_fold:
+                    raise VaultError(f"column {column!r} is not an ordinary column of {name}: it cannot be shared")
+                _check_name("column", column)
+                connection.execute(f"INSERT OR IGNORE INTO {DECLARATION} VALUES (?, ?)", (name, by_fold[fold(column)]))  # noqa: S608
+            declared = connection.execute(f"SELECT column_name FROM {DECLARATION} WHERE table_name = ?", (name,))  # noqa: S608
+            if index := ordered_by_others(connection, name, {fold(row[0]) for row in declared}):
+                raise VaultError(f"index {index!r} of {name} covers columns that are not shared, and would show their order")
+
+    def unshare(self, table: str, columns: Sequence[str] | None = None) -> None:
+        """Share these columns no longer; without `columns`, nothing of the table. Queries that start from now on obey."""
+        if columns is not None:
+            _check_list("columns", columns)
+        with self._change() as connection:
+            known = connection.execute(f"SELECT column_name FROM {DECLARATION} WHERE table_name = ?", (table,))  # noqa: S608
+            shared = {fold(row[0]) for row in known}
+            if not shared:
+                raise VaultError(f"nothing of table {table!r} is shared")
+            for column in shared if columns is None else columns:
+                if fold(column) not in shared:
+                    raise VaultError(f"column {column!r} of {table} is not shared")
+                connection.execute(f"DELETE FROM {DECLARATION} WHERE table_name = ? AND column_name = ?", (table, column))  # noqa: S608
+
+    def import_rows(self, table: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> int:
+        """Add rows to a table, made if it is not there; all of them or, on any error, none. Returns how many.
+
+        `columns` gives each column's kind: INTEGER, REAL or TEXT. A table that exists must have these columns, of these kinds.
+        Imported columns are not shared until :meth:`share` says so.
+        """
+        _check_name("table", table)
+        _check_list("columns", list(columns))
+        for column, kind in columns.items():
+            _check_name("column", column)
+            if kind not in sources.KINDS:
+                raise VaultError(f"column {column!r} has kind {kind!r}; the kinds are {', '.join(sources.KINDS)}")
+        with self._change() as connection:
+            names = {fold(name): name for name in _table_names(connection)}
+            if fold(table) not in names:
+                fields = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
+                connection.execute(f"CREATE TABLE {_quoted(table)} ({fields})")
+            else:
+                _check_same(table, _layout(connection, table)[1], columns)
+            places = ", ".join(_quoted(column) for column in columns)
+            marks = ", ".join("?" * len(columns))
+            insert = f"INSERT INTO {_quoted(table)} ({places}) VALUES ({marks})"  # noqa: S608 - safe names, quoted
+            return connection.executemany(insert, sources.checked(columns, rows)).rowcount
+
+    def import_csv(self, table: str, path: str | os.PathLike[str]) -> int:
+        """Add the rows of a CSV file (UTF-8, names in the first line, comma) to a table; an empty cell is NULL.
+
+        A new table's kinds are read off the whole file: INTEGER or REAL where every cell is one, else TEXT; figures with leading
+        zeros are TEXT. A table that exists keeps its kinds, and a cell that does not fit is refused.
+        """
+        return self.import_rows(table, *sources.read_csv(Path(path), self._kinds(table)))
+
+    def import_parquet(self, table: str, path: str | os.PathLike[str]) -> int:
+        """Add the rows of a Parquet file to a table (needs the `frames` extra). Dates and times become ISO text."""
+        return self.import_rows(table, *sources.read_parquet(Path(path)))
+
+    def _kinds(self, table: str) -> dict[str, str] | None:
+        with self._connection() as connection:
+            present = fold(table) in map(fold, _table_names(connection))
+            return _layout(connection, table)[1] if present else None
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self.path.as_uri() + "?mode=rw", uri=True, isolation_level=None)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            # SQLite's own words may quote a row: its code says enough.
+            raise VaultError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is kept whole, or undone on any error."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+
+def _table_names(connection: sqlite3.Connection) -> list[str]:
+    """The ordinary tables: a view or a virtual table has no root page, and would show what other tables hold."""
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
+    names = [row[0] for row in connection.execute(sql)]
+    return [name for name in names if not fold(name).startswith(_TAKEN_PREFIXES)]
+
+
+def _layout(connection: sqlite3.Connection, table: str) -> tuple[str, dict[str, str]]:
+    """A table's name as the file writes it, and its columns with their kinds; not the generated ones, for they show others."""
+    for name in _table_names(connection):
+        if fold(name) == fold(table):
+            info = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})")
+            return name, {row[1]: row[2].upper() if row[2].upper() in sources.KINDS else "TEXT" for row in info if not row[6]}
+    raise VaultError(f"there is no ordinary table {table!r}")
+
+
+def _check_same(table: str, present: Mapping[str, str], given: Mapping[str, str]) -> None:
+    ours = {fold(column): kind for column, kind in present.items()}
+    for column, kind in given.items():
+        if ours.get(fold(column), kind) != kind:
+            raise VaultError(f"column {column!r} of {table} is {ours[fold(column)]}, not {kind}")
+    if differing := sorted(set(ours) ^ {fold(column) for column in given}):
+        raise VaultError(f"table {table} and the rows differ in their columns: {', '.join(differing)}")
+
+
+def _check_list(what: str, names: Sequence[str]) -> None:
+    if isinstance(names, str) or not names:
+        raise VaultError(f"{what} must be a list of at least one name")
+    if len({fold(name) for name in names}) < len(names):
+        raise VaultError(f"{what} holds a name twice")
+
+
+def _check_name(what: str, name: str) -> None:
+    if not _SAFE_NAME.fullmatch(name):
+        raise VaultError(f"{what} {name!r} must be a name of up to 63 letters a-z, digits and _, not beginning with a digit")
+    if fold(name) in _TAKEN_NAMES or fold(name).startswith(_TAKEN_PREFIXES):
+        raise VaultError(f"{what} {name!r} has a name that SQLite or the vault keeps for itself")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,55 @@
+"""How likely a report is under each true value: what regression and the posterior of one person are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+
+__all__ = ["Randomizer", "bit_pair", "likelihoods"]
+
+_Floats = NDArray[np.float64]
+
+
+class Randomizer(Protocol):
+    """What a mechanism has to offer here."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def labels(self) -> tuple[Any, ...]: ...
+
+    def channel(self) -> Any: ...
+
+    def reports(self, reports: Any) -> Any: ...
+
+
+def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
+    """P(report | value), one row a report and one column a value; each row up to a factor, which no posterior depends on.
+
+    Of a matrix these are its rows. A report that supports some labels and not others is exp(epsilon) times as likely under a
+    label it supports as under one it does not.
+    """
+    data = mechanism.reports(reports).data
+    channel = mechanism.channel()
+    if isinstance(channel, np.ndarray):
+        return np.asarray(channel[data], dtype=np.float64)
+    supports = getattr(mechanism, "supports", None)
+    if supports is None:
+        raise ParameterError("mechanism", mechanism, "has neither a matrix nor reports that support labels or do not")
+    return np.where(supports(data), math.exp(mechanism.epsilon), 1.0)
+
+
+def bit_pair(mechanism: Randomizer) -> tuple[float, float]:
+    """The pair (a, b) of a channel that is one."""
+    channel = mechanism.channel()
+    try:
+        a, b = channel
+        return float(a), float(b)
+    except (TypeError, ValueError):
+        raise ParameterError("mechanism", mechanism, "has neither a matrix nor a pair (a, b) for a channel") from None

@@ -1,0 +1,267 @@
+"""Analysts' keys: Ed25519, kept in files of mode 0600, named by a digest, trusted from a time to a time, and revocable."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from deniable.errors import KeyFileError, KeyNotValidError, ParameterError, RevokedKeyError, UnknownKeyError
+from deniable.queries.schedule import LATEST
+from deniable.queries.texts import check_text
+
+__all__ = ["AnalystKey", "KeyRing", "PublicKey", "TrustedKey"]
+
+_T = TypeVar("_T")
+
+_PRIVATE_FORMAT = "deniable private key 1"
+_PUBLIC_FORMAT = "deniable public key 1"
+_RING_FORMAT = "deniable key ring 1"
+_ID_SEPARATOR = b"deniable key 1\0"
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """What others need to know of an analyst's key."""
+
+    owner: str
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        check_text("owner", self.owner, 200, "whose key it is")
+        if not isinstance(self.raw, bytes) or len(self.raw) != 32:
+            raise ParameterError("public", len(self.raw), "must be the 32 bytes of an Ed25519 key")
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits that name the key: the start of SHA-256 over a separator and the key."""
+        return hashlib.sha256(_ID_SEPARATOR + self.raw).hexdigest()[:16]
+
+    def verifies(self, signature: bytes, content: bytes) -> bool:
+        """Whether the signature is this key's, over this content."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
+        except InvalidSignature:
+            return False
+        return True
+
+    def save(self, path: str | Path) -> None:
+        """Write the key to a new file that anybody may read."""
+        _write_new(Path(path), {"format": _PUBLIC_FORMAT, "owner": self.owner, "public": self.raw.hex()}, 0o644)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PublicKey:
+        """The key in a file that :meth:`save` wrote."""
+        fields = _read(Path(path), _PUBLIC_FORMAT, ("owner", "public"))
+        return _made(Path(path), lambda: cls(fields["owner"], _unhex(fields["public"])))
+
+
+class AnalystKey:
+    """A key that signs queries. Its repr and its pickles never show the secret."""
+
+    def __init__(self, owner: str, secret: bytes) -> None:
+        check_text("owner", owner, 200, "whose key it is")
+        if len(secret) != 32:
+            raise ParameterError("secret", f"{len(secret)} bytes", "must be the 32 bytes of an Ed25519 key")
+        self.owner, self._secret = owner, secret
+        self._key = Ed25519PrivateKey.from_private_bytes(secret)
+
+    @classmethod
+    def generate(cls, owner: str) -> AnalystKey:
+        """A fresh key from the operating system's randomness."""
+        return cls(owner, os.urandom(32))
+
+    @property
+    def public(self) -> PublicKey:
+        """The key's public half."""
+        return PublicKey(self.owner, self._key.public_key().public_bytes_raw())
+
+    def sign(self, content: bytes) -> bytes:
+        """64 bytes of signature."""
+        return self._key.sign(content)
+
+    def save(self, path: str | Path) -> None:
+        """Write the key to a new file that only its owner may read (mode 0600)."""
+        _write_new(Path(path), {"format": _PRIVATE_FORMAT, "owner": self.owner, "secret": self._secret.hex()}, 0o600)
+
+    @classmethod
+    def load(cls, path: str | Path) -> AnalystKey:
+        """The key in a file that :meth:`save` wrote; refused if others may read it."""
+        path = Path(path)
+        if path.exists() and path.stat().st_mode & 0o077:
+            mode = path.stat().st_mode & 0o777
+            raise KeyFileError(f"{path} has mode {mode:04o} and must have 0600: others could sign as you (chmod 600 {path})")
+        fields = _read(path, _PRIVATE_FORMAT, ("owner", "secret"))
+        return _made(path, lambda: cls(fields["owner"], _unhex(fields["secret"])))
+
+    def __repr__(self) -> str:
+        return f"<signing key {self.public.id} of {self.owner!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a signing key is not pickled: its secret would travel with it")
+
+
+@dataclass(frozen=True)
+class TrustedKey:
+    """A public key on a ring, with the time it is trusted: from `valid_from` to before `valid_until`, in seconds of UTC."""
+
+    key: PublicKey
+    valid_from: int = 0
+    valid_until: int = LATEST
+    revoked: bool = False
+    """A revoked key is good for nothing, whenever it signed: a thief can write any date into a query."""
+
+    def __post_init__(self) -> None:
+        for name in ("valid_from", "valid_until"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LATEST:
+                raise ParameterError(name, value, "must be a whole number of seconds since 1970 UTC")
+        if self.valid_from >= self.valid_until:
+            raise ParameterError("valid_until", self.valid_until, f"must come after valid_from = {self.valid_from}")
+        if not isinstance(self.revoked, bool):
+            raise ParameterError("revoked", self.revoked, "must be true or false")
+
+
+class KeyRing:
+    """The keys a device trusts. Immutable: adding, rotating and revoking give a new ring.
+
+    >>> old, new = AnalystKey.generate("City"), AnalystKey.generate("City")
+    >>> ring = KeyRing([TrustedKey(old.public)]).rotate(old.public.id, new.public, at=1000, overlap=100)
+    >>> ring.trusted(old.public.id, now=1050).owner, ring.trusted(new.public.id, now=1050).owner
+    ('City', 'City')
+    >>> ring.trusted(old.public.id, now=1100)
+    Traceback (most recent call last):
+    deniable.errors.KeyNotValidError: ...
+    """
+
+    def __init__(self, keys: Iterable[TrustedKey] = ()) -> None:
+        self._keys = {trusted.key.id: trusted for trusted in keys}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[TrustedKey]:
+        return iter(self._keys.values())
+
+    def __repr__(self) -> str:
+        return f"<ring of {len(self)} keys>"
+
+    def trusted(self, key_id: str, now: int) -> PublicKey:
+        """The key of this id, if it is to be trusted now; else the reason why not, as an error."""
+        found = self._keys.get(key_id)
+        if found is None:
+            raise UnknownKeyError(f"key {key_id} is not on the ring")
+        if found.revoked:
+            raise RevokedKeyError(f"key {key_id} of {found.key.owner!r} was revoked")
+        if now < found.valid_from:
+            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} is valid from {found.valid_from} on, and it is {now}")
+        if now >= found.valid_until:
+            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} was valid before {found.valid_until}, and it is {now}")
+        return found.key
+
+    def add(self, key: PublicKey, valid_from: int = 0, valid_until: int = LATEST) -> KeyRing:
+        """The ring with one more key. A key that is on the ring already stays as it is, revoked if it is revoked."""
+        if key.id in self._keys:
+            raise ParameterError("key", key.id, "is on the ring already")
+        return KeyRing([*self, TrustedKey(key, valid_from, valid_until)])
+
+    def rotate(self, old_id: str, new: PublicKey, at: int, overlap: int = 0) -> KeyRing:
+        """The ring with `new` trusted from `at` on, and the old key of the same owner until `at` + `overlap`."""
+        old = self._get(old_id)
+        if new.owner != old.key.owner:
+            raise ParameterError("owner", new.owner, f"must be {old.key.owner!r}: a key is replaced by one of the same owner")
+        kept = dataclasses.replace(old, valid_until=min(old.valid_until, at + overlap))
+        return KeyRing([kept if trusted is old else trusted for trusted in self]).add(new, valid_from=at)
+
+    def revoke(self, key_id: str) -> KeyRing:
+        """The ring with this key marked as good for nothing. It stays on the ring, so that it cannot be added again."""
+        lost = self._get(key_id)
+        return KeyRing([dataclasses.replace(lost, revoked=True) if trusted is lost else trusted for trusted in self])
+
+    def _get(self, key_id: str) -> TrustedKey:
+        if key_id not in self._keys:
+            raise UnknownKeyError(f"key {key_id} is not on the ring")
+        return self._keys[key_id]
+
+    def save(self, path: str | Path) -> None:
+        """Write the ring, in place of an older one: wholly, or not at all."""
+        path = Path(path)
+        keys = [
+            {
+                "owner": t.key.owner,
+                "public": t.key.raw.hex(),
+                "valid_from": t.valid_from,
+                "valid_until": t.valid_until,
+                "revoked": t.revoked,
+            }
+            for t in self
+        ]
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+        _write_new(fresh, {"format": _RING_FORMAT, "keys": keys}, 0o644)
+        fresh.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> KeyRing:
+        """The ring in a file that :meth:`save` wrote."""
+        path = Path(path)
+        entries = _read(path, _RING_FORMAT, ("keys",))["keys"]
+        wanted = {"owner", "public", "valid_from", "valid_until", "revoked"}
+        if not isinstance(entries, list) or not all(isinstance(e, dict) and set(e) == wanted for e in entries):
+            raise KeyFileError(f"{path}: each key of a ring has the fields {', '.join(sorted(wanted))}")
+        times = [(e["valid_from"], e["valid_until"], e["revoked"]) for e in entries]
+        keys = [(e["owner"], e["public"]) for e in entries]
+        return _made(
+            path,
+            lambda: cls(TrustedKey(PublicKey(o, _unhex(p)), *time) for (o, p), time in zip(keys, times, strict=True)),
+        )
+
+
+def _unhex(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise ParameterError("key", type(text).__name__, "must be hexadecimal digits")
+    try:
+        return bytes.fromhex(text)
+    except ValueError:  # the message must not show what may be a secret
+        raise ParameterError("key", f"{len(text)} characters", "must be hexadecimal digits") from None
+
+
+def _made(path: Path, make: Callable[[], _T]) -> _T:
+    try:
+        return make()
+    except ParameterError as error:
+        raise KeyFileError(f"{path}: {error}") from None
+
+
+def _write_new(path: Path, fields: dict[str, Any], mode: int) -> None:
+    """Create the file with its final mode from the start, so that there is no moment at which others could open it."""
+    content = (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode()
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise KeyFileError(f"{path} exists already and is not overwritten") from None
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be written: {error.strerror}") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path, expected: str, names: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_bytes())
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise KeyFileError(f"{path} is not a file of the format {expected!r}") from None
+    if not isinstance(fields, dict) or fields.get("format") != expected or set(fields) != {"format", *names}:
+        raise KeyFileError(f"{path} is not a file of the format {expected!r}")
+    return fields

@@ -1,0 +1,438 @@
+"""A query: everything that is asked of a device, and everything that protects its owner, in one immutable value."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from deniable.errors import DeniableError, ParameterError
+from deniable.mechanisms.exact import check_epsilon, check_probability
+from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.mechanisms.unary import UnaryMechanism
+from deniable.privacy.response import sampled_epsilon
+from deniable.queries import canonical
+from deniable.queries.buckets import Buckets, Column
+from deniable.queries.schedule import Schedule
+from deniable.queries.sizes import SIZE_CLASSES, capacity, smallest_class
+from deniable.queries.texts import check_text
+from deniable.randomness import ONE
+
+__all__ = ["Budget", "Query", "Stratum"]
+
+FORMAT = "deniable query 1"
+SEPARATOR = FORMAT.encode() + b"\0"
+"""What digests and signatures put before a query's bytes, so that they can never be taken for anything else's."""
+_CHANNEL_SEPARATOR = b"deniable channel 1\0"
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_ROWS = ("random", "aggregate", "several")
+_MOST_PROXIES = 16
+_MOST_ROWS = 1000
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ParameterError(name, value, f"must be a whole number from {least} to {most}")
+    return value
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "must be true or false")
+
+
+def _sampling(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ParameterError(name, value, "must be a probability above 0 and at most 1: how many of the devices answer")
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A part of the population that is sampled and counted on its own (Quoc 2017, 3.3.1)."""
+
+    name: str
+    sampling: float | None = None
+    """The sampling probability of this stratum; None for the query's."""
+    population: int | None = None
+    """How many people there are in it, if that is known."""
+
+    def __post_init__(self) -> None:
+        check_text("name", self.name, 100, "the name of a stratum")
+        if self.sampling is not None:
+            object.__setattr__(self, "sampling", _sampling("sampling", self.sampling))
+        if self.population is not None:
+            _whole("population", self.population, 1, 1 << 40)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a query may cost, and what it is worth."""
+
+    epsilon: float | None = None
+    """The most one person may lose over the query's whole life, against whoever sees who answered; None for no bound."""
+    error: float | None = None
+    """The half-width of the 95 % interval the analyst wants for each proportion; None where it is left open."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0 < self.epsilon <= 1e6:
+                raise ParameterError("budget.epsilon", self.epsilon, "must be a number above 0 and at most 1e6")
+            object.__setattr__(self, "epsilon", float(self.epsilon))
+        if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
+            raise ParameterError("budget.error", self.error, "must lie strictly between 0 and 1: it is an error of proportions")
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A question to many devices, with its parameters. A change of any of them is a new version: see :meth:`revised`.
+
+    >>> from deniable.queries.buckets import Column
+    >>> from deniable.queries.schedule import Schedule
+    >>> trips = Query(
+    ...     id="trip-distance",
+    ...     analyst="City of Exampleton",
+    ...     sql="SELECT distance FROM trips",
+    ...     columns=[Column("distance", ["[0,1)", "[1,2)", "[2,inf)"])],
+    ...     schedule=Schedule(origin=0, expires=86400, every=600, window=3600, slide=600),
+    ...     proxies=["https://one.example", "https://two.example"],
+    ...     mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5},
+    ...     sampling=0.6,
+    ... )
+    >>> round(trips.epsilon, 4), trips.revised(sampling=0.9).serial
+    (2.1972, 2)
+    """
+
+    id: str
+    analyst: str
+    """Who asks; the key that signs the query must be theirs."""
+    sql: str
+    columns: Sequence[Column]
+    """The buckets of each column of the SQL's result, in the order of the result."""
+    schedule: Schedule
+    proxies: Sequence[str]
+    mechanism: Any
+    """A :class:`Mechanism`. Given as `{"name": …, parameter: value, …}` without the domain, which is the buckets. `TwoCoin` with
+    p and q is PrivApprox's: unary encoding with a = p + (1 - p) q and b = (1 - p) q."""
+    sampling: float = 1.0
+    serial: int = 1
+    """The version. Devices refuse to go back."""
+    question: str = ""
+    """The question in plain words, for the people who are asked."""
+    strata: Sequence[Stratum] = ()
+    population: int | None = None
+    minimum_cohort: int = 100
+    """No result is released of fewer answers than this."""
+    budget: Budget = Budget()
+    rows: str = "random"
+    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one."""
+    most_rows: int = 1
+    memoize: bool = False
+    """Whether a device draws a permanent answer once for each true answer, and answers from that."""
+    cover: bool = False
+    """Whether devices that do not answer send a message of the same length that says so."""
+    size_class: int | None = None
+    """How long shares are; by default as short as the report allows."""
+    channel: str | None = None
+    """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
+
+    recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
+    """The mechanism as the analyst wrote it."""
+    buckets: Buckets = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
+            raise ParameterError("id", self.id, "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit")
+        check_text("analyst", self.analyst, 200, "who asks")
+        check_text("sql", self.sql, 20_000, "the question to each device, in SQL", lines=True)
+        check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
+        _whole("serial", self.serial, 1, (1 << 53) - 1)
+        self._settle_proxies()
+        if not isinstance(self.schedule, Schedule):
+            raise ParameterError("schedule", self.schedule, "must be a Schedule")
+        if not isinstance(self.budget, Budget):
+            raise ParameterError("budget", self.budget, "must be a Budget")
+        self._settle_rows()
+        self._settle_strata()
+        buckets = Buckets(self.columns)
+        recipe, mechanism = _build(self.mechanism, buckets)
+        self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
+        self._settle_size()
+        if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
+            rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
+            raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
+
+    def _set(self, **derived: Any) -> None:
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    def _settle_proxies(self) -> None:
+        given = self.proxies
+        rule = f"must be a list of 2 to {_MOST_PROXIES} different names or addresses"
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ParameterError("proxies", given, rule)
+        proxies = tuple(given)
+        if not 2 <= len(proxies) <= _MOST_PROXIES or not all(isinstance(proxy, str) for proxy in proxies):
+            raise ParameterError("proxies", list(proxies), rule)
+        for i, proxy in enumerate(proxies):
+            check_text(f"proxies[{i}]", proxy, 500, "the name or address of a proxy")
+            if proxy in proxies[:i]:
+                raise ParameterError(f"proxies[{i}]", proxy, "is there twice: one proxy with two shares could read the answer")
+        self._set(proxies=proxies)
+
+    def _settle_rows(self) -> None:
+        _flag("memoize", self.memoize)
+        _flag("cover", self.cover)
+        if self.rows not in _ROWS:
+            raise ParameterError("rows", self.rows, f"must be one of {', '.join(map(repr, _ROWS))}")
+        _whole("most_rows", self.most_rows, 1, _MOST_ROWS)
+        if (self.most_rows > 1) != (self.rows == "several"):
+            raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
+
+    def _settle_strata(self) -> None:
+        self._set(sampling=_sampling("sampling", self.sampling), strata=tuple(self.strata))
+        _whole("minimum_cohort", self.minimum_cohort, 1, 1 << 40)
+        if self.population is not None:
+            _whole("population", self.population, 1, 1 << 40)
+        names = [stratum.name for stratum in self.strata]
+        if len(names) > 1 << 16:
+            raise ParameterError("strata", len(names), "must number at most 65536")
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise ParameterError(f"strata[{i}].name", name, "is there twice")
+
+    def _settle_size(self) -> None:
+        needed = smallest_class(self.report_bytes)
+        if self.size_class is None:
+            self._set(size_class=needed)
+        elif isinstance(self.size_class, bool) or self.size_class not in SIZE_CLASSES:
+            raise ParameterError("size_class", self.size_class, f"must be a whole number from 0 to {SIZE_CLASSES[-1]}")
+        elif self.size_class < needed:
+            held = f"holds {capacity(self.size_class)} bytes, and a report takes {self.report_bytes}"
+            raise ParameterError("size_class", self.size_class, f"{held}: it must be {needed} or above")
+        if self.channel is not None:
+            check_text("channel", self.channel, 200, "the name under which proxies see the query")
+
+    # --- what it costs ----------------------------------------------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float:
+        """The exact loss of one randomized row."""
+        return float(self.mechanism.epsilon)
+
+    @property
+    def epsilon_local(self) -> float:
+        """The loss of one epoch against whoever sees who answered: that of a row, for each row that may be sent."""
+        total = Fraction(self.epsilon) * self.most_rows
+        rounded = float(total)
+        return rounded if rounded >= total else math.nextafter(rounded, math.inf)
+
+    @property
+    def epsilon_sampled(self) -> float:
+        """The loss of one epoch against whoever cannot see who answered, in the stratum that is sampled most."""
+        shares = [self.sampling if stratum.sampling is None else stratum.sampling for stratum in self.strata]
+        return sampled_epsilon(self.epsilon_local, max(shares, default=self.sampling))
+
+    @property
+    def affordable_epochs(self) -> int | None:
+        """How many epochs the budget pays for, by plain addition; None where the query sets no budget."""
+        return None if self.budget.epsilon is None else int(Fraction(self.budget.epsilon) / Fraction(self.epsilon_local))
+
+    def sampling_of(self, stratum: int = 0) -> int:
+        """The sampling probability of a stratum, as an integer over 2**64: what the coin is compared with."""
+        chosen = self.strata[stratum].sampling if self.strata else None
+        return math.floor(Fraction(self.sampling if chosen is None else chosen) * ONE)
+
+    # --- what it looks like outside ---------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The buckets' names, in order."""
+        return self.buckets.labels
+
+    @property
+    def report_bytes(self) -> int:
+        """How many bytes a randomized answer takes."""
+        dtype, shape = self.mechanism.layout
+        return int(dtype.itemsize * math.prod(shape))
+
+    @cached_property
+    def content(self) -> bytes:
+        """The canonical bytes: what is signed."""
+        return canonical.encode(self.to_dict())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the separator and the canonical bytes: names this very version."""
+        return hashlib.sha256(SEPARATOR + self.content).digest()
+
+    @property
+    def tag(self) -> int:
+        """The first 64 bits of the digest, little-endian: how messages name the version they answer."""
+        return int.from_bytes(self.digest[:8], "little")
+
+    @cached_property
+    def channel_tag(self) -> int:
+        """What proxies see: 64 bits made of the channel's name, schedule and size class, but not of the version."""
+        named = {
+            "name": f"{self.analyst}/{self.id}" if self.channel is None else self.channel,
+            "origin": self.schedule.origin,
+            "every": self.schedule.every,
+            "size_class": self.size_class,
+        }
+        return int.from_bytes(hashlib.sha256(_CHANNEL_SEPARATOR + canonical.encode(named)).digest()[:8], "little")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again."""
+        return {
+            "format": FORMAT,
+            "id": self.id,
+            "serial": self.serial,
+            "analyst": self.analyst,
+            "question": self.question,
+            "sql": self.sql,
+            "columns": [column.to_dict() for column in self.columns],
+            "schedule": self.schedule.to_dict(),
+            "proxies": list(self.proxies),
+            "mechanism": dict(self.recipe),
+            "sampling": self.sampling,
+            "strata": [dataclasses.asdict(stratum) for stratum in self.strata],
+            "population": self.population,
+            "minimum_cohort": self.minimum_cohort,
+            "budget": dataclasses.asdict(self.budget),
+            "rows": self.rows,
+            "most_rows": self.most_rows,
+            "memoize": self.memoize,
+            "cover": self.cover,
+            "size_class": self.size_class,
+            "channel": self.channel,
+        }
+
+    @classmethod
+    def from_dict(cls, description: Any) -> Query:
+        """The query that a tree of plain values describes. A missing key takes its default; an unknown one is refused."""
+        given = dict(_table("query", description, {"format", *(field.name for field in dataclasses.fields(cls) if field.init)}))
+        stated = given.pop("format", FORMAT)
+        if stated != FORMAT:
+            raise ParameterError("format", stated, f"must be {FORMAT!r}, the only format this library reads")
+        for name in ("id", "analyst", "sql", "columns", "schedule", "proxies", "mechanism"):
+            given.setdefault(name, None)
+        given["columns"] = _list("columns", given["columns"], Column, ("name", "buckets", "other", "kind"))
+        given["strata"] = _list("strata", given.get("strata", []), Stratum, ("name", "sampling", "population"))
+        given["schedule"] = Schedule(**_filled("schedule", given["schedule"], Schedule))
+        given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
+        return cls(**given)
+
+    @classmethod
+    def from_content(cls, content: bytes) -> Query:
+        """The query with these canonical bytes; bytes in any other spelling are refused."""
+        query = cls.from_dict(canonical.decode(content))
+        if query.content != content:
+            raise ParameterError("query", "these bytes", "are not in canonical form: a field is missing or written another way")
+        return query
+
+    def revised(self, **changes: Any) -> Query:
+        """The next version: the same query with some parameters changed and the serial one higher."""
+        for name in ("id", "serial", "analyst"):
+            if name in changes:
+                raise ParameterError(name, changes[name], "stays as it is in a new version")
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        if "size_class" not in changes and {"columns", "mechanism"} & set(changes):
+            changes["size_class"] = None
+        return type(self)(**{**given, "mechanism": self.recipe, "serial": self.serial + 1, **changes})
+
+    def __eq__(self, other: object) -> bool:
+        return self.content == other.content if isinstance(other, Query) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"<query {self.id!r}, version {self.serial}, of {self.analyst!r}: {len(self.buckets)} buckets, {self.mechanism!r}>"
+
+
+def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
+    """The mechanism as it was written, and as it draws."""
+    if isinstance(given, Mechanism):
+        parameters = given.to_dict()
+        recipe = {"name": parameters.pop("mechanism"), **parameters}
+        recipe.pop("k", None)
+        if len(given.domain) != len(buckets):
+            raise ParameterError("mechanism", repr(given), f"must be defined on the query's {len(buckets)} buckets")
+    elif isinstance(given, Mapping) and isinstance(given.get("name"), str):
+        recipe = dict(given)
+    else:
+        example = '{ name = "TwoCoin", p = 0.5, q = 0.5 }'
+        raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
+    if "k" in recipe:
+        raise ParameterError("mechanism.k", recipe["k"], "is not given: the domain is the query's buckets")
+    mechanism = _two_coin(recipe, buckets) if recipe["name"] == "TwoCoin" else _from_library(recipe, buckets)
+    if len(mechanism.domain) != len(buckets):
+        rule = f"answers one of {len(mechanism.domain)} values, and the query has {len(buckets)} buckets"
+        raise ParameterError("mechanism", recipe["name"], rule)
+    if not buckets.complete and not isinstance(mechanism, UnaryMechanism):
+        lacking = next(i for i, column in enumerate(buckets.columns) if not column.other)
+        rule = f"must be true with {recipe['name']}, which cannot say that an answer is in no bucket"
+        raise ParameterError(f"columns[{lacking}].other", False, rule)
+    return recipe, mechanism
+
+
+def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
+    _table("mechanism", recipe, {"name", "p", "q"})
+    p, q = (check_probability(f"mechanism.{name}", recipe.get(name, "nothing")) for name in ("p", "q"))
+    b = (1 - p) * q
+    recipe.update(p=float(recipe["p"]), q=float(recipe["q"]))
+    return from_dict({"mechanism": "UnaryEncoding", "k": list(buckets.labels), "a": float(p + b), "b": float(b)})
+
+
+def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
+    parameters = {name: value for name, value in recipe.items() if name != "name"}
+    known = Mechanism._registry.get(recipe["name"])
+    if "k" in getattr(known, "__dataclass_fields__", {}):
+        parameters["k"] = list(buckets.labels)
+    if "epsilon" in parameters:
+        parameters["epsilon"] = recipe["epsilon"] = check_epsilon(parameters["epsilon"], "mechanism.epsilon")
+    try:
+        return from_dict({"mechanism": recipe["name"], **parameters})
+    except DeniableError as error:
+        raise ParameterError("mechanism", recipe["name"], f"cannot be made: {error}") from None
+
+
+def _table(name: str, given: Any, known: Iterable[str]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ParameterError(name, given, f"must be a table with the keys {', '.join(sorted(known))}")
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(sorted(known))}"
+            raise ParameterError(key if name == "query" else f"{name}.{key}", given[key], f"is not a known key: {hint}")
+    return given
+
+
+def _filled(name: str, given: Any, kind: type) -> dict[str, Any]:
+    """The arguments of a dataclass, None standing for those that are required and missing."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    table = dict(_table(name, given, [field.name for field in fields]))
+    return {**{field.name: None for field in fields if field.default is dataclasses.MISSING}, **table}
+
+
+def _list(name: str, given: Any, kind: type, keys: Iterable[str]) -> list[Any]:
+    if not isinstance(given, list):
+        raise ParameterError(name, given, f"must be a list of tables, [[{name}]], with the keys {', '.join(keys)}")
+    out = []
+    for i, part in enumerate(given):
+        table = {"name": None, **_table(f"{name}[{i}]", part, keys)}
+        if kind is Column:
+            table.setdefault("buckets", None)
+        try:
+            out.append(kind(**table))
+        except ParameterError as error:
+            raise ParameterError(f"{name}[{i}].{error.name}", error.value, error.rule) from None
+    return out

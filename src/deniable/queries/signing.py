@@ -1,0 +1,112 @@
+"""Signed queries: what a device checks before it looks at what is asked.
+
+The order of the checks is part of the protection. The signature is verified over the bytes as they came, before anything in
+them is read; only then is the query parsed, and its expiry and serial compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from deniable.errors import ExpiredQueryError, ParameterError, QueryError, RollbackError, SignatureError
+from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.query import SEPARATOR, Query
+
+__all__ = ["Seen", "SignedQuery", "sign", "verify"]
+
+_FORMAT = "deniable signed query 1"
+_LARGEST = 1 << 21
+_KEY_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+
+
+class Seen(NamedTuple):
+    """The newest version of a query that a device has accepted."""
+
+    serial: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class SignedQuery:
+    """A query's canonical bytes, the id of the key that signed them, and the signature. Nothing is verified yet."""
+
+    content: bytes
+    key_id: str
+    signature: bytes
+
+    def unverified(self) -> Query:
+        """The query as it claims to be. For showing it; :func:`verify` is for trusting it."""
+        try:
+            return Query.from_content(self.content)
+        except ParameterError as error:
+            raise QueryError(f"the signed bytes are no query: {error}") from None
+
+    def to_bytes(self) -> bytes:
+        """The file or message that carries it: JSON, with the canonical bytes as one text."""
+        fields = {"format": _FORMAT, "query": self.content.decode(), "key": self.key_id, "signature": self.signature.hex()}
+        return (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> SignedQuery:
+        """What :meth:`to_bytes` wrote."""
+        if len(content) > _LARGEST:
+            raise QueryError(f"a signed query has at most {_LARGEST} bytes, and these are {len(content)}")
+        try:
+            fields = json.loads(content)
+        except (ValueError, RecursionError):
+            raise QueryError("these bytes are not a signed query: they are not JSON") from None
+        if not isinstance(fields, dict) or set(fields) != {"format", "query", "key", "signature"} or fields["format"] != _FORMAT:
+            raise QueryError(f"these bytes are not a signed query of the format {_FORMAT!r}")
+        query, key, signature = fields["query"], fields["key"], fields["signature"]
+        if not all(isinstance(part, str) for part in (query, key, signature)):
+            raise QueryError("the fields of a signed query are texts")
+        if not _KEY_ID.fullmatch(key):
+            raise QueryError("the key id of a signed query is 16 lower-case hexadecimal digits")
+        return cls(_encoded(query), key, _unhex(signature))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise QueryError("the query of a signed query is not a text of whole characters") from None
+
+
+def _unhex(text: Any) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise SignatureError("the signature is not written in hexadecimal digits") from None
+
+
+def sign(query: Query, key: AnalystKey) -> SignedQuery:
+    """The query, signed: Ed25519 over the separator and the canonical bytes."""
+    if key.owner != query.analyst:
+        raise SignatureError(f"the key is that of {key.owner!r}, and the query is asked by {query.analyst!r}")
+    return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
+
+
+def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> Query:
+    """The query, if its signature, key, expiry and serial hold at the time `now`; else the reason why not, as an error.
+
+    `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or another
+    one under the same serial, is not.
+    """
+    key = ring.trusted(signed.key_id, now)
+    if not key.verifies(signed.signature, SEPARATOR + signed.content):
+        raise SignatureError(f"the signature is not that of key {signed.key_id} over this query")
+    query = signed.unverified()
+    if query.analyst != key.owner:
+        raise SignatureError(f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {query.analyst!r}")
+    if now >= query.schedule.expires:
+        raise ExpiredQueryError(f"query {query.id!r} expired at {query.schedule.expires}, and it is {now}")
+    newest = (seen or {}).get((query.analyst, query.id))
+    if newest is not None and query.serial < newest.serial:
+        raise RollbackError(f"query {query.id!r} has serial {query.serial}, and {newest.serial} was seen")
+    if newest is not None and query.serial == newest.serial and query.digest != newest.digest:
+        raise RollbackError(f"query {query.id!r} came with serial {query.serial} before, and said something else")
+    return query

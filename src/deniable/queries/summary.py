@@ -1,0 +1,105 @@
+"""A query in plain words: what is asked, how it is hidden, who sees what. For the analyst before signing, for the owner after."""
+
+from __future__ import annotations
+
+import datetime
+
+from deniable.queries.query import Query
+from deniable.queries.schedule import spoken_duration
+from deniable.queries.sizes import row_words
+
+__all__ = ["spoken_time", "summary"]
+
+_MOST_LABELS = 12
+
+
+def spoken_time(seconds: int) -> str:
+    """A time of UTC as people write it, or as plain seconds where it lies beyond the calendar."""
+    try:
+        time = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"second {seconds}"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def summary(query: Query) -> str:
+    """The whole of it, in some twenty lines."""
+    sections = [
+        (f"{query.id}, version {query.serial}, asked by {query.analyst}", [query.question] if query.question else []),
+        ("What is asked", _asked(query)),
+        ("When", _when(query)),
+        ("How an answer is hidden", _hidden(query)),
+        ("What it can cost one person", _cost(query)),
+        ("Who sees what", _seen(query)),
+    ]
+    return "\n\n".join("\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections)
+
+
+def _asked(query: Query) -> list[str]:
+    labels = query.labels if len(query.labels) <= _MOST_LABELS else (*query.labels[: _MOST_LABELS - 1], "…")
+    rows = {
+        "random": "If there are several rows, one is drawn at random each epoch.",
+        "aggregate": "The SQL has to give one row; a device where it gives more does not answer.",
+        "several": f"Up to {query.most_rows} rows are answered each epoch, and each of them costs.",
+    }[query.rows]
+    outside = (
+        "An answer in no bucket is counted as other."
+        if query.buckets.complete
+        else "An answer in no bucket is sent as one that is in none of them."
+    )
+    return [*query.sql.strip().splitlines(), rows, f"{len(query.labels)} buckets: {'  '.join(labels)}", outside]
+
+
+def _when(query: Query) -> list[str]:
+    schedule = query.schedule
+    return [
+        f"Once every {spoken_duration(schedule.every)}, from {spoken_time(schedule.origin)} to {spoken_time(schedule.expires)}:"
+        f" {schedule.n_epochs:,} epochs.",
+        f"Results cover {spoken_duration(schedule.window)} and come every {spoken_duration(schedule.slide)}.",
+    ]
+
+
+def _hidden(query: Query) -> list[str]:
+    lines = []
+    samplings = [f"{s.name}: {query.sampling if s.sampling is None else s.sampling:g}" for s in query.strata]
+    if samplings:
+        lines.append(f"A device answers with a probability that depends on its stratum: {', '.join(samplings)}.")
+    elif query.sampling < 1:
+        lines.append(f"A device answers with probability {query.sampling:g}, and else keeps silent.")
+    else:
+        lines.append("Every device answers.")
+    if query.recipe["name"] == "TwoCoin":
+        p, q = query.recipe["p"], query.recipe["q"]
+        lines.append(f"For each bucket it tells the truth with probability {p:g}, and else says yes with probability {q:g}.")
+    else:
+        settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
+        lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
+    if query.memoize:
+        lines.append("A permanent answer is drawn once for each true answer, and every answer is made from it.")
+    return lines
+
+
+def _cost(query: Query) -> list[str]:
+    lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
+    if query.most_rows > 1:
+        lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
+    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against whoever cannot (the aggregator, the analyst).")
+    if query.affordable_epochs is not None:
+        lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
+    else:
+        lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")
+    return lines
+
+
+def _seen(query: Query) -> list[str]:
+    size = 8 * row_words(query.size_class or 0)
+    answers = "which devices sent something" if query.cover else "which devices answered"
+    strata = ", and the stratum of each" if query.strata else ""
+    return [
+        f"Each of the {len(query.proxies)} proxies: {answers} in channel {query.channel_tag:016x}, in which epoch,"
+        f" and {size} bytes of noise from each.",
+        f"All {len(query.proxies)} proxies together with nobody else: the randomized answers, and whose they are.",
+        f"The aggregator: randomized answers without names{strata}.",
+        f"The analyst: results of at least {query.minimum_cohort:,} answers.",
+        "Nobody: a true answer.",
+    ]

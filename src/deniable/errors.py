@@ -36,8 +36,6 @@
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
-    ├── SurveyError             a file of answers or its columns cannot be used; says which row
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
@@ -311,12 +309,6 @@ class InfeasiblePlanError(PlanError):
 
     def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float], bool]]:
         return type(self), (self.problem, self.nearest, self.together)
-
-
-class SurveyError(DeniableError, ValueError):
-    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
-    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
-        return type(self), (self.problem, self.nearest)
 
 
 class FitError(DeniableError, ValueError):

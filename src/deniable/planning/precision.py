@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable.errors import PlanError
-from deniable.estimation.estimate import check_confidence
+from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.mechanism import Mechanism
 
 __all__ = ["FEWEST_REPORTS", "Spread", "deviations", "report_bytes"]

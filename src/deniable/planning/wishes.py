@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from deniable.errors import ParameterError, PlanError
-from deniable.estimation.estimate import check_confidence
+from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.domain import LARGEST_DOMAIN
 from deniable.mechanisms.exact import check_epsilon
 from deniable.planning.precision import deviations

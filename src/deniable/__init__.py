@@ -32,6 +32,7 @@ from deniable.mechanisms.subset import SubsetSelection
 from deniable.mechanisms.summed import SummedHistogram
 from deniable.mechanisms.threshold import ThresholdHistogram
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
+from deniable.planning.plan import Plan, plan
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Mechanism",
     "OptimizedUnary",
     "PermanentAnswer",
+    "Plan",
     "RandomProjection",
     "Rappor",
     "Regression",
@@ -78,6 +80,7 @@ __all__ = [
     "joint",
     "kantorovich",
     "manhattan",
+    "plan",
     "posterior",
     "privacy",
     "proportion_errors",

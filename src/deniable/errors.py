@@ -35,7 +35,7 @@
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
@@ -297,15 +297,18 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes; `nearest` names the nearest wish that one does, as keyword arguments of `plan`."""
+    """No design fulfils the wishes.
 
-    def __init__(self, problem: str, nearest: dict[str, float]) -> None:
-        self.problem, self.nearest = problem, nearest
-        wish = " and ".join(f"{name} = {value:.6g}" for name, value in nearest.items())
-        super().__init__(f"{problem}; the nearest that is feasible: {wish}")
+    `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
+    """
 
-    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float]]]:
-        return type(self), (self.problem, self.nearest)
+    def __init__(self, problem: str, nearest: dict[str, float], together: bool = False) -> None:
+        self.problem, self.nearest, self.together = problem, nearest, together
+        changes = (" with " if together else ", or ").join(f"{name} = {value:.10g}" for name, value in nearest.items())
+        super().__init__(f"{problem}; feasible would be {changes}" if changes else problem)
+
+    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float], bool]]:
+        return type(self), (self.problem, self.nearest, self.together)
 
 
 class FitError(DeniableError, ValueError):

@@ -6,6 +6,7 @@ from deniable.privacy.composition import (
     optimal_composition,
     rappor_lifetime_epsilon,
     rappor_report_epsilon,
+    repeated_epsilon,
     sequential_composition,
     share_of_budget,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "quoc_one_sided_epsilon",
     "rappor_lifetime_epsilon",
     "rappor_report_epsilon",
+    "repeated_epsilon",
     "sampled_epsilon",
     "sequential_composition",
     "share_of_budget",

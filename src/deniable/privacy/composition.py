@@ -18,6 +18,7 @@ __all__ = [
     "optimal_composition",
     "rappor_lifetime_epsilon",
     "rappor_report_epsilon",
+    "repeated_epsilon",
     "sequential_composition",
     "share_of_budget",
 ]
@@ -26,6 +27,11 @@ __all__ = [
 def _decimal(loss: float) -> Fraction:
     """The loss as the decimal it prints as: ten answers of 0.1 spend 1, not the 1.00000000000000005 of their doubles."""
     return Fraction(repr(loss))
+
+
+def _rounded_up(total: Fraction) -> float:
+    rounded = float(total)
+    return rounded if _decimal(rounded) >= total else math.nextafter(rounded, math.inf)
 
 
 def sequential_composition(epsilons: Iterable[float]) -> float:
@@ -41,9 +47,17 @@ def sequential_composition(epsilons: Iterable[float]) -> float:
     losses = [check_loss("epsilon", epsilon) for epsilon in epsilons]
     if math.inf in losses:
         return math.inf
-    total = sum(map(_decimal, losses), Fraction())
-    rounded = float(total)
-    return rounded if _decimal(rounded) >= total else math.nextafter(rounded, math.inf)
+    return _rounded_up(sum(map(_decimal, losses), Fraction()))
+
+
+def repeated_epsilon(epsilon: float, answers: int) -> float:
+    """The loss of `answers` answers of `epsilon` each: their sum.
+
+    >>> repeated_epsilon(0.1, 3)
+    0.3
+    """
+    loss, count = check_loss("epsilon", epsilon), check_count("answers", answers)
+    return math.inf if loss == math.inf else _rounded_up(_decimal(loss) * count)
 
 
 def share_of_budget(epsilon: float, answers: int) -> float:
@@ -68,7 +82,7 @@ def advanced_composition(epsilon: float, answers: int, delta: float) -> float:
     """
     loss, count, slack = check_loss("epsilon", epsilon), check_count("answers", answers), check_delta(delta)
     if slack == 0 or loss in (0, math.inf) or loss > 1:  # beyond 1 the second term alone exceeds the sum
-        return count * loss
+        return repeated_epsilon(loss, count)
     return min(count * loss, loss * math.sqrt(2 * count * math.log(1 / slack)) + count * loss * math.expm1(loss))
 
 
@@ -86,7 +100,7 @@ def optimal_composition(epsilon: float, answers: int, delta: float) -> float:
     """
     loss, count, slack = check_loss("epsilon", epsilon), check_count("answers", answers), check_delta(delta)
     if slack == 0 or loss in (0, math.inf):
-        return count * loss
+        return repeated_epsilon(loss, count)
     side = np.arange(count + 1)
     log_factorial = np.array([math.lgamma(i + 1.0) for i in range(count + 1)])
     ways = log_factorial[-1] - log_factorial - log_factorial[::-1]
@@ -109,7 +123,7 @@ def memoized_epsilon(permanent_epsilon: float, distinct_answers: int) -> float:
     >>> memoized_epsilon(1.0, 2)
     2.0
     """
-    return check_loss("permanent_epsilon", permanent_epsilon) * check_count("distinct_answers", distinct_answers)
+    return repeated_epsilon(check_loss("permanent_epsilon", permanent_epsilon), check_count("distinct_answers", distinct_answers))
 
 
 def rappor_lifetime_epsilon(f: float, hashes: int = 1) -> float:

@@ -1,0 +1,140 @@
+"""`deniable plan`: parameters for what can be afforded, and what they can show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import deniable
+from deniable.cli.output import as_json
+from deniable.planning.words import error, figure, percent
+
+__all__ = ["plan"]
+
+
+def _number(text: str) -> int | float:
+    """A number that may be written as 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+_FIGURES = {
+    "share": "smallest share",
+    "population": "population needed",
+    "target": "standard error",
+    "epsilon": "sampled epsilon",
+}
+
+
+@click.command()
+@click.option("--population", type=_number, help="People who may be asked.")
+@click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
+@click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
+@click.option("--margin", type=float, help="± wanted; without --share, whatever the share is.")
+@click.option("--epsilon", type=float, help="Most that whoever cannot tell who took part may learn (sampled).")
+@click.option("--local-epsilon", "epsilon_local", type=float, help="Most that anybody may learn (local).")
+@click.option("--buckets", type=_number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
+@click.option(
+    "--epochs", type=_number, default=1, show_default=True, help="How often the same people are asked; epsilons are for all."
+)
+@click.option("--memoized", is_flag=True, help="Answers are drawn once and replayed.")
+@click.option(
+    "--distinct", type=_number, default=1, show_default=True, help="True answers a memoizing client may have in all epochs."
+)
+@click.option("--rate", type=float, help="Answers a second that the aggregator can take.")
+@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds over which the answers of an epoch arrive.")
+@click.option("--bytes", "report_bytes", type=_number, help="Most bytes a device may send in a report.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the ± covers.")
+@click.option("--finite", is_flag=True, help="The population is all there is, not a sample of more people.")
+@click.option("--mechanism", help="Plan for this mechanism, by name.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
+def plan(wants_json: bool, plot_file: Path | None, **wishes: Any) -> None:
+    """Find what is left open of population, share, target (--cv or --margin) and epsilon.
+
+    With all four given, find the least epsilon that reaches the target.
+    """
+    made = deniable.plan(**wishes)
+    if plot_file is not None:
+        from deniable.cli.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+
+        draw(made, plot_file)
+    if wants_json:
+        click.echo(as_json(made.to_dict()))
+    else:
+        _show(made)
+
+
+def _show(made: deniable.Plan) -> None:
+    from rich import box  # noqa: PLC0415 - not needed for JSON
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column()
+    for name, value in _facts(made):
+        facts.add_row(name, value)
+    console.print(facts)
+    console.print("\n[bold]What the person answering risks[/bold]")
+    for line in made.risk:
+        console.print(line, markup=False)
+    if len(made.rivals) > 1:
+        rivals = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        rivals.add_column("mechanism", no_wrap=True)
+        for heading in (_FIGURES[made.solved_for], "bytes", "local epsilon", "asked"):
+            rivals.add_column(heading, justify="right")
+        for rival in made.rivals:
+            shown = figure(made.solved_for, rival.figure)
+            asked = percent(rival.sampling)
+            rivals.add_row(rival.mechanism, shown, str(rival.report_bytes), f"{rival.epsilon_local:.3f}", asked)
+        console.print("\n[bold]Mechanisms compared[/bold]")
+        console.print(rivals)
+    for name, why in made.excluded.items():
+        console.print(f"{name} is out: it {why}.", markup=False)
+    console.print(made.reason, markup=False)
+    for line in made.notes:
+        console.print(line, markup=False)
+
+
+def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
+    wishes = made.wishes
+    each = "" if wishes.epochs == 1 else " each epoch"
+    facts = [
+        ("Ask", f"{percent(made.sampling)} of {made.population:,} people: about {made.reports:,.0f} reports{each}"),
+        ("How", _how(made)),
+        ("Error", f"{error(made)}{each}"),
+        (
+            "Smallest share",
+            f"{percent(made.smallest_share)} {'with that cv' if wishes.margin is None else 'can be told from nothing'}",
+        ),
+    ]
+    if made.detectable_difference is not None:
+        facts.append(
+            (
+                "Two groups",
+                f"halves of these people are told apart if one has {percent(made.share)} and the other at least "
+                f"{percent(made.share + made.detectable_difference)} (power 80 %, level 5 %)",
+            )
+        )
+    facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against whoever sees who answers"))
+    facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against whoever cannot tell who took part"))
+    zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
+    facts.append(("Zero-knowledge", zero_knowledge))
+    if wishes.answers > 1:
+        facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
+    facts.append(("Report", f"{made.report_bytes} byte{'s' if made.report_bytes > 1 else ''}"))
+    return facts
+
+
+def _how(made: deniable.Plan) -> str:
+    name = type(made.mechanism).__name__
+    if made.p is None or made.q is None:
+        return f"{name} with epsilon {made.epsilon_local:.4f}"
+    bit = "" if made.wishes.buckets == 1 else "for each bucket "
+    return f"{name}: {bit}tell the truth with p = {made.p:.4f}, else say yes with q = {made.q:.4f}"

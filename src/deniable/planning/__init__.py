@@ -1,0 +1,17 @@
+"""From what an analyst can afford to parameters; from parameters to what can be seen."""
+
+from deniable.planning.grid import GridPoint, lavengood_grid
+from deniable.planning.plan import Plan, plan, trade_off
+from deniable.planning.power import detectable_difference, two_group_sample_size
+from deniable.planning.precision import Spread
+
+__all__ = [
+    "GridPoint",
+    "Plan",
+    "Spread",
+    "detectable_difference",
+    "lavengood_grid",
+    "plan",
+    "trade_off",
+    "two_group_sample_size",
+]

@@ -1,0 +1,183 @@
+"""The best design for some wishes: which mechanism, which epsilon, how many asked.
+
+A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a
+ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times
+the variance of one report, whatever of population, target and epsilon is open; where the share is open, it is the share itself.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+
+from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.planning.candidates import Candidate, Trial
+from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
+from deniable.planning.search import first_below, least
+from deniable.planning.wishes import Wishes
+from deniable.privacy.composition import share_of_budget
+from deniable.privacy.response import largest_sampling
+
+__all__ = ["Design", "Shortage", "fine_design", "rough_design"]
+
+_LARGEST_SEARCHED = 20.0
+"""No share that a population on earth can show is seen better with a local epsilon above this."""
+
+_STEP = 0.25
+_TOLERANCE = 5e-4
+
+
+@dataclass(frozen=True)
+class Design:
+    """A mechanism and the part of the people who are asked."""
+
+    mechanism: Mechanism
+    spread: Spread
+    sampling: float
+    goal: float
+    """What was to be small: the share, or what the population, the variance or the sampled epsilon grow with."""
+    x: float
+    """The logarithm of e^epsilon - 1."""
+
+    @property
+    def bytes(self) -> int:
+        """The size of one report."""
+        return report_bytes(self.mechanism)
+
+
+class _Case:
+    """The wishes, as functions of a mechanism's spread and epsilon."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.wishes = wishes
+        self.open = wishes.open
+        self.sampled = None if wishes.sampled_ceiling is None else math.expm1(wishes.sampled_ceiling)
+        known = self.open != "population" and wishes.population
+        self.most_sampled = min(1.0, wishes.most_reports / known) if known else 1.0
+
+    def share(self, spread: Spread) -> float:
+        """The share the target is about: the given one, or the one that is hardest to estimate."""
+        return spread.worst_share if self.wishes.share is None else self.wishes.share
+
+    def room(self, growth: float) -> float:
+        """The largest part of the people that may be asked if one report's e^epsilon - 1 is `growth`."""
+        return self.most_sampled if self.sampled is None else min(self.most_sampled, self.sampled / growth)
+
+    def goal(self, spread: Spread, growth: float) -> float:
+        """What is to be small."""
+        if self.open == "share":
+            wishes, part = self.wishes, self.room(growth)
+            return spread.smallest_share(wishes.given("cv"), part * wishes.given("population"), part if wishes.finite else 0.0)
+        variance = spread.variance(self.share(spread))
+        if self.open == "epsilon":
+            return growth * variance
+        return variance / self.room(growth)
+
+    def needed(self, spread: Spread) -> float:
+        """The part of the people who must be asked for the target, where population and target are given; may exceed 1."""
+        wishes, share = self.wishes, self.share(spread)
+        spared = share * (1 - share) if wishes.finite else 0.0
+        people = wishes.given("population")
+        return max(spread.variance(share) / (wishes.target_variance(share) * people + spared), FEWEST_REPORTS / people)
+
+    def excess(self, spread: Spread) -> float:
+        """How many times too few reports can be had: at most 1 if a design is feasible."""
+        if self.open == "epsilon":
+            return self.needed(spread) / self.most_sampled
+        if self.open == "population" and self.wishes.most_reports < math.inf:
+            share = self.share(spread)
+            return spread.variance(share) / self.wishes.target_variance(share) / self.wishes.most_reports
+        return 0.0
+
+    def range(self) -> tuple[float, float]:
+        """The smallest and largest local epsilon worth a look."""
+        highest = self.wishes.local_ceiling
+        if self.open == "epsilon":
+            return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
+        if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
+            highest = share_of_budget(self.wishes.given("epsilon_local"), self.wishes.answers)
+            return highest, highest
+        # Below this one nobody would be spared by sampling, so a larger epsilon costs nothing.
+        lowest = math.log1p(self.sampled / self.most_sampled)
+        if highest is None:
+            highest = min(max(lowest, _LARGEST_SEARCHED), LARGEST_EPSILON)
+        if self.wishes.population is not None:  # above this one too few would be asked
+            highest = min(highest, max(lowest, math.log1p(self.sampled * self.wishes.population / FEWEST_REPORTS)))
+        return min(lowest, highest), highest
+
+
+class _Search:
+    """The candidate's designs along x, the logarithm of e^epsilon - 1, in which everything is smooth."""
+
+    def __init__(self, wishes: Wishes, candidate: Candidate) -> None:
+        self.case, self.candidate = _Case(wishes), candidate
+        self.lowest, self.highest = self.case.range()
+        self.low, self.high = math.log(math.expm1(self.lowest)), math.log(math.expm1(self.highest))
+
+    def at(self, x: float) -> Trial:
+        epsilon = self.highest if x == self.high else math.log1p(math.exp(x))
+        return self.candidate.at(epsilon, lambda spread: self.case.goal(spread, math.exp(x)))
+
+    def goal(self, x: float) -> float:
+        trial = self.at(x)
+        return self.case.goal(trial.spread, trial.growth)
+
+    def excess(self, x: float) -> float:
+        return self.case.excess(self.at(x).spread)
+
+    def design(self, x: float) -> Design:
+        mechanism = self.at(x).build()
+        spread, growth = Spread.of(mechanism), math.expm1(mechanism.epsilon)
+        sampling = (
+            min(self.case.needed(spread), self.case.most_sampled) if self.case.open == "epsilon" else self.case.room(growth)
+        )
+        return Design(mechanism, spread, sampling, self.case.goal(spread, growth), x)
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Why there is no design: even at the largest epsilon, `times` as many reports would be needed as can be had."""
+
+    times: float
+    bytes: int
+
+
+def rough_design(wishes: Wishes, candidate: Candidate) -> Design | Shortage:
+    """The candidate's best design, to about 1 % of its goal, or what it lacks.
+
+    It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
+    mechanisms have been made before.
+    """
+    search = _Search(wishes, candidate)
+    shortage = search.excess(search.high)
+    if shortage > 1:
+        return Shortage(shortage, report_bytes(search.at(search.high).build()))
+    first, last = math.ceil(search.low / _STEP), math.floor(search.high / _STEP)
+    if shortage:  # more epsilon, fewer reports needed: leave out where they are too many
+        first = bisect_left(range(first, last + 1), True, key=lambda i: search.excess(i * _STEP) <= 1) + first
+    while last - first > 2:
+        third = (last - first) // 3
+        if search.goal((first + third) * _STEP) <= search.goal((last - third) * _STEP):
+            last -= third
+        else:
+            first += third
+    points = [search.high, *(i * _STEP for i in range(first, last + 1))]
+    if not shortage:
+        points.append(search.low)
+    return search.design(min(points, key=search.goal))
+
+
+def fine_design(wishes: Wishes, candidate: Candidate, rough: Design) -> Design:
+    """The candidate's best design near a rough one, with its sampling rounded to the private side."""
+    search = _Search(wishes, candidate)
+    low, high = max(search.low, rough.x - _STEP), min(search.high, rough.x + _STEP)
+    if search.excess(low) > 1:
+        low = first_below(search.excess, 1.0, low, high, _TOLERANCE)
+    best = search.design(least(search.goal, low, high, _TOLERANCE) if low < high else high)
+    ceiling = wishes.sampled_ceiling
+    if wishes.open == "epsilon" or ceiling is None:
+        return best
+    most = min(search.case.most_sampled, largest_sampling(best.mechanism.epsilon, ceiling))
+    return replace(best, sampling=most)

@@ -1,0 +1,122 @@
+"""Why wishes cannot be fulfilled, and how little would have to change."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
+from deniable.mechanisms.exact import LARGEST_EPSILON
+from deniable.planning.candidates import Candidate
+from deniable.planning.design import Design, fine_design, rough_design
+from deniable.planning.outcome import design_error, settle
+from deniable.planning.precision import FEWEST_REPORTS
+from deniable.planning.wishes import Wishes
+
+__all__ = ["infeasible"]
+
+_EVERYBODY = 8_000_000_000
+
+
+def infeasible(wishes: Wishes, candidate: Candidate) -> InfeasiblePlanError:
+    """The error that says what stands in the way, and which wishes near these the candidate could fulfil.
+
+    All wishes ease upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
+    """
+    limits: dict[str, float] = {
+        "population": _EVERYBODY,
+        "share": 0.999,
+        "cv": wishes.noise_limit,
+        "margin": wishes.share or 0.5,
+        "rate": _EVERYBODY,
+        "epsilon": LARGEST_EPSILON,
+        "epsilon_local": LARGEST_EPSILON,
+    }
+    if wishes.margin is not None:  # a larger share is not easier then
+        del limits["share"]
+    asked = {name: float(value) for name in limits if (value := getattr(wishes, name)) is not None}
+    room = {name: (value, limits[name]) for name, value in asked.items() if value < limits[name]}
+    alone = {name: eased[name] for name, ends in room.items() if (eased := _eased(wishes, candidate, {name: ends}))}
+    if alone:
+        return InfeasiblePlanError(_problem(wishes, candidate), alone)
+    for name in reversed(list(room)):  # leave the person's privacy and the machines alone where the rest is enough
+        fewer = {other: ends for other, ends in room.items() if other != name}
+        if _eased(wishes, candidate, fewer):
+            room = fewer
+    return InfeasiblePlanError(_problem(wishes, candidate), _eased(wishes, candidate, room), together=True)
+
+
+def _eased(wishes: Wishes, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """The least that all these wishes must become, moved towards their limits by the same part; nothing if that does not help.
+
+    To three digits, rounded up, where that stays within the limits.
+    """
+
+    def at(part: float) -> dict[str, float]:
+        return {name: min(asked * (limit / asked) ** part, limit) for name, (asked, limit) in room.items()}
+
+    if not _feasible(wishes, candidate, at(1.0)):
+        return {}
+    low, high = 0.0, 1.0
+    longest = max(math.log(limit / asked) for asked, limit in room.values())
+    while (high - low) * longest > 5e-4:
+        middle = (low + high) / 2
+        if _feasible(wishes, candidate, at(middle)):
+            high = middle
+        else:
+            low = middle
+    rounded = {name: min(_round_up(value), room[name][1]) for name, value in at(high).items()}
+    return rounded if _feasible(wishes, candidate, rounded) else at(high)
+
+
+def _feasible(wishes: Wishes, candidate: Candidate, changes: dict[str, float]) -> bool:
+    changed: dict[str, Any] = {name: math.ceil(value) if name == "population" else value for name, value in changes.items()}
+    try:
+        eased = dataclasses.replace(wishes, **changed)
+    except (ParameterError, PlanError):
+        return False
+    design = rough_design(eased, candidate)
+    return isinstance(design, Design) and settle(eased, fine_design(eased, candidate, design)) is not None
+
+
+def _round_up(value: float) -> float:
+    """To three digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
+
+
+def _problem(wishes: Wishes, candidate: Candidate) -> str:
+    """What stands in the way, with the figure that shows it."""
+    who = "" if wishes.population is None else f" of {wishes.population:,} people"
+    budget = " and ".join(
+        f"{name} = {value:g}" for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None
+    )
+    expected = min(wishes.most_reports, math.inf if wishes.population is None else wishes.population)
+    if expected < FEWEST_REPORTS:
+        return f"{expected:g} reports are too few for any ±, which needs {FEWEST_REPORTS}"
+    if wishes.open == "share":
+        return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {wishes.cv:g}"
+    if wishes.open == "population":
+        return f"with {budget} no population is enough at {wishes.most_reports:,.0f} reports an epoch"
+    wanted = "" if wishes.open == "target" else f", and {_target(wishes)} is wanted"
+    if not budget:
+        return f"not even truthful answers{who} are enough{wanted}"
+    share, error = _best_error(wishes, candidate)
+    margin = wishes.z * error
+    white = ": white noise, for the ± is larger than the share itself" if margin > share else ""
+    return f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv {error / share:.3g}){white}{wanted}"
+
+
+def _target(wishes: Wishes) -> str:
+    return f"a cv of {wishes.cv:g}" if wishes.margin is None else f"± {wishes.margin:g}"
+
+
+def _best_error(wishes: Wishes, candidate: Candidate) -> tuple[float, float]:
+    """The share, and the least standard error there that the ceilings allow."""
+    share = wishes.share or 0.5
+    opened = dataclasses.replace(wishes, cv=None, margin=None, share=share)
+    design = rough_design(opened, candidate)
+    if not isinstance(design, Design):
+        raise PlanError("with the target open there is always a design")
+    return share, design_error(opened, fine_design(opened, candidate, design))

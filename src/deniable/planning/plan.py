@@ -1,0 +1,283 @@
+"""From what an analyst can afford to parameters; from parameters to what can be seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from deniable.errors import InfeasiblePlanError, ParameterError
+from deniable.mechanisms.binary import BinaryResponse
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.unary import UnaryMechanism
+from deniable.planning import words
+from deniable.planning.contest import Rival, solve
+from deniable.planning.power import detectable_difference
+from deniable.planning.precision import Spread, report_bytes
+from deniable.planning.wishes import Wishes
+from deniable.privacy.composition import repeated_epsilon
+from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
+
+__all__ = ["Plan", "Rival", "plan", "trade_off"]
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """Parameters, what they promise to the analyst, and what they cost the person who answers."""
+
+    wishes: Wishes
+    mechanism: Mechanism
+    sampling: float
+    """The probability with which each client takes part."""
+    population: int
+    share: float
+    """The planned share: the given one, the smallest that can be seen or, with a margin for every share, the hardest one."""
+    rivals: tuple[Rival, ...]
+    """All mechanisms that fit, each at its best, the winner first."""
+    excluded: Mapping[str, str]
+    """Those that do not, and why."""
+    reason: str
+    """Why this mechanism."""
+
+    @property
+    def solved_for(self) -> str:
+        """What was open in the wishes: population, share, target or epsilon."""
+        return self.wishes.open
+
+    @cached_property
+    def spread(self) -> Spread:
+        """The variance of the estimate, as a function of the share."""
+        return Spread.of(self.mechanism)
+
+    @property
+    def reports(self) -> float:
+        """How many reports to expect, each epoch."""
+        return self.sampling * self.population
+
+    def stderr(self, share: float | None = None) -> float:
+        """The standard error at a share; without one, at the planned share."""
+        return self.spread.stderr(self.share if share is None else share, self.reports, self._reached)
+
+    @property
+    def cv(self) -> float:
+        """The standard error at the planned share, relative to that share; `inf` where the hardest share is none at all."""
+        return self.stderr() / self.share if self.share else math.inf
+
+    @property
+    def margin(self) -> float:
+        """The ± at the planned share."""
+        return self.wishes.z * self.stderr()
+
+    @property
+    def smallest_share(self) -> float:
+        """The smallest share seen with the promised cv; for a margin, the smallest that can be told from nothing."""
+        cv = self.cv if self.wishes.margin is None else self.wishes.noise_limit
+        return self.spread.smallest_share(cv, self.reports, self._reached)
+
+    @property
+    def _reached(self) -> float:
+        return self.sampling if self.wishes.finite else 0.0
+
+    @property
+    def p(self) -> float | None:
+        """The probability of a truthful bit, where reports are bits; else None."""
+        if isinstance(self.mechanism, BinaryResponse):
+            return self.mechanism.p
+        if isinstance(self.mechanism, UnaryMechanism):
+            a, b = self.mechanism.channel()
+            return a - b
+        return None
+
+    @property
+    def q(self) -> float | None:
+        """The probability that a bit which is not truthful says 1, where reports are bits; else None."""
+        if isinstance(self.mechanism, BinaryResponse):
+            return self.mechanism.q
+        if isinstance(self.mechanism, UnaryMechanism):
+            a, b = self.mechanism.channel()
+            return b / (1 - a + b)
+        return None
+
+    @property
+    def epsilon_local(self) -> float:
+        """Of one answer, to whoever sees who sent it."""
+        return self.mechanism.epsilon
+
+    @cached_property
+    def epsilon_sampled(self) -> float:
+        """Of one answer, to whoever cannot tell who took part."""
+        return sampled_epsilon(self.mechanism.epsilon, self.sampling)
+
+    @cached_property
+    def epsilon_zero_knowledge(self) -> float:
+        """Of one answer, in the zero-knowledge sense; `inf` where everybody answers."""
+        return zero_knowledge_epsilon(self.mechanism.epsilon, self.sampling)
+
+    @property
+    def lifetime_local(self) -> float:
+        """Of all epochs together, to whoever sees who sent what."""
+        return repeated_epsilon(self.epsilon_local, self.wishes.answers)
+
+    @property
+    def lifetime_sampled(self) -> float:
+        """Of all epochs together, to whoever cannot tell who took part."""
+        return repeated_epsilon(self.epsilon_sampled, self.wishes.answers)
+
+    @property
+    def report_bytes(self) -> int:
+        """The size of one report."""
+        return report_bytes(self.mechanism)
+
+    @cached_property
+    def detectable_difference(self) -> float | None:
+        """How far above the planned share one half of the population must be to be told from another that has it.
+
+        With 80 % power at a significance of 5 %; None if no difference is enough.
+        """
+        if not 0 < self.share < 1:
+            return None
+        try:
+            return detectable_difference(self.mechanism, self.share, max(1, int(self.reports / 2)))
+        except InfeasiblePlanError:
+            return None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the promises rest on."""
+        return words.notes(self)
+
+    @property
+    def risk(self) -> tuple[str, ...]:
+        """What the person who answers risks, in words: local first."""
+        return words.risk(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON. What is infinite is None."""
+        return {
+            "solved_for": self.solved_for,
+            "population": self.population,
+            "buckets": self.wishes.buckets,
+            "epochs": self.wishes.epochs,
+            "mechanism": self.mechanism.to_dict(),
+            "sampling": self.sampling,
+            "p": self.p,
+            "q": self.q,
+            "share": self.share,
+            "smallest_share": self.smallest_share,
+            "cv": _finite(self.cv),
+            "margin": self.margin,
+            "confidence": self.wishes.confidence,
+            "reports": self.reports,
+            "report_bytes": self.report_bytes,
+            "epsilon_local": self.epsilon_local,
+            "epsilon_sampled": self.epsilon_sampled,
+            "epsilon_zero_knowledge": _finite(self.epsilon_zero_knowledge),
+            "lifetime_epsilon_local": self.lifetime_local,
+            "lifetime_epsilon_sampled": self.lifetime_sampled,
+            "detectable_difference": self.detectable_difference,
+            "rivals": [dataclasses.asdict(rival) for rival in self.rivals],
+            "excluded": dict(self.excluded),
+            "reason": self.reason,
+            "risk": list(self.risk),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return words.summary(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.mechanism!r} asked of {self.sampling:.4g} of {self.population:,} people>"
+
+
+def plan(
+    *,
+    population: int | None = None,
+    share: float | None = None,
+    cv: float | None = None,
+    margin: float | None = None,
+    epsilon: float | None = None,
+    epsilon_local: float | None = None,
+    buckets: int = 1,
+    epochs: int = 1,
+    memoized: bool = False,
+    distinct: int = 1,
+    rate: float | None = None,
+    every: float = 1.0,
+    report_bytes: int | None = None,
+    confidence: float = 0.95,
+    finite: bool = False,
+    mechanism: str | None = None,
+) -> Plan:
+    """The best sampling and mechanism for what can be afforded, and the one quantity that was left open.
+
+    Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
+    to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
+    (sampled: against whoever cannot tell who took part), `epsilon_local` (against everybody), or both. Leave one open, and it is
+    found. Leave none, and the plan spends as little of the sampled epsilon as its target needs.
+
+    * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
+    * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With
+      `memoized`, answers are drawn once per true answer and replayed, and the parts are as many as the `distinct` true answers.
+    * `rate`: answers the aggregator can take in a second; `every`: the seconds over which those of an epoch arrive.
+    * `report_bytes`: the most that a device may send in one report.
+    * `finite`: the population is all there is, so that those who were asked bring no sampling error.
+      Otherwise it is itself a sample, and the promise is the more careful one of the papers.
+    * `mechanism`: take this one, by name.
+
+    After Lavengood 2017, section 5.5, whose grid this never does worse than.
+
+    >>> design = plan(population=100_000, epsilon=0.7, cv=0.05)
+    >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
+    (0.0778, 0.272, 0.5)
+    """
+    wishes = Wishes(
+        population=population,
+        share=share,
+        cv=cv,
+        margin=margin,
+        epsilon=epsilon,
+        epsilon_local=epsilon_local,
+        buckets=buckets,
+        epochs=epochs,
+        memoized=memoized,
+        distinct=distinct,
+        rate=rate,
+        every=every,
+        report_bytes=report_bytes,
+        confidence=confidence,
+        finite=finite,
+        mechanism=mechanism,
+    )
+    return _made(wishes)
+
+
+def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]]:
+    """The same plan with the privacy budget multiplied by each factor, as far as that is feasible: the curve of the trade-off.
+
+    Where the epsilon was open, the target is opened instead, and the budget is the one found.
+    """
+    wishes = dataclasses.replace(design.wishes, mechanism=type(design.mechanism).__name__)
+    if wishes.open == "epsilon":
+        wishes = dataclasses.replace(wishes, cv=None, margin=None, share=design.share, epsilon=design.lifetime_sampled)
+    for factor in factors:
+        scaled = {name: value * factor for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None}
+        if wishes.epsilon is not None:  # a ceiling on the local epsilon stays where it is
+            scaled.pop("epsilon_local", None)
+        try:
+            yield factor, _made(dataclasses.replace(wishes, **scaled))
+        except (InfeasiblePlanError, ParameterError):
+            continue
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isinf(value) else value
+
+
+def _made(wishes: Wishes) -> Plan:
+    outcome, rivals, excluded = solve(wishes)
+    design = outcome.design
+    reason = words.why(wishes, rivals)
+    return Plan(wishes, design.mechanism, design.sampling, outcome.population, outcome.share, rivals, excluded, reason)

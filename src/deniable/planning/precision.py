@@ -1,0 +1,89 @@
+"""How precise an estimate will be, before a single report is in."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable.errors import PlanError
+from deniable.estimation.intervals import check_confidence
+from deniable.mechanisms.mechanism import Mechanism
+
+__all__ = ["FEWEST_REPORTS", "Spread", "deviations", "report_bytes"]
+
+FEWEST_REPORTS = 30
+"""With fewer the error is not normally distributed, and no ± is worth printing."""
+
+
+class Spread(NamedTuple):
+    """The variance of an estimated share f, times the number of reports: constant + slope * f - f^2.
+
+    Of any mechanism whose reports support a label with probability a where it is true and b where it is not, for then
+    lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f: constant = b (1 - b)/(a - b)^2 and
+    slope = (1 - 2 b)/(a - b).
+
+    >>> from deniable import OptimizedUnary
+    >>> spread = Spread.of(OptimizedUnary(4, 1.0))
+    >>> round(spread.constant, 6) == round(4 * math.e / (math.e - 1) ** 2, 6), round(spread.slope, 6)
+    (True, 2.0)
+    """
+
+    constant: float
+    slope: float
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Spread:
+        """Of a mechanism's last label: of a "yes", where the question is a yes/no one; elsewhere all labels are alike."""
+        support = mechanism.support()
+        if support is None:
+            raise PlanError(
+                f"{type(mechanism).__name__} reports no label as supported, so its error depends on the whole population"
+            )
+        return cls.of_pair(float(support[0][-1]), float(support[1][-1]))
+
+    @classmethod
+    def of_pair(cls, a: float, b: float) -> Spread:
+        """Of reports that support a true label with probability `a` and any other with `b`."""
+        return cls(b * (1 - b) / (a - b) ** 2, (1 - 2 * b) / (a - b))
+
+    def variance(self, share: float) -> float:
+        """n times the variance of the estimate of `share`, in an infinite population."""
+        return self.constant + (self.slope - share) * share
+
+    @property
+    def worst_share(self) -> float:
+        """The share with the largest variance."""
+        return min(self.slope / 2, 1.0)
+
+    def stderr(self, share: float, n: float, reached: float = 0.0) -> float:
+        """The standard error from `n` reports; `reached` is the part of a finite population that they come from, else 0.
+
+        V = ( variance - reached * f (1 - f) ) / n: those who were asked bring no sampling error.
+        """
+        return math.sqrt(max(self.variance(share) - reached * share * (1 - share), 0.0) / n)
+
+    def smallest_share(self, cv: float, n: float, reached: float = 0.0) -> float:
+        """The share at which the standard error is `cv` times the share; above 1 if there is none.
+
+        The root of (cv^2 n + 1 - reached) f^2 - (slope - reached) f - constant = 0.
+        """
+        square, linear = cv * cv * n + 1 - reached, self.slope - reached
+        return (linear + math.sqrt(linear * linear + 4 * square * self.constant)) / (2 * square)
+
+
+def deviations(confidence: float) -> float:
+    """How many standard errors the ± of a confidence spans, to either side.
+
+    >>> round(deviations(0.95), 4)
+    1.96
+    """
+    return NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
+
+
+def report_bytes(mechanism: Mechanism) -> int:
+    """The size of one report."""
+    dtype, shape = mechanism.layout
+    return int(dtype.itemsize * np.prod(shape, dtype=int))

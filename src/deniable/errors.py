@@ -33,6 +33,9 @@
     │   ├── TooManyRowsError        it gives more rows than allowed
     │   ├── TooMuchMemoryError      it needs more memory than allowed
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
+    ├── PolicyError             a person's settings say something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    ├── StoreError              a device's store cannot be used
+    ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
@@ -67,6 +70,7 @@ __all__ = [
     "OutOfDomainError",
     "ParameterError",
     "PlanError",
+    "PolicyError",
     "QueryError",
     "QueryFileError",
     "RandomnessError",
@@ -77,12 +81,14 @@ __all__ = [
     "RollbackError",
     "SandboxError",
     "SignatureError",
+    "StoreError",
     "SurveyError",
     "TooComplexError",
     "TooManyRowsError",
     "TooMuchMemoryError",
     "UnknownKeyError",
     "UnknownLabelError",
+    "UploadError",
     "VaultError",
     "WireError",
 ]
@@ -284,6 +290,36 @@ class TooMuchMemoryError(SandboxError):
 
 class CellError(SandboxError):
     """The query gives a blob, or a text that is too long or not UTF-8."""
+
+
+class PolicyError(DeniableError, ValueError):
+    """What a person's settings say is not usable. The message names the file, the key, the value and the rule.
+
+    >>> print(PolicyError("queue.messages", 0, "must be at least 1", "policy.toml", 7))
+    policy.toml, line 7: queue.messages = 0 must be at least 1
+    """
+
+    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
+        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
+        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
+
+    def __reduce__(self) -> tuple[type[PolicyError], tuple[str, object, str, str, int | None]]:
+        return type(self), (self.name, self.value, self.rule, self.file, self.line)
+
+
+class StoreError(DeniableError):
+    """A device's store cannot be used."""
+
+
+class UploadError(DeniableError):
+    """A proxy did not take shares. If `final`, it never will; else it may be asked again, not before `retry_after` seconds."""
+
+    def __init__(self, detail: str, final: bool = False, retry_after: int = 0) -> None:
+        self.detail, self.final, self.retry_after = detail, final, retry_after
+        super().__init__(detail)
+
+    def __reduce__(self) -> tuple[type[UploadError], tuple[str, bool, int]]:
+        return type(self), (self.detail, self.final, self.retry_after)
 
 
 class BudgetExceededError(DeniableError):

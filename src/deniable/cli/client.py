@@ -170,11 +170,11 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
     rows = [receipt.to_dict() for receipt in receipts]
     budget = [(analyst, accountant.spent(analyst), accountant.left(analyst, now)) for analyst in analysts]
     if as_json_:
-        left = [
+        balances = [
             {"analyst": analyst, "spent": float(spent), "left": None if left is None else float(left)}
             for analyst, spent, left in budget
         ]
-        click.echo(as_json({"receipts": rows, "budget": left, "counters": counters}))
+        click.echo(as_json({"receipts": rows, "budget": balances, "counters": counters}))
     elif as_csv_:
         header = list(Receipt(0, "", "", "", "", "", 0, "").to_dict())
         click.echo(as_csv(header, [list(row.values()) for row in rows]))

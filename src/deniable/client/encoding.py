@@ -7,7 +7,8 @@ A device is a fleet of one. For n devices in one epoch the source is asked, in t
 3. the ids, keys and shares, message by message (:mod:`deniable.wire.shares`).
 
 Each of these draws gives every device a part of its own, a coin or a row, that depends on nobody else. A single device whose
-source gives it the same parts sends the same bytes.
+source gives it the same parts sends the same bytes. (Mechanisms that draw for
+groups of devices, or raw bytes for all, give the same laws and not the same bytes.)
 """
 
 from __future__ import annotations

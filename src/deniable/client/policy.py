@@ -69,7 +69,10 @@ class Policy:
         put("strata", _names("strata", self.strata))
         if self.analysts is not None:
             put("analysts", _names("analysts", self.analysts))
-        Limit(self.epsilon_per_answer)  # refuses what is no loss
+        try:
+            Limit(self.epsilon_per_answer)
+        except ParameterError as error:
+            raise ParameterError("epsilon_per_answer", error.value, error.rule) from None
         _whole("queue_messages", self.queue_messages, 1, 1 << 24)
         put("queue_age", duration("queue_age", self.queue_age))
         if self.upload_within != 0:

@@ -46,6 +46,7 @@ CREATE TABLE receipts (place INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT
                        reason TEXT NOT NULL, detail TEXT NOT NULL, analyst TEXT NOT NULL, query TEXT NOT NULL,
                        serial INTEGER NOT NULL, question TEXT NOT NULL, epoch INTEGER, epsilon TEXT NOT NULL, left TEXT,
                        verified INTEGER NOT NULL, first INTEGER NOT NULL, times INTEGER NOT NULL);
+CREATE INDEX receipts_by_query ON receipts (analyst, query);
 CREATE TABLE counters (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 """
 

@@ -2,11 +2,11 @@
 
     python benchmarks/client.py
 
-Table 3 of Quoc et al. 2017 gives three steps of a client, on a phone, a laptop and a server, each as operations a second: the
-read of the local SQLite database, randomized response, and XOR encryption for two proxies. The same three are timed here, one answer
-at a time: the read inside the sandbox, once in this process and once in a process of its own (which is what a device does), then
-the randomizing of 11 buckets, and the splitting into two tagged shares. The times are of a wall clock, the shortest of several
-runs; the fleet's are also given in processor time, so that a busy machine does not count.
+Table 3 of Quoc et al. 2017 gives the operations a second of a client's three steps: SQLite read (phone 1,162, server 23,418),
+randomized response (168,938; 1,809,662) and XOR encryption (15,026; 1,351,937); the read is the bottleneck. The same three are
+timed here, one answer at a time: the read inside the sandbox, once in this process and once in a process of its own (as
+devices do), then the randomizing of 11 buckets, and the splitting into two tagged shares. The times are of a wall clock, the
+shortest of several runs; the fleet's are also given in processor time, so that a busy machine does not count.
 """
 
 from __future__ import annotations

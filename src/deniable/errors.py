@@ -312,14 +312,15 @@ class StoreError(DeniableError):
 
 
 class UploadError(DeniableError):
-    """A proxy did not take shares. If `final`, it never will; else it may be asked again, not before `retry_after` seconds."""
+    """A proxy did not take shares. It may be asked again, not before `retry_after` seconds; but if `final`, it will never take
+    one of these, and if `early`, it will not take one of these yet."""
 
-    def __init__(self, detail: str, final: bool = False, retry_after: int = 0) -> None:
-        self.detail, self.final, self.retry_after = detail, final, retry_after
+    def __init__(self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False) -> None:
+        self.detail, self.retry_after, self.final, self.early = detail, retry_after, final, early
         super().__init__(detail)
 
-    def __reduce__(self) -> tuple[type[UploadError], tuple[str, bool, int]]:
-        return type(self), (self.detail, self.final, self.retry_after)
+    def __reduce__(self) -> tuple[type[UploadError], tuple[str, int, bool, bool]]:
+        return type(self), (self.detail, self.retry_after, self.final, self.early)
 
 
 class BudgetExceededError(DeniableError):

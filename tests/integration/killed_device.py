@@ -27,9 +27,7 @@ from deniable.queries.keys import KeyRing
 def device_in(folder: Path) -> Device:
     """The device whose files are in the folder, as each of its processes opens it anew."""
     proxies = dict.fromkeys(json.loads((folder / "proxies.json").read_text()), "token")
-    policy = Policy(
-        KeyRing.load(folder / "ring.json"), proxies, epsilon_per_answer=100, limits=(Limit(10**6),), upload_within=0
-    )
+    policy = Policy(KeyRing.load(folder / "ring.json"), proxies, epsilon_per_answer=100, limits=(Limit(10**6),), upload_within=0)
     return Device(Vault.open(folder / "ann.db"), policy, Store(folder / "ann.db.client", durable=False))
 
 

@@ -75,6 +75,7 @@ class Network:
     down: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
     refusing: set[bytes] = field(default_factory=set)
+    postponing: set[bytes] = field(default_factory=set)
     relayed: dict[str, list[bytes]] = field(default_factory=dict)
     bodies: list[tuple[str, str, bytes]] = field(default_factory=list)
     kept: dict[str, dict[bytes, Share]] = field(default_factory=dict)
@@ -86,7 +87,9 @@ class Network:
         length = record_bytes(body[2])
         shares = [Share.from_bytes(body[i : i + length]) for i in range(0, len(body), length)]
         if any(share.id in self.refusing for share in shares):
-            raise UploadError("answered 422", final=True)
+            raise UploadError("answered 410", final=True)
+        if any(share.id in self.postponing for share in shares):
+            raise UploadError("answered 422", early=True)
         for share in shares:
             before = self.kept.setdefault(proxy, {}).setdefault(share.id, share)
             assert before == share, "a share was changed between two uploads"

@@ -65,7 +65,8 @@ class Lane(Source):
             at = self._place(self.used, len(out))
             mine = out[at : at + 1]
         self.used += 1
-        return mine.copy()
+        copied: NDArray[Any] = mine.copy()
+        return copied
 
     def words(self, n: int) -> NDArray[np.uint64]:
         return self._next("words", None, n)

@@ -138,7 +138,9 @@ def test_a_fresh_policy_is_its_owners_alone_allows_no_proxy_and_is_not_overwritt
     assert "secret" not in said
 
 
-@pytest.mark.parametrize("arguments", [("log", "ann.db"), ("once", "ann.db"), ("status", "nobody.db"), ("answer", "ann.db", "lost")])
+@pytest.mark.parametrize(
+    "arguments", [("log", "ann.db"), ("once", "ann.db"), ("status", "nobody.db"), ("answer", "ann.db", "lost")]
+)
 def test_an_error_is_one_line(deniable: Command, proxies: list[Proxy], arguments: tuple[str, ...]) -> None:
     if arguments[0] == "answer":
         settings(proxies)

@@ -106,7 +106,7 @@ def test_sampled_out_costs_nothing_sends_nothing_and_is_decided_once(tmp_path: P
     query = asked(sampling=1e-300)
     device = make_device(tmp_path, query)
     receipt = device.answer(signed(query), at(1))
-    assert (receipt.outcome, receipt.epsilon) == ("sampled out", 0)
+    assert (receipt.outcome, float(receipt.epsilon)) == ("sampled out", 0)
     assert device.answer(signed(query), at(1)).outcome == "again"
     assert spent(device, query) == 0
     assert queued(device) == []
@@ -191,14 +191,16 @@ FAILING = {
     "no row": "SELECT distance FROM trips WHERE distance > 100",
     "a null": "SELECT NULL FROM trips LIMIT 1",
     "an overflow": "SELECT abs(-9223372036854775807 - 1) FROM trips",
-    "a deadline": "SELECT count(*) FROM " + ", ".join(f"trips t{i}" for i in range(7)),
+    "a deadline": "SELECT count(*) FROM trips a, trips b, trips c, trips d, trips e, trips f, trips g",
     "too many rows": "SELECT a.distance FROM trips a, trips b, trips c, trips d, trips e",
 }
 
 
 @pytest.mark.parametrize("failure", FAILING)
 @pytest.mark.parametrize("other", [False, True])
-def test_sql_that_finds_nothing_or_fails_on_the_data_is_answered_like_any_other(tmp_path: Path, failure: str, other: bool) -> None:
+def test_sql_that_finds_nothing_or_fails_on_the_data_is_answered_like_any_other(
+    tmp_path: Path, failure: str, other: bool
+) -> None:
     query = asked(mechanism=CERTAIN, sql=FAILING[failure], columns=[Column("distance", MILES[:10], other=other)])
     policy = make_policy(query, **GENEROUS, deadline=0.05)
     device = make_device(tmp_path, query, [50.0 + i / 10 for i in range(50)], policy=policy)
@@ -275,7 +277,7 @@ def test_a_refused_query_sends_nothing_costs_nothing_and_its_receipt_says_why(tm
     query = asked(cover=True)
     device = make_device(tmp_path, query, policy=make_policy(query, **settings))
     receipt = device.answer(make(query), now)
-    assert (receipt.outcome, receipt.reason, receipt.epsilon) == ("refused", reason, 0)
+    assert (receipt.outcome, receipt.reason, float(receipt.epsilon)) == ("refused", reason, 0)
     assert queued(device) == []
     assert spent(device, query) == 0
     with device.store.transaction() as book:
@@ -303,7 +305,10 @@ def test_a_rolled_back_version_and_another_one_under_the_same_serial_are_refused
 def test_a_version_that_is_over_the_ceiling_still_retires_the_one_before(tmp_path: Path) -> None:
     query = asked()
     device = make_device(tmp_path, query, policy=make_policy(query, epsilon_per_answer=STRICT * 2))
-    assert device.answer(signed(query.revised(mechanism={"name": "TwoCoin", "p": 0.9, "q": 0.5})), at(0)).reason == "over the ceiling"
+    assert (
+        device.answer(signed(query.revised(mechanism={"name": "TwoCoin", "p": 0.9, "q": 0.5})), at(0)).reason
+        == "over the ceiling"
+    )
     assert device.answer(signed(query), at(0)).reason == "rolled-back query"
 
 
@@ -416,7 +421,7 @@ def test_where_no_new_permanent_answer_can_be_paid_for_the_oldest_one_speaks(tmp
     device.answer(signed(query), at(0))
     set_distance(device, 8.5)
     receipt = device.answer(signed(query), at(1))
-    assert (receipt.outcome, receipt.epsilon) == ("answered", 0)
+    assert (receipt.outcome, float(receipt.epsilon)) == ("answered", 0)
     one, two = opened(device)
     assert one.report == two.report
     assert spent(device, query) == cost
@@ -446,7 +451,9 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
     columns = [Column("distance", ["near", "far"], other=True)]
     dumps = []
     for i, value in enumerate(("near", "far")):
-        query = asked(memoize=True, columns=columns, sql="SELECT place FROM life", mechanism={"name": "DirectEncoding", "epsilon": 1.0})
+        query = asked(
+            memoize=True, columns=columns, sql="SELECT place FROM life", mechanism={"name": "DirectEncoding", "epsilon": 1.0}
+        )
         folder = tmp_path / str(i)
         folder.mkdir()
         vault = Vault.create(folder / "ann.db")

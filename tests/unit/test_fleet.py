@@ -76,9 +76,7 @@ def test_each_device_of_a_fleet_sends_the_bytes_that_it_would_send_alone(
     tmp_path: Path, name: str, sampling: float, cover: bool, memoize: bool
 ) -> None:
     n = 16
-    query = asked(
-        columns=COMPLETE, mechanism={"name": name, **MECHANISMS[name]}, sampling=sampling, cover=cover, memoize=memoize
-    )
+    query = asked(columns=COMPLETE, mechanism={"name": name, **MECHANISMS[name]}, sampling=sampling, cover=cover, memoize=memoize)
     values = np.linspace(-1, 12, n)
     recorder = Recorder(seeded_source(name))
     fleet = Fleet(query, n, source=recorder).answer_columns(3, [values])

@@ -104,6 +104,21 @@ def test_a_share_that_its_proxy_will_never_take_does_not_hold_up_the_others(tmp_
     assert len(network.messages()) == 4
 
 
+def test_a_share_that_its_proxy_does_not_take_yet_waits_alone(tmp_path: Path) -> None:
+    query = asked()
+    device = make_device(tmp_path, query)
+    for epoch in range(5):
+        device.answer(signed(query), at(epoch))
+    early = records(device)[ONE][2][16:32]
+    network = Network(postponing={early})
+    done = device.upload(network, at(10))
+    assert (done.sent, done.refused, done.waiting) == (8, 0, 2)
+    assert all(at(10) < due <= at(10) + 32 * FIRST_WAIT for _, due, _ in queued(device))
+    network.postponing.clear()
+    assert device.upload(network, at(12)).sent == 2
+    assert len(network.messages()) == 5
+
+
 def test_one_upload_has_one_size_class_and_is_not_too_long(tmp_path: Path) -> None:
     short, long = asked(), asked(id="longer", size_class=2)
     device = make_device(tmp_path, short, policy=make_policy(short, queue_messages=10_000))
@@ -194,16 +209,20 @@ def test_shares_are_posted_with_the_devices_token(http: HttpTransport, answers: 
 
 
 @pytest.mark.parametrize(
-    ("status", "final"),
-    [(400, True), (409, True), (413, True), (422, True), (401, False), (403, False), (404, False), (429, False), (500, False)],
+    ("status", "final", "early"),
+    [
+        *((status, True, False) for status in (400, 409, 410, 413, 415)),
+        *((status, False, True) for status in (404, 422)),
+        *((status, False, False) for status in (401, 403, 408, 429, 500, 503)),
+    ],
 )
-def test_an_answer_that_will_stay_the_same_is_final_and_all_others_are_not(
-    http: HttpTransport, answers: Answers, status: int, final: bool
+def test_an_answer_is_about_a_share_for_good_or_for_now_or_about_the_proxy(
+    http: HttpTransport, answers: Answers, status: int, final: bool, early: bool
 ) -> None:
     answers.next = httpx.Response(status, headers={"Retry-After": "77"})
     with pytest.raises(UploadError) as error:
         http.send("https://one.example", "my token", b"records")
-    assert (error.value.final, error.value.retry_after) == (final, 77)
+    assert (error.value.final, error.value.early, error.value.retry_after) == (final, early, 77)
     assert "token" not in str(error.value)
 
 
@@ -235,7 +254,9 @@ def test_the_wait_that_a_proxy_asks_for_is_kept(tmp_path: Path, http: HttpTransp
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_the_queries_that_a_proxy_relays_are_read_as_they_were_signed(http: HttpTransport, answers: Answers, wrapped: bool) -> None:
+def test_the_queries_that_a_proxy_relays_are_read_as_they_were_signed(
+    http: HttpTransport, answers: Answers, wrapped: bool
+) -> None:
     content = signed(asked()).to_bytes()
     listed: Any = [json.loads(content), content.decode()]
     answers.next = httpx.Response(200, json={"queries": listed} if wrapped else listed)

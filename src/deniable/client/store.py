@@ -240,6 +240,10 @@ class Book:
         """Forget shares that their proxy has, or will never have."""
         self._db.executemany("DELETE FROM queue WHERE place = ?", [(share.place,) for share in shares])
 
+    def postpone(self, shares: Iterable[QueuedShare], due: int) -> None:
+        """Let shares wait for longer."""
+        self._db.executemany("UPDATE queue SET due = ? WHERE place = ?", [(due, share.place) for share in shares])
+
     def drop_expired(self, now: int) -> int:
         """Give up the shares that nobody would count any more, and count them."""
         n = self._db.execute("DELETE FROM queue WHERE expires <= ?", (now,)).rowcount

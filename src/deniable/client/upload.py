@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deniable.client.policy import Policy
-from deniable.client.store import QueuedShare, Store
+from deniable.client.store import Store
 from deniable.errors import MissingExtraError, UploadError
 from deniable.randomness import Source, system_source
 
@@ -22,8 +22,11 @@ FIRST_WAIT = 30
 LONGEST_WAIT = 6 * 3600
 MOST_RECORDS = 256
 _TIMEOUT = 20.0
-_FINAL = frozenset({400, 409, 410, 413, 415, 422})
-"""Answers of a proxy that stay the same however often it is asked. All others may change: a token, an outage, a limit of rate."""
+_FINAL = frozenset({400, 409, 410, 413, 415})
+"""What a proxy says of shares that it will never take: no records, changed, of a closed epoch, too long, not bytes."""
+_EARLY = frozenset({404, 422})
+"""What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
+_WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
 _MOST_QUERIES_BYTES = 1 << 24
 
 
@@ -67,6 +70,7 @@ def upload(
 ) -> Uploaded:
     """Bring what is due to the proxies that are not being left alone, and give up what is too old."""
     step = on_step or (lambda _: None)
+    coins = source or system_source()
     with store.transaction() as book:
         expired = book.drop_expired(now)
         proxies = book.waiting_proxies(now)
@@ -86,15 +90,21 @@ def upload(
                 transport.send(proxy, policy.proxies[proxy], b"".join(share.record for share in shares))
                 step("acknowledged")
             except UploadError as error:
-                if error.final and len(shares) > 1:
+                about_a_share = error.final or error.early
+                if about_a_share and len(shares) > 1:
                     most = 1  # find out which of them it is
                     continue
                 problems.append(f"{proxy}: {error.detail}")
-                if not error.final:
-                    _leave_alone(store, proxy, now, error, source or system_source())
+                if not about_a_share:
+                    _leave_alone(store, proxy, now, error, coins)
                     break
-                _give_up(store, shares)
-                refused += len(shares)
+                with store.transaction() as book:
+                    if error.final:
+                        book.remove(shares)
+                        book.count("shares dropped: refused by the proxy", len(shares))
+                    else:
+                        book.postpone(shares, now + backoff(_WAIT_IF_EARLY, coins))
+                refused += error.final * len(shares)
                 continue
             with store.transaction() as book:
                 book.remove(shares)
@@ -105,12 +115,6 @@ def upload(
     with store.transaction() as book:
         waiting = book.n_queued()
     return Uploaded(sent, refused, expired, waiting, tuple(problems))
-
-
-def _give_up(store: Store, shares: list[QueuedShare]) -> None:
-    with store.transaction() as book:
-        book.remove(shares)
-        book.count("shares dropped: refused by the proxy", len(shares))
 
 
 def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source: Source) -> None:
@@ -183,4 +187,5 @@ class HttpTransport:
             return content
         after = response.headers.get("Retry-After", "")
         wait = int(after) if after.isdecimal() and len(after) < 8 else 0
-        raise UploadError(f"answered {response.status_code}", response.status_code in _FINAL, wait)
+        status = response.status_code
+        raise UploadError(f"answered {status}", wait, final=status in _FINAL, early=status in _EARLY)

@@ -58,9 +58,9 @@ class Fleet:
     >>> from deniable.queries.buckets import Column
     >>> from deniable.queries.schedule import Schedule
     >>> query = Query("commute", "City", "SELECT km FROM trips", [Column("km", ["[0,5)", "[5,inf)"])],
-    ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5}, sampling=0.5)
+    ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5})
     >>> Fleet(query, 1000, source=seeded_source(1)).answer_columns(0, [np.arange(1000) % 10])
-    <505 messages of epoch 0 for 'commute', 505 of them answers>
+    <1,000 messages of epoch 0 for 'commute', 1,000 of them answers>
     """
 
     def __init__(self, query: Query, n: int, *, strata: Any = 0, source: Source | None = None) -> None:

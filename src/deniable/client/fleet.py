@@ -71,7 +71,7 @@ class Fleet:
         if given.dtype.kind not in "iu" or given.shape not in ((), (n,)) or given.min() < 0 or given.max() > most:
             raise ParameterError("strata", f"{given.dtype} {given.shape}", f"must be one number up to {most} for all or for each")
         self.query, self.n = query, n
-        self._strata: Any = int(given) if not given.ndim or not query.strata else given
+        self._strata: Any = given if given.ndim and query.strata else int(given.max())
         self._source = source or system_source()
         self._memo: _Memo | None = None
         if query.memoize:

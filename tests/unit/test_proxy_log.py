@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deniable.errors import LogError
-from deniable.proxy.log import SCHEMA_VERSION, BlockLog, LogReader
+from deniable.proxy.log import LAYOUT, BlockLog, LogReader
 from deniable.wire.blocks import Block, cut
 
 CHANNEL = 0xFEDC_BA98_7654_3210  # does not fit in a signed 64-bit integer
@@ -72,7 +72,7 @@ def test_what_was_moved_is_known_after_reopening_until_it_is_forgotten(log: Bloc
     log.close()
     again = BlockLog(log.path)
     assert again.moved() == {7, 1 << 40}
-    again.forget_moved([7])
+    again.append([], now=2, forget=[7])
     assert again.moved() == {1 << 40}
 
 
@@ -117,9 +117,9 @@ def test_blocks_of_an_epoch_are_found_whatever_stands_between_them(log: BlockLog
 def test_a_newer_schema_is_refused_by_writer_and_reader(log: BlockLog) -> None:
     log.close()
     with sqlite3.connect(log.path) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {LAYOUT.version + 1}")
     for opened in (BlockLog, LogReader):
-        with pytest.raises(LogError, match="written by a newer one"):
+        with pytest.raises(LogError, match="is of a newer one"):
             opened(log.path)
 
 
@@ -130,7 +130,7 @@ def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path)
         connection.execute("CREATE TABLE mine (x)")
     for path in (text, other):
         before = path.read_bytes()
-        with pytest.raises(LogError, match="no proxy's log"):
+        with pytest.raises(LogError, match="is not a proxy.s log"):
             BlockLog(path)
         assert path.read_bytes() == before
     with pytest.raises(LogError, match="is not there"):

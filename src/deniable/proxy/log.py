@@ -1,28 +1,27 @@
 """A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
 
-Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says of a
-channel that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen all of them.
+Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says of a channel
+that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen all of them.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from deniable.errors import LogError, ParameterError
+from deniable.proxy.database import Layout
 from deniable.wire.blocks import Block
 
-__all__ = ["SCHEMA_VERSION", "BlockLog", "LogReader", "Mark", "Record"]
+__all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "Record"]
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x64_6E_6C_67
-"""What makes a file known as such a log: the letters dnlg."""
-_SCHEMA = """
+LAYOUT = Layout(
+    "a proxy's log",
+    application_id=0x64_6E_6C_67,  # the letters dnlg
+    version=1,
+    schema="""
 CREATE TABLE blocks (
     offset INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, epoch INTEGER NOT NULL, size_class INTEGER NOT NULL,
     prefix_bits INTEGER NOT NULL, prefix INTEGER NOT NULL, n INTEGER NOT NULL, appended INTEGER NOT NULL, block BLOB NOT NULL);
@@ -31,7 +30,9 @@ CREATE TABLE marks (
     channel TEXT PRIMARY KEY, epoch INTEGER NOT NULL, offset INTEGER NOT NULL, declared INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE moved (segment INTEGER PRIMARY KEY);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-"""
+INSERT INTO facts VALUES ('identity', lower(hex(randomblob(16)))), ('dropped', 0);
+""",
+)
 
 
 class Record(NamedTuple):
@@ -51,36 +52,6 @@ class Mark(NamedTuple):
     """When it was declared, in seconds since 1970 UTC."""
 
 
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    mode = "ro" if read_only else "rwc"
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    try:
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30, check_same_thread=False)
-    except sqlite3.OperationalError as error:
-        raise LogError(f"{path} cannot be opened: {error}") from None
-    try:
-        _check_schema(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    try:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise LogError(f"{path} is no proxy's log: {error}") from None
-    if application != APPLICATION_ID and (application or n_tables):
-        raise LogError(f"{path} is no proxy's log: its application id is {application:#x}")
-    if version > SCHEMA_VERSION:
-        raise LogError(
-            f"{path} has schema {version}, and this library knows up to {SCHEMA_VERSION}: it was written by a newer one"
-        )
-
-
 def _channel(text: str) -> int:
     return int(text, 16)
 
@@ -90,7 +61,7 @@ class _Readable:
 
     def __init__(self, path: str | os.PathLike[str], read_only: bool) -> None:
         self.path = Path(path)
-        self._connection = _connect(self.path, read_only)
+        self._connection = LAYOUT.connect(self.path, read_only)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -163,9 +134,6 @@ class LogReader(_Readable):
         if not Path(path).is_file():
             raise LogError(f"{path} is not there")
         super().__init__(path, read_only=True)
-        if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            self.close()
-            raise LogError(f"{path} is not written yet")
 
 
 class BlockLog(_Readable):
@@ -173,25 +141,19 @@ class BlockLog(_Readable):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, read_only=False)
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("PRAGMA page_size = 16384")
-            cursor.execute("PRAGMA journal_mode = WAL")
-            cursor.execute("PRAGMA synchronous = FULL")
-            if cursor.execute("PRAGMA user_version").fetchone()[0] == 0:
-                cursor.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                cursor.executescript(
-                    f"BEGIN IMMEDIATE; {_SCHEMA} INSERT INTO facts VALUES ('identity', '{secrets.token_hex(16)}'),"
-                    f" ('dropped', 0); PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-                )
-        self.path.chmod(0o600)
 
     def append(
-        self, blocks: Iterable[Block], now: int, segment: int | None = None, marks: Mapping[int, int] | None = None
+        self,
+        blocks: Iterable[Block],
+        now: int,
+        segment: int | None = None,
+        marks: Mapping[int, int] | None = None,
+        forget: Iterable[int] = (),
     ) -> int:
         """Append blocks, and give the log's last offset. All of it is durable when this returns.
 
         `segment` is the piece of the spool that these blocks empty: it is noted in the same transaction, so that after a crash
-        nobody moves it again. `marks` maps a channel to the epoch before which, with these blocks, everything is appended; a mark
+        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before which, with these blocks, everything is appended; a mark
         never goes back.
         """
         rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
@@ -204,6 +166,7 @@ class BlockLog(_Readable):
             )
             if segment is not None:
                 self._connection.execute("INSERT INTO moved VALUES (?)", (segment,))
+            self._connection.executemany("DELETE FROM moved WHERE segment = ?", [(gone,) for gone in forget])
             end = self.end
             for channel, epoch in (marks or {}).items():
                 self._connection.execute(
@@ -217,12 +180,6 @@ class BlockLog(_Readable):
     def moved(self) -> set[int]:
         """The segments of the spool that were appended and whose files may still be there."""
         return {segment for (segment,) in self._connection.execute("SELECT segment FROM moved")}
-
-    def forget_moved(self, segments: Iterable[int]) -> None:
-        """Forget segments whose files are gone."""
-        with self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("DELETE FROM moved WHERE segment = ?", [(segment,) for segment in segments])
 
     def epochs(self) -> list[tuple[int, int]]:
         """Each (channel, epoch) of which there are blocks."""

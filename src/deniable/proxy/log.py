@@ -1,7 +1,7 @@
 """A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
 
-Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says of a channel
-that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen all of them.
+Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says
+of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen them.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class BlockLog(_Readable):
         """Append blocks, and give the log's last offset. All of it is durable when this returns.
 
         `segment` is the piece of the spool that these blocks empty: it is noted in the same transaction, so that after a crash
-        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before which, with these blocks, everything is appended; a mark
-        never goes back.
+        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before
+        which, with these blocks, everything is appended; a mark never goes back.
         """
         rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
         with self._connection:

@@ -13,6 +13,7 @@ __all__ = ["cli", "main"]
 
 COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
+    "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
     "vault": "deniable.cli.vault:vault",

@@ -129,8 +129,6 @@ class Intake:
         self._closed = {channel: mark.epoch for channel, mark in self.log.marks().items()}
         self.counters: Counter[str] = Counter()
         """accepted, already, appended, blocks, flushes_full, flushes_due, closed, dropped: since the start."""
-        self.refusals: Counter[str] = Counter()
-        """How many uploads were refused, by reason."""
         self._recover()
 
     def _recover(self) -> None:
@@ -158,12 +156,12 @@ class Intake:
     @property
     def n_waiting(self) -> int:
         """How many shares wait for a flush."""
-        return sum(epoch.n_waiting for epoch in self._epochs.values())
+        return sum(epoch.n_waiting for epoch in list(self._epochs.values()))  # a copy: other threads may look
 
     @property
     def n_ids(self) -> int:
         """How many message ids of open epochs are held."""
-        return sum(len(epoch.seen) for epoch in self._epochs.values())
+        return sum(len(epoch.seen) for epoch in list(self._epochs.values()))
 
     def set_channels(self, channels: Mapping[int, Channel]) -> None:
         """Take shares of these channels from now on, and of no others."""
@@ -187,7 +185,6 @@ class Intake:
                 if n_ids + n_new > self.rules.most_ids:
                     raise RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
             except RefusedError as error:
-                self.refusals[error.reason] += 1
                 results.append(error)
                 continue
             for part in parts:
@@ -315,4 +312,5 @@ class Intake:
         for epoch in self._epochs.values():
             if epoch.segment is not None:
                 epoch.segment.close()
+        self._epochs.clear()
         self.log.close()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -198,18 +200,17 @@ class BlockLog(_Readable):
         Stops at the first block that is younger, or whose epoch is still open: from such blocks a restarted proxy learns which
         messages it has had.
         """
+        oldest = self._connection.execute(
+            "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
+            " FROM blocks b LEFT JOIN marks m ON m.channel = b.channel ORDER BY b.offset LIMIT ?",
+            (time, most),
+        )
+        droppable = [offset for offset, _ in takewhile(itemgetter(1), oldest)]
+        oldest.close()
+        if not droppable:
+            return 0
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            oldest = self._connection.execute(
-                "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
-                " FROM blocks b LEFT JOIN marks m ON m.channel = b.channel ORDER BY b.offset LIMIT ?",
-                (time, most),
-            ).fetchall()
-            last = self.dropped
-            for offset, droppable in oldest:
-                if not droppable:
-                    break
-                last = offset
-            n_dropped: int = self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (last,)).rowcount
-            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (last,))
-        return n_dropped
+            self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (droppable[-1],))
+            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (droppable[-1],))
+        return len(droppable)

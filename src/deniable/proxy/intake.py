@@ -123,7 +123,7 @@ class Intake:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = BlockLog(folder / "log.db")
         self._spool = Spool(folder / "spool")
-        self._check = Checker(secrets.token_bytes(16))
+        self._check = Checker.fresh()
         self._channels: Mapping[int, Channel] = {}
         self._epochs: dict[Group, _Epoch] = {}
         self._closed = {channel: mark.epoch for channel, mark in self.log.marks().items()}

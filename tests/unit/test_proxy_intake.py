@@ -13,7 +13,7 @@ import pytest
 from deniable.errors import LogError, ParameterError, RefusedError
 from deniable.proxy.channels import Channel, channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import BlockLog
+from deniable.proxy.log import LogReader
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Spool
 from deniable.queries.query import Query
@@ -574,6 +574,6 @@ def test_rules_that_cannot_be_kept_are_refused(name: str, value: float) -> None:
 def test_a_log_of_a_running_proxy_can_be_read_by_another(place: Place) -> None:
     place.take(make_columns(QUERY, EPOCH, 100)[0])
     place.intake.tick()
-    other = BlockLog(place.folder / "log.db")
-    assert other.end == 1
-    other.close()
+    reader = LogReader(place.folder / "log.db")
+    assert reader.end == 1
+    reader.close()

@@ -240,13 +240,13 @@ def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_pat
     intake = Intake(tmp_path, Rules(), lambda: NOW)
     intake.set_channels(channels_of([(QUERY, None)]))
     n_syncs: list[int] = []
-    sync = os.fdatasync
+    sync = os.fsync
 
     def counted(handle: int) -> None:
         n_syncs.append(handle)
         sync(handle)
 
-    monkeypatch.setattr("deniable.proxy.spool.os.fdatasync", counted)
+    monkeypatch.setattr("deniable.proxy.spool._sync", counted)
     desk = Desk(intake, lambda: None)
     columns, _ = make_columns(QUERY, 1000, 200)
     contents = [body_of(QUERY, 1000, columns[:, [i]]) for i in range(200)]
@@ -293,10 +293,19 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
     assert told.is_set()
     assert desk.failed
     monkeypatch.undo()
+    intake.close()
     again = Intake(tmp_path, Rules(), lambda: NOW)
     again.set_channels(channels_of([(QUERY, None)]))
     assert again.take([first, second]) == [Receipt(0, 1), Receipt(1, 0)]
     again.close()
+
+
+def test_two_proxies_cannot_use_one_folder(tmp_path: Path) -> None:
+    first = Intake(tmp_path, Rules(), lambda: NOW)
+    with pytest.raises(LogError, match="in use by another proxy"):
+        Intake(tmp_path, Rules(), lambda: NOW)
+    first.close()
+    Intake(tmp_path, Rules(), lambda: NOW).close()
 
 
 @pytest.mark.parametrize("name", ["tokens.db", "queries.db"])

@@ -134,7 +134,7 @@ class Seen:
             self._set(ids[0])
 
     def _widen(self) -> None:
-        self._slot_bits = (2 * self._n * _SLOTS_PER_ID).bit_length()
+        self._slot_bits = (self._n * _SLOTS_PER_ID).bit_length()
         self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
         for run in (run for tier in self._tiers for run in tier):
             self._set(run.ids.view(">u8")[::2].astype(np.uint64))

@@ -36,19 +36,19 @@ CREATE TABLE queries (id TEXT, serial INTEGER, tag INTEGER UNIQUE NOT NULL, chan
 CREATE TABLE channels (channel INTEGER PRIMARY KEY, first INTEGER NOT NULL, front INTEGER NOT NULL);
 CREATE TABLE closures (channel INTEGER, epoch INTEGER, missing TEXT NOT NULL, PRIMARY KEY (channel, epoch)) WITHOUT ROWID;
 CREATE TABLE waiting (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bucket INTEGER, proxy INTEGER, words INTEGER,
-    rows BLOB);
+    content BLOB);
 CREATE INDEX waiting_epoch ON waiting (channel, epoch);
 CREATE TABLE joined (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bucket INTEGER, ids BLOB);
 CREATE INDEX joined_epoch ON joined (channel, epoch);
-CREATE TABLE panes (query TEXT, serial INTEGER, epoch INTEGER, stratum INTEGER, n INTEGER NOT NULL, nothing INTEGER NOT NULL,
+CREATE TABLE panes (query TEXT, serial INTEGER, epoch INTEGER, stratum INTEGER, n INTEGER NOT NULL, silent INTEGER NOT NULL,
     counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum)) WITHOUT ROWID;
 CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received INTEGER NOT NULL, counted INTEGER NOT NULL,
     orphaned INTEGER NOT NULL, duplicate INTEGER NOT NULL, late INTEGER NOT NULL, malformed INTEGER NOT NULL,
     PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID;
 CREATE TABLE totals (proxy INTEGER, outcome TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, outcome)) WITHOUT ROWID;
 CREATE TABLE refusals (proxy INTEGER, reason TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, reason)) WITHOUT ROWID;
-CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, window INTEGER NOT NULL, start INTEGER NOT NULL,
-    condition TEXT NOT NULL, document TEXT NOT NULL, UNIQUE (query, window));
+CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
+    condition TEXT NOT NULL, document TEXT NOT NULL, UNIQUE (query, number));
 CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);
 CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
     PRIMARY KEY (id, proxy)) WITHOUT ROWID;
@@ -183,7 +183,7 @@ class State:
         joined = f"SELECT channel, epoch, bucket, ids FROM joined WHERE EXISTS {still_open.format('joined')}"  # noqa: S608 - no input
         for channel, epoch, bucket, content in self.connection.execute(joined):
             yield Stored(unsigned(channel), epoch, bucket, None, np.frombuffer(content, dtype="<u8").reshape(2, -1))
-        waiting = f"SELECT channel, epoch, bucket, proxy, words, rows FROM waiting WHERE EXISTS {still_open.format('waiting')}"  # noqa: S608
+        waiting = f"SELECT channel, epoch, bucket, proxy, words, content FROM waiting WHERE EXISTS {still_open.format('waiting')}"  # noqa: S608
         for channel, epoch, bucket, proxy, words, content in self.connection.execute(waiting):
             rows = np.frombuffer(content, dtype="<u8").reshape(words, -1)
             yield Stored(unsigned(channel), epoch, bucket, proxy, rows)
@@ -204,7 +204,7 @@ class State:
                 )
             else:
                 self.connection.execute(
-                    "INSERT INTO waiting (channel, epoch, bucket, proxy, words, rows) VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO waiting (channel, epoch, bucket, proxy, words, content) VALUES (?, ?, ?, ?, ?, ?)",
                     (*place, part.proxy, len(part.rows), content),
                 )
         for key, pane in step.panes.items():
@@ -214,13 +214,13 @@ class State:
     def _add_pane(self, key: PaneKey, pane: Pane) -> None:
         place = (key.query, key.serial, key.epoch, key.stratum)
         known = self.connection.execute(
-            "SELECT n, nothing, counts FROM panes WHERE query = ? AND serial = ? AND epoch = ? AND stratum = ?", place
+            "SELECT n, silent, counts FROM panes WHERE query = ? AND serial = ? AND epoch = ? AND stratum = ?", place
         ).fetchone()
         total = Pane(pane.counts.copy(), pane.n, pane.nothing)
         if known:
             total += Pane(np.frombuffer(known[2], dtype="<i8"), known[0], known[1])
         self.connection.execute(
-            "INSERT OR REPLACE INTO panes (query, serial, epoch, stratum, n, nothing, counts) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO panes (query, serial, epoch, stratum, n, silent, counts) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (*place, total.n, total.nothing, total.counts.astype("<i8").tobytes()),
         )
 
@@ -274,7 +274,7 @@ class State:
     def panes(self, query: str, epochs: range) -> dict[PaneKey, Pane]:
         """The panes of a query in these epochs."""
         rows = self.connection.execute(
-            "SELECT serial, epoch, stratum, n, nothing, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+            "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
             (query, epochs.start, epochs.stop),
         )
         return {
@@ -294,7 +294,7 @@ class State:
     def release(self, query: str, window: int, start: int, condition: str, document: str) -> None:
         """Store the result of a window. Each window has one."""
         self.connection.execute(
-            "INSERT INTO results (query, window, start, condition, document) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO results (query, number, start, condition, document) VALUES (?, ?, ?, ?, ?)",
             (query, window, start, condition, document),
         )
 

@@ -25,6 +25,14 @@ class Published:
     published: int
     stopped: int | None
 
+    @property
+    def n_epochs(self) -> int:
+        """Epochs in which devices answer: all before it expires, or up to the one in which it was stopped."""
+        schedule = self.query.schedule
+        if self.stopped is None:
+            return schedule.n_epochs
+        return min(schedule.n_epochs, max(0, (self.stopped - schedule.origin) // schedule.every + 1))
+
 
 @dataclass
 class Channel:
@@ -35,7 +43,7 @@ class Channel:
     size_class: int
     versions: dict[int, Query] = field(default_factory=dict)
     n_epochs: int = 0
-    """Epochs before the last version expires."""
+    """Epochs before the last version expires or is stopped."""
 
     def queries(self) -> dict[str, list[Query]]:
         """The versions of each query, oldest first."""
@@ -48,21 +56,22 @@ class Channel:
 class Catalogue:
     """The channels of all published versions."""
 
-    def __init__(self, versions: Iterable[Query] = ()) -> None:
+    def __init__(self, entries: Iterable[Published] = ()) -> None:
         self.channels: dict[int, Channel] = {}
-        for query in versions:
+        for entry in entries:
+            query = entry.query
             if query.size_class is None:  # a Query settles it; said for the type checker
                 continue
             channel = self.channels.setdefault(
                 query.channel_tag, Channel(query.channel_tag, query.schedule, query.size_class)
             )
             channel.versions[query.tag] = query
-            channel.n_epochs = max(channel.n_epochs, query.schedule.n_epochs)
+            channel.n_epochs = max(channel.n_epochs, entry.n_epochs)
 
     @classmethod
     def load(cls, connection: sqlite3.Connection) -> Catalogue:
         """The catalogue in a state file."""
-        return cls(entry.query for entry in published(connection))
+        return cls(published(connection))
 
 
 def published(connection: sqlite3.Connection, query_id: str | None = None) -> list[Published]:

@@ -29,7 +29,7 @@ from deniable.aggregator.conservation import OUTSIDE, Ledger, statement
 from deniable.aggregator.join import Bucket, Joined, split_rows
 from deniable.aggregator.logs import Reading, ShareLog
 from deniable.aggregator.panes import Counted, Pane, count_messages
-from deniable.aggregator.state import Clock, State, Step, Stored, signed
+from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.aggregator.windows import assemble
 from deniable.errors import ParameterError, WireError
 from deniable.wire.blocks import LARGEST_BLOCK, Block
@@ -114,10 +114,10 @@ class Engine:
         n_proxies = len(self.logs)
         self.offsets = self.state.offsets()
         self._identities = self.state.identities()
-        self._fronts: dict[int, int] = {}
         self._epochs: dict[tuple[int, int], _Epoch] = {}
         self._marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
-        self._n_queries = -1
+        self._published: tuple[int, int] | None = None
+        self._garbage = True
         self._refresh()
         for part in self.state.stored():
             bucket = self._bucket(part.channel, part.epoch, part.bucket)
@@ -126,14 +126,15 @@ class Engine:
             else:
                 bucket.restore(part.proxy, part.rows)
         self._waiting = [sum(epoch.n_waiting(proxy) for epoch in self._epochs.values()) for proxy in range(n_proxies)]
+        self._look()
 
     def _refresh(self) -> None:
         """Take in queries that were published meanwhile."""
-        (n_queries,) = self.state.connection.execute("SELECT count(*) FROM queries").fetchone()
-        if n_queries != self._n_queries:
+        published = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
+        if published != self._published:
             self.catalogue = Catalogue.load(self.state.connection)
-            self._n_queries = n_queries
-            self._fronts = self.state.fronts()
+            self._published = published
+            self._fronts, self._firsts = self.state.fronts(), self.state.firsts()
 
     def _bucket(self, channel: int, epoch: int, number: int) -> Bucket:
         place = self._epochs.setdefault((channel, epoch), _Epoch({}))
@@ -161,10 +162,12 @@ class Engine:
             # Memory may be ahead of the state now; what is true is what was committed.
             self._load()
             raise
-        if not worked and not closed:
+        self._garbage = self._garbage or closed > 0
+        if self._garbage:
             with self.state.transaction():
-                return self.state.collect_garbage(self.limits.garbage) > 0
-        return True
+                self._garbage = self.state.collect_garbage(self.limits.garbage) > 0
+        self._look()
+        return worked or closed > 0 or self._garbage
 
     def drain(self) -> None:
         """Step until there is nothing left to do."""
@@ -342,9 +345,7 @@ class Engine:
 
     def _release(self, channel: Channel, epoch: int) -> None:
         """Results of the windows that end with this epoch."""
-        (first,) = self.state.connection.execute(
-            "SELECT first FROM channels WHERE front = ? AND channel = ?", (epoch + 1, signed(channel.tag))
-        ).fetchone()
+        first = self._firsts[channel.tag]
         for name, versions in channel.queries().items():
             schedule = versions[-1].schedule
             if epoch >= schedule.n_epochs:
@@ -361,30 +362,25 @@ class Engine:
 
     # --- what can be seen of it -------------------------------------------------------------------------------------
 
-    def health(self) -> list[ProxyHealth]:
-        """How each proxy is doing."""
+    def _look(self) -> None:
+        """Take down how each proxy is doing. What others read is this note, never the engine at work."""
         now = self.clock()
-        out = []
-        for proxy, name in enumerate(self.state.proxies):
-            lag = 0
-            for channel in self.catalogue.channels.values():
-                unmarked = max(self._marks[proxy].get(channel.tag, 0), self._fronts[channel.tag])
-                if unmarked < channel.n_epochs:
-                    lag = max(lag, now - channel.schedule.end_of_epoch(unmarked))
-            lag = max(lag, self._down_for(proxy, now))
-            condition = "down" if lag >= self.limits.patience else "behind" if lag >= self.limits.behind else "up"
-            out.append(ProxyHealth(name, condition, self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy]))
-        return out
+        self.health = [
+            ProxyHealth(name, self._condition(lag), self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy])
+            for proxy, name in enumerate(self.state.proxies)
+            for lag in [self._lag(proxy, now)]
+        ]
 
-    def _down_for(self, proxy: int, now: int) -> int:
-        """Seconds since the end of the first epoch that was closed without the proxy and that it has still not marked."""
+    def _lag(self, proxy: int, now: int) -> int:
         lag = 0
         for channel in self.catalogue.channels.values():
-            marked, front = self._marks[proxy].get(channel.tag, 0), self._fronts[channel.tag]
-            if marked < front and proxy in self.state.missing(channel.tag, range(marked, front)):
-                lag = max(lag, self.limits.patience, now - channel.schedule.end_of_epoch(front - 1))
+            unmarked = max(self._marks[proxy].get(channel.tag, 0), self._firsts[channel.tag])
+            if unmarked < channel.n_epochs:
+                lag = max(lag, now - channel.schedule.end_of_epoch(unmarked))
         return lag
 
+    def _condition(self, lag: int) -> str:
+        return "down" if lag >= self.limits.patience else "behind" if lag >= self.limits.behind else "up"
 
 
 def _claimed_count(content: bytes) -> int:

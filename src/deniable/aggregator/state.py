@@ -70,6 +70,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
     """A connection to a state file, made if it is not there; refused if another version of this library wrote it."""
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
+        connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
         with _exclusive(connection):
@@ -177,6 +178,10 @@ class State:
         """For each channel the first epoch that is not closed."""
         return {unsigned(channel): front for channel, front in self.connection.execute("SELECT channel, front FROM channels")}
 
+    def firsts(self) -> dict[int, int]:
+        """For each channel the first epoch that was ever counted."""
+        return {unsigned(channel): first for channel, first in self.connection.execute("SELECT channel, first FROM channels")}
+
     def stored(self) -> Iterator[Stored]:
         """The joined ids of all open epochs, then the rows that waited at some time (of which the joined ones wait no more)."""
         still_open = "(SELECT 1 FROM channels WHERE channels.channel = {0}.channel AND {0}.epoch >= front)"
@@ -244,10 +249,6 @@ class State:
                 f"INSERT INTO {table} (proxy, {column}, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",  # noqa: S608
                 [(*key, n) for key, n in entries.items() if n],
             )
-
-    def open_channel(self, channel: int, epoch: int) -> None:
-        """Let epochs of a channel be counted from this one on, if the channel is new."""
-        self.connection.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (signed(channel), epoch, epoch))
 
     def close_epoch(self, channel: int, epoch: int, missing: Iterable[int]) -> None:
         """Let no share of this epoch, or of one before it, be counted any more; `missing` are the proxies it was closed without."""

@@ -8,8 +8,9 @@ marked it and are read up to their marks; so a proxy may be behind by any time u
 marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined without all of its
 shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment the proxy is behind.
 
-What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log is left alone
-until the others have caught up; if those have nothing more to read, the oldest epoch's are given up as orphaned.
+What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which keeps
+them as well, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned at once,
+for nothing more can come to it. Neither loses an answer.
 """
 
 from __future__ import annotations
@@ -177,11 +178,17 @@ class Engine:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> list[Reading]:
-        full = [waiting > self.limits.most_waiting for waiting in self._waiting]
-        readings = list(self._executor.map(self._read_one, range(len(self.logs)), full))
-        if any(full) and not any(reading.entries for reading in readings):
-            self._give_up(full)
-        return readings
+        full = [self._is_full(proxy) for proxy in range(len(self.logs))]
+        return list(self._executor.map(self._read_one, range(len(self.logs)), full))
+
+    def _is_full(self, proxy: int) -> bool:
+        """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
+        if self._waiting[proxy] > self.limits.most_waiting:
+            others = [marks for other, marks in enumerate(self._marks) if other != proxy]
+            for (channel, number), epoch in self._epochs.items():
+                if epoch.n_waiting(proxy) and all(marks.get(channel, 0) > number for marks in others):
+                    self._give_up(proxy, channel, number)
+        return self._waiting[proxy] > self.limits.most_waiting
 
     def _read_one(self, proxy: int, full: bool) -> Reading:
         log = self.logs[proxy]
@@ -194,23 +201,16 @@ class Engine:
         self.problems[proxy] = reading.problem
         return reading
 
-    def _give_up(self, full: Sequence[bool]) -> None:
-        """Nobody has anything to read that these shares could be joined with: the oldest epoch's are orphaned."""
-        for proxy in np.flatnonzero(full).tolist():
-            held = [place for place, epoch in self._epochs.items() if epoch.n_waiting(proxy)]
-            (channel, number) = min(held, key=lambda place: self._end(*place))
-            epoch = self._epochs[channel, number]
-            step = Step()
-            step.ledger.enter((proxy, channel, number), "orphaned", epoch.n_waiting(proxy))
-            with self.state.transaction():
-                self.state.drop_waiting(channel, number, proxy)
-                self.state.apply(step)
-            self._waiting[proxy] -= epoch.n_waiting(proxy)
-            for bucket in epoch.buckets.values():
-                bucket.pending[proxy] = None
-
-    def _end(self, channel: int, epoch: int) -> int:
-        return self.catalogue.channels[channel].schedule.end_of_epoch(epoch)
+    def _give_up(self, proxy: int, channel: int, number: int) -> None:
+        epoch = self._epochs[channel, number]
+        step = Step()
+        step.ledger.enter((proxy, channel, number), "orphaned", epoch.n_waiting(proxy))
+        with self.state.transaction():
+            self.state.drop_waiting(channel, number, proxy)
+            self.state.apply(step)
+        self._waiting[proxy] -= epoch.n_waiting(proxy)
+        for bucket in epoch.buckets.values():
+            bucket.pending[proxy] = None
 
     # --- counting ---------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,9 @@ class Crowd:
         self.state: State | None = None
         self._engines: list[Engine] = []
 
-    def split(self, indices: Sequence[int], epoch: int = 0, strata: Any = 0, kinds: Any = ANSWER, query: Query | None = None) -> Any:
+    def split(
+        self, indices: Sequence[int], epoch: int = 0, strata: Any = 0, kinds: Any = ANSWER, query: Query | None = None
+    ) -> Any:
         """Shares of answers that are given as numbers of buckets: rows for each proxy."""
         query = query or self.query
         reports = query.mechanism.draw(np.asarray(indices, dtype=np.intp), self.source)

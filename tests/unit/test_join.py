@@ -103,7 +103,9 @@ def test_whatever_the_order_of_arrival_every_message_is_joined_once_and_every_sh
         arrivals: list[list[Words]] = []
         for proxy in range(n_proxies):
             # In the last turn everything comes again.
-            chosen = [sorted(sent[proxy])] if turn == 11 else [rng.choice(sorted(sent[proxy]), 6, replace=False).tolist()] * (turn % 3)
+            chosen = (
+                [sorted(sent[proxy])] if turn == 11 else [rng.choice(sorted(sent[proxy]), 6, replace=False).tolist()] * (turn % 3)
+            )
             arrivals.append([rows(part, proxy) for part in chosen])
             arrived[proxy] += sum(len(part) for part in chosen)
         if not any(arrivals):

@@ -20,7 +20,9 @@ EPOCH = 3
 
 def opened(query: Query, reports: Any, strata: Any = 0, kinds: Any = ANSWER, tag: int | None = None) -> Opened:
     rows = np.asarray(reports, dtype=np.uint8).reshape(len(reports), -1)
-    return join_columns(split_columns(rows, query.tag if tag is None else tag, EPOCH, 0, 2, strata, kinds, seeded_source(1)), EPOCH)
+    return join_columns(
+        split_columns(rows, query.tag if tag is None else tag, EPOCH, 0, 2, strata, kinds, seeded_source(1)), EPOCH
+    )
 
 
 def drawn(query: Query, indices: list[int]) -> Any:

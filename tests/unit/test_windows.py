@@ -163,7 +163,8 @@ def test_strata_weigh_by_their_people_not_by_their_answers() -> None:
     town, country = pane(query, [0] * 900), pane(query, [1] * 1000, seed=2)
     window = assemble([query], 0, {PaneKey(query.id, 1, 0, i): p for i, p in enumerate((town, country))})
     parts = [
-        query.mechanism.estimate(Tally(query.mechanism, p.counts, p.n), population=size) for p, size in ((town, 9000), (country, 1000))
+        query.mechanism.estimate(Tally(query.mechanism, p.counts, p.n), population=size)
+        for p, size in ((town, 9000), (country, 1000))
     ]
     assert window.estimate is not None
     assert np.allclose(window.estimate.proportions, 0.9 * parts[0].proportions + 0.1 * parts[1].proportions, rtol=1e-12)
@@ -175,9 +176,7 @@ def test_strata_without_stated_sizes_are_weighed_by_what_their_sampling_implies(
     query = make_query(strata=[Stratum("town", sampling=0.1), Stratum("country", sampling=1.0)], minimum_cohort=1)
     town, country = pane(query, [0] * 900), pane(query, [1] * 1000, seed=2)
     window = assemble([query], 0, {PaneKey(query.id, 1, 0, i): p for i, p in enumerate((town, country))})
-    sized = make_query(
-        strata=[Stratum("town", 0.1, 9000), Stratum("country", 1.0, 1000)], minimum_cohort=1
-    )
+    sized = make_query(strata=[Stratum("town", 0.1, 9000), Stratum("country", 1.0, 1000)], minimum_cohort=1)
     known = assemble([sized], 0, {PaneKey(query.id, 1, 0, i): p for i, p in enumerate((town, country))})
     assert window.estimate is not None
     assert known.estimate is not None
@@ -197,7 +196,9 @@ def test_answers_to_two_versions_are_weighed_by_their_number() -> None:
     second = first.revised(mechanism={"name": "TwoCoin", "p": 0.9, "q": 0.5})
     panes = {PaneKey(first.id, 1, 0, 0): pane(first, [1] * 300), PaneKey(first.id, 2, 1, 0): pane(second, [1] * 100)}
     window = assemble([first, second], 0, panes)
-    parts = [q.mechanism.estimate(Tally(q.mechanism, p.counts, p.n)) for q, p in zip((first, second), panes.values(), strict=True)]
+    parts = [
+        q.mechanism.estimate(Tally(q.mechanism, p.counts, p.n)) for q, p in zip((first, second), panes.values(), strict=True)
+    ]
     assert window.estimate is not None
     assert np.allclose(window.estimate.proportions, 0.75 * parts[0].proportions + 0.25 * parts[1].proportions)
     assert np.allclose(window.estimate.variance, 0.75**2 * parts[0].variance + 0.25**2 * parts[1].variance)
@@ -218,7 +219,9 @@ def test_repeated_permanent_answers_do_not_shrink_the_error() -> None:
 
 def test_a_window_survives_being_written_as_json() -> None:
     query = make_query(population=5000)
-    window = assemble([query], 2, {PaneKey(query.id, 1, 4, 0): pane(query, [3] * 500)}, ["https://two.example"], {"balanced": True})
+    window = assemble(
+        [query], 2, {PaneKey(query.id, 1, 4, 0): pane(query, [3] * 500)}, ["https://two.example"], {"balanced": True}
+    )
     again = Window.from_dict(json.loads(json.dumps(window.to_dict())))
     assert again.to_dict() == window.to_dict()
     assert str(again) == str(window)

@@ -62,9 +62,7 @@ class Catalogue:
             query = entry.query
             if query.size_class is None:  # a Query settles it; said for the type checker
                 continue
-            channel = self.channels.setdefault(
-                query.channel_tag, Channel(query.channel_tag, query.schedule, query.size_class)
-            )
+            channel = self.channels.setdefault(query.channel_tag, Channel(query.channel_tag, query.schedule, query.size_class))
             channel.versions[query.tag] = query
             channel.n_epochs = max(channel.n_epochs, entry.n_epochs)
 
@@ -99,7 +97,9 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
     if any(entry.query.digest == query.digest for entry in earlier):
         return query
     if set(query.proxies) != set(proxies):
-        raise PublicationError(f"query {query.id!r} names the proxies {list(query.proxies)}, and this aggregator reads {list(proxies)}")
+        raise PublicationError(
+            f"query {query.id!r} names the proxies {list(query.proxies)}, and this aggregator reads {list(proxies)}"
+        )
     if earlier:
         last = earlier[-1]
         if last.query.analyst != query.analyst:

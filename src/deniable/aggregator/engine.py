@@ -191,13 +191,9 @@ class Engine:
         return self._waiting[proxy] > self.limits.most_waiting
 
     def _read_one(self, proxy: int, full: bool) -> Reading:
-        log = self.logs[proxy]
-        identity = log.identity()
-        known = self._identities[proxy]
-        if identity is not None and known not in (None, identity):
-            reading = Reading([], {}, "this is not the log that was read before: its identity differs")
-        else:
-            reading = log.read(self.offsets[proxy], 0 if full else self.limits.step_bytes)
+        reading = self.logs[proxy].read(self.offsets[proxy], 0 if full else self.limits.step_bytes)
+        if not reading.problem and self._identities[proxy] not in (None, reading.identity):
+            reading = Reading([], {}, problem="this is not the log that was read before: its identity differs")
         self.problems[proxy] = reading.problem
         return reading
 
@@ -223,8 +219,8 @@ class Engine:
                 self._route(proxy, content, now, arrivals, step.ledger)
             if reading.entries:
                 step.offsets[proxy] = reading.entries[-1][0]
-                if self._identities[proxy] is None:
-                    step.identities[proxy] = str(self.logs[proxy].identity())
+                if self._identities[proxy] is None and reading.identity is not None:
+                    step.identities[proxy] = reading.identity
         change = [0] * len(self.logs)
         for task, joined, counted in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)

@@ -204,9 +204,7 @@ class State:
             place = (signed(part.channel), part.epoch, part.bucket)
             content = memoryview(np.ascontiguousarray(part.rows, dtype="<u8")).cast("B")
             if part.proxy is None:
-                self.connection.execute(
-                    "INSERT INTO joined (channel, epoch, bucket, ids) VALUES (?, ?, ?, ?)", (*place, content)
-                )
+                self.connection.execute("INSERT INTO joined (channel, epoch, bucket, ids) VALUES (?, ?, ?, ?)", (*place, content))
             else:
                 self.connection.execute(
                     "INSERT INTO waiting (channel, epoch, bucket, proxy, words, content) VALUES (?, ?, ?, ?, ?, ?)",
@@ -305,9 +303,7 @@ class State:
         """Delete up to so many rows of closed epochs; returns how many were deleted. For as long as there are some, call again."""
         deleted = 0
         for table in ("joined", "waiting"):
-            closed = (
-                f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
-            )
+            closed = f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
             cursor = self.connection.execute(f"DELETE FROM {table} WHERE seq IN ({closed})", (most_rows - deleted,))  # noqa: S608
             deleted += cursor.rowcount
         return deleted

@@ -77,7 +77,9 @@ class Window:
             told.pop("window")
             out |= {name: _plain(value) for name, value in told.items()}
             covariance = self.estimate.covariance
-            out["covariance"] = _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
+            out["covariance"] = (
+                _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
+            )
             out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
         return out
 

@@ -12,6 +12,7 @@ from deniable.errors import DeniableError
 __all__ = ["cli", "main"]
 
 COMMANDS = {
+    "aggregator": "deniable.cli.aggregator:aggregator",
     "estimate": "deniable.cli.survey:estimate",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",

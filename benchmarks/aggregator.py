@@ -1,16 +1,17 @@
-"""How fast the aggregator counts, beside DuckDB on the same shares; and how much memory an hour of a million answers a minute takes.
+"""How fast the aggregator counts, beside DuckDB on the same shares; and what memory an hour of it takes.
 
     python benchmarks/aggregator.py [--answers 1000000] [--hour]
 
-Two proxies, 11 buckets, PrivApprox's two coins. DuckDB (two threads) joins two tables in memory on the 128-bit message id, XORs and adds
-up 11 bits. Beside it, of the same shares:
+Two proxies, 11 buckets, PrivApprox's two coins. DuckDB (two threads) joins two tables in memory on the 128-bit message id, XORs
+and adds up 11 bits. Beside it, of the same shares:
 
-- join, XOR and count: blocks in memory, as proxies cut them, to 11 counts; once with all shares there, once with 1 % missing at each
-  proxy, so that the ids differ and waiting shares are kept;
+- join, XOR and count: blocks in memory, as proxies cut them, to 11 counts; once with all shares there, once with 1 % missing at
+  each proxy, so that the ids differ and waiting shares are kept;
 - the whole path: read both logs (SQLite), decode, match, check tags and formats, find duplicates, count, and commit durably.
 
-Rates are millions of answers a second, the best of some runs: by the clock, which a busy machine slows, and by processor time of all
-threads, which it hardly does. The claims are checked on processor time and on the clock, each against DuckDB's of the same run.
+Rates are millions of answers a second, the best of some runs: by the clock, which a busy machine slows, and by processor time of
+all threads, which it hardly does. The claims are checked on processor time and on the clock, each against DuckDB's of the same
+run.
 """
 
 from __future__ import annotations
@@ -225,7 +226,9 @@ def hour(n: int, minutes: int = 60) -> bool:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         rate = n * minutes / used / 1e6
         took = time.perf_counter() - started
-        print(f"  {n * minutes:,} answers in {took:.0f} s with making them; counted at {rate:.2f} million a second of processor time")
+        print(
+            f"  {n * minutes:,} answers in {took:.0f} s to make and count; counted {rate:.2f} million a second of processor time"
+        )
         print(f"  peak memory, of making shares too: {peak:.0f} MiB; under 2048: {'holds' if peak < 2048 else 'DOES NOT HOLD'}")
         engine.close()
         state.close()

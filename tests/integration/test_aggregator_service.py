@@ -93,7 +93,7 @@ def test_a_query_is_published_relayed_counted_followed_and_stopped(house: House)
         told = analyst.publish(signed)
         assert (told["id"], told["serial"], told["stopped"]) == (house.query.id, 1, None)
         for relay in house.relays:
-            request = wait_for(lambda relay=relay: relay.requests)[0]
+            (request,) = relay.wait(1)
             assert request == ("PUT", f"/v1/queries/{house.query.id}", "Bearer deniable_operator", signed.to_bytes())
         assert analyst.latest(house.query) is None
         followed: list[Any] = []
@@ -124,8 +124,7 @@ def test_a_query_is_published_relayed_counted_followed_and_stopped(house: House)
         assert [w.index for w in islice(analyst.follow(house.query, after=0), 3)] == [w.index for w in listed]
         analyst.stop(house.query)
         for relay in house.relays:
-            wait_for(lambda relay=relay: len(relay.requests) == 2)
-            assert relay.requests[1][:2] == ("DELETE", f"/v1/queries/{house.query.id}")
+            assert relay.wait(2)[1][:2] == ("DELETE", f"/v1/queries/{house.query.id}")
         assert analyst.queries()[0]["stopped"] is not None
         with pytest.raises(ResponseError, match="was stopped"):
             analyst.publish(sign(house.query.revised(sampling=0.5), KEY))
@@ -149,7 +148,7 @@ def test_followers_survive_a_restart_and_miss_nothing(house: House) -> None:
     house.crowd.mark(last + 2)
     with running(["aggregator", "run", str(house.settings)], house.folder):
         found += [next(stream), next(stream)]
-        stream.close()
+        del stream
     assert [window.index for window in found] == list(range(found[0].index, found[0].index + 4))
     assert [window.n for window in found] == [10] * 4
     analyst.close()

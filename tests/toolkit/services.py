@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,6 +41,14 @@ class Relays:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self._thread.start()
+
+    def wait(self, n: int, seconds: float = 30) -> list[tuple[str, str, str, bytes]]:
+        """The requests, once there are so many."""
+        deadline = time.monotonic() + seconds
+        while len(self.requests) < n and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(self.requests) == n
+        return self.requests
 
     def close(self) -> None:
         self.server.shutdown()

@@ -1,9 +1,9 @@
 """Joining: the shares of n proxies, matched by message id, one bucket of ids at a time.
 
-A bucket holds the shares of one channel and epoch whose ids start with the same bits: few enough for a core's cache. Blocks come
-with their ids ascending, so matching is a comparison of sorted columns, and only what finds no partner yet is kept.
+A bucket holds the shares of one channel and epoch whose ids start with the same bits: few enough for a core's cache. Blocks
+come with their ids ascending, so matching is a comparison of sorted columns, and only what finds no partner yet is kept.
 
-The first share of a proxy under an id is the one that counts. A later one is a duplicate, whether its message is still waiting for
+The first share of a proxy under an id is the one that counts. A later one is a duplicate, whether its message still waits for
 other proxies or is joined already; so a message is joined from one share of *every* proxy, never from two of the same.
 """
 

@@ -35,13 +35,12 @@ def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
     if len(parts) == 1:
         return parts[0], 0
     rows = np.concatenate(parts, axis=1)
-    # Stable, and in runs that ascend already: a merge, not a sort; and of equal ids the earlier stays first.
-    order = np.argsort(rows[0], kind="stable")
+    order = np.argsort(rows[0])
     high = rows[0][order]
     tied = high[1:] == high[:-1]
     n_repeated = 0
     if tied.any():
-        order = np.lexsort((rows[1], rows[0]))
+        order = np.lexsort((rows[1], rows[0]))  # stable: of equal ids the earlier stays first
         high, low = rows[0][order], rows[1][order]
         again = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
         n_repeated = int(np.count_nonzero(again))

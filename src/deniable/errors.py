@@ -325,7 +325,7 @@ class ServiceError(DeniableError):
 
 
 class SettingsError(ServiceError, ValueError):
-    """A file of settings says something unusable. The message names the key, the value, the rule, and the line where it is known."""
+    """A file of settings says something unusable. The message names the key, the value, the rule, and the line if it is known."""
 
     def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
         self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line

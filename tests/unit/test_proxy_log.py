@@ -130,7 +130,7 @@ def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path)
         connection.execute("CREATE TABLE mine (x)")
     for path in (text, other):
         before = path.read_bytes()
-        with pytest.raises(LogError, match="is not a proxy.s log"):
+        with pytest.raises(LogError, match="is not a proxy's log"):
             BlockLog(path)
         assert path.read_bytes() == before
     with pytest.raises(LogError, match="is not there"):

@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "aggregator": "deniable.cli.aggregator:aggregator",
     "estimate": "deniable.cli.survey:estimate",
+    "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
     "vault": "deniable.cli.vault:vault",

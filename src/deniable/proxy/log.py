@@ -1,13 +1,15 @@
 """A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
 
-Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says of a channel
-that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen all of them.
+Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says
+of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,8 +155,8 @@ class BlockLog(_Readable):
         """Append blocks, and give the log's last offset. All of it is durable when this returns.
 
         `segment` is the piece of the spool that these blocks empty: it is noted in the same transaction, so that after a crash
-        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before which, with these blocks, everything is appended; a mark
-        never goes back.
+        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before
+        which, with these blocks, everything is appended; a mark never goes back.
         """
         rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
         with self._connection:
@@ -198,18 +200,17 @@ class BlockLog(_Readable):
         Stops at the first block that is younger, or whose epoch is still open: from such blocks a restarted proxy learns which
         messages it has had.
         """
+        oldest = self._connection.execute(
+            "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
+            " FROM blocks b LEFT JOIN marks m ON m.channel = b.channel ORDER BY b.offset LIMIT ?",
+            (time, most),
+        )
+        droppable = [offset for offset, _ in takewhile(itemgetter(1), oldest)]
+        oldest.close()
+        if not droppable:
+            return 0
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            oldest = self._connection.execute(
-                "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
-                " FROM blocks b LEFT JOIN marks m ON m.channel = b.channel ORDER BY b.offset LIMIT ?",
-                (time, most),
-            ).fetchall()
-            last = self.dropped
-            for offset, droppable in oldest:
-                if not droppable:
-                    break
-                last = offset
-            n_dropped: int = self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (last,)).rowcount
-            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (last,))
-        return n_dropped
+            self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (droppable[-1],))
+            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (droppable[-1],))
+        return len(droppable)

@@ -49,9 +49,9 @@ _Arrivals = dict[_Task, list[list[_Words]]]
 class Limits:
     """How much the engine takes on, and how long it waits."""
 
-    patience: int = 900
-    """Seconds after the end of an epoch until it is closed without the proxies that have not marked it."""
-    behind: int = 120
+    patience: int = 1800
+    """Seconds after the end of an epoch until it is closed without the proxies that have not marked it: more than their grace."""
+    behind: int = 900
     """Seconds after the end of an epoch from which a proxy that has not marked it is called behind."""
     skew: int = 300
     """Seconds by which a device's clock may be ahead: shares of epochs that begin later are refused."""

@@ -1,0 +1,51 @@
+"""`deniable aggregator`: run one, and say who may use it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from deniable.aggregator.settings import read_settings
+from deniable.aggregator.state import connect
+from deniable.aggregator.tokens import ROLES, add_token, revoke_token
+from deniable.errors import MissingExtraError
+
+__all__ = ["aggregator"]
+
+_SETTINGS = click.argument("settings", type=click.Path(path_type=Path))
+
+
+@click.group()
+def aggregator() -> None:
+    """Join what proxies have logged, count it, and serve the results."""
+
+
+@aggregator.command()
+@_SETTINGS
+def run(settings: Path) -> None:
+    """Run the aggregator that the TOML file SETTINGS describes, until it is stopped. Log lines go to standard error, as JSON."""
+    chosen = read_settings(settings)
+    try:
+        from deniable.aggregator.run import serve  # noqa: PLC0415 - needs the extra `service`
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "an aggregator") from None
+    serve(chosen, lambda address: click.echo(f"aggregator at {address}"))
+
+
+@aggregator.command()
+@_SETTINGS
+@click.option("--name", required=True, help="Whose token it is.")
+@click.option("--role", type=click.Choice(ROLES), default="analyst", show_default=True, help="What its holder may do.")
+@click.option("--revoke", is_flag=True, help="Revoke all tokens of that name instead.")
+def token(settings: Path, name: str, role: str, revoke: bool) -> None:
+    """Make a token for the aggregator's interface. It is shown once: only its hash is kept."""
+    connection = connect(read_settings(settings).state)
+    try:
+        if revoke:
+            click.echo(f"{revoke_token(connection, name)} tokens of {name} revoked")
+        else:
+            click.echo(add_token(connection, name, role, int(time.time())))
+    finally:
+        connection.close()

@@ -21,6 +21,7 @@ from deniable.randomness import ONE
 __all__ = [
     "LARGEST_EPSILON",
     "SMALLEST_EPSILON",
+    "check_double",
     "check_epsilon",
     "check_probability",
     "double_down",
@@ -55,7 +56,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
         raise ParameterError(name, epsilon, "must be a number")
     try:
         value = float(epsilon)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, epsilon, "must be a number") from None
     if not math.isfinite(value) or value <= 0:
         raise ParameterError(name, epsilon, "must be finite and above 0")
@@ -71,12 +72,18 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
 def check_probability(name: str, value: float | Fraction) -> Fraction:
     """The probability as an exact fraction, strictly between 0 and 1."""
     try:
-        exact = Fraction(value)
+        # Not of a text: the Fraction of one such as '1e999999999' would never be done.
+        exact = Fraction(value.item() if isinstance(value, np.generic) else 0 if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(name, value, "must lie strictly between 0 and 1") from None
+        exact = Fraction(0)
     if not 0 < exact < 1:
         raise ParameterError(name, value, "must lie strictly between 0 and 1")
     return exact
+
+
+def check_double(name: str, value: float | Fraction) -> Fraction:
+    """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
+    return check_probability(name, float(check_probability(name, value)))
 
 
 def exp(x: float | Fraction) -> Fraction:

@@ -86,6 +86,11 @@ class Mechanism(ABC):
     def check(self, data: NDArray[Any]) -> None:
         """Refuse rows that this mechanism never draws."""
 
+    def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
+        """Refuse counts to which no `n` reports add up."""
+        if counts.min() < 0 or counts.max() > n:
+            raise ReportFormatError(f"a tally of {n} reports has a count outside 0 to {n}")
+
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
         return None

@@ -96,7 +96,7 @@ def _finite(name: str, value: Any) -> float:
         raise ParameterError(name, value, "must be a number")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, "must be a number") from None
     if not math.isfinite(number):
         raise ParameterError(name, value, "must be finite")

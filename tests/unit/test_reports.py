@@ -125,6 +125,7 @@ FIVE = deniable.DirectEncoding(5, 1.0)
         (packed(b"dnr", 1, b"[]", bytes(8)), "'mechanism'"),
         (packed(b"dnr", 1, b'{"mechanism": "Nope"}', bytes(8)), "'Nope'"),
         (packed(b"dnr", 1, b'{"mechanism": ["x"]}', bytes(8)), "mechanism"),
+        (packed(b"dnr", 1, b'{"mechanism": "IndexReports"}', bytes(8)), "knows: BasicRappor, BinaryResponse, DesignMatrix"),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9}', bytes(8)), "do not fit OptimizedUnary"),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": -1}', bytes(8)), "epsilon = -1"),
         (packed(b"dnr", 1, description_of(NINE), b"\1"), "end before"),
@@ -212,6 +213,9 @@ def test_a_column_of_randomized_labels_can_be_estimated() -> None:
 def test_what_is_no_report_at_all_is_refused() -> None:
     with pytest.raises(ReportError, match="privatize"):
         NINE.estimate([1, 2, 3])
+    for mechanism in (NINE, FIVE):
+        with pytest.raises(ReportError, match="a tally holds counts"):
+            mechanism.tally().update(mechanism.tally())
 
 
 def test_reports_are_read_like_a_sequence_and_printed_without_their_content() -> None:
@@ -270,6 +274,8 @@ def test_labels_of_any_kind_are_told_in_json_and_in_frames() -> None:
         "inf",
     ]
     assert estimate.to_frame().index.tolist() == labels
+    table = deniable.Table.of(estimate)
+    assert json.loads(json.dumps(table.to_dict(), allow_nan=False))["labels"] == [estimate.to_dict()["labels"]]
 
 
 def test_tuples_alone_are_labels_of_a_frame() -> None:

@@ -148,16 +148,16 @@ class Estimate:
         """Plain numbers and texts, ready for JSON; None for a limit that is infinite and an epsilon that is not known."""
         low, high = self.interval(confidence).T
         return {
-            "labels": [_plain(label) for label in self.labels],
+            "labels": [plain_label(label) for label in self.labels],
             "estimate": self.proportions.tolist(),
             "stderr": self.stderr.tolist(),
-            "low": [_finite(limit) for limit in low.tolist()],
-            "high": [_finite(limit) for limit in high.tolist()],
+            "low": [finite_or_none(limit) for limit in low.tolist()],
+            "high": [finite_or_none(limit) for limit in high.tolist()],
             "confidence": confidence,
             "n": self.n,
             "population": self.population,
             "mechanism": self.mechanism,
-            "epsilon_local": _finite(self.epsilon),
+            "epsilon_local": finite_or_none(self.epsilon),
             "epsilon_sampled": self.sampled_epsilon,
             "window": None if self.window is None else [str(edge) for edge in self.window],
             "notes": list(self.notes),
@@ -198,17 +198,18 @@ def check_population(population: int | None, n: int) -> int | None:
 
 
 def _is_whole(number: Any) -> bool:
-    return 1 <= number < 1 << 63 and number == int(number)
+    return bool(1 <= number < 1 << 63 and number == int(number))
 
 
-def _finite(number: float) -> float | None:
+def finite_or_none(number: float) -> float | None:
+    """The number, if JSON has one for it."""
     return number if math.isfinite(number) else None
 
 
-def _plain(label: Any) -> Any:
+def plain_label(label: Any) -> Any:
     """A label as JSON can hold it: tuples as lists, and what it has no form for, such as dates, as texts."""
     if isinstance(label, tuple):
-        return [_plain(part) for part in label]
+        return [plain_label(part) for part in label]
     if isinstance(label, float):
         return label if math.isfinite(label) else str(label)
     return label if isinstance(label, str | int | None) else str(label)

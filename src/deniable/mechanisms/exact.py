@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     return value
 
 
-def check_probability(name: str, value: float | Fraction) -> Fraction:
+def check_probability(name: str, value: Any) -> Fraction:
     """The probability as an exact fraction, strictly between 0 and 1."""
     try:
         # Not of a text: the Fraction of one such as '1e999999999' would never be done.
@@ -81,7 +81,7 @@ def check_probability(name: str, value: float | Fraction) -> Fraction:
     return exact
 
 
-def check_double(name: str, value: float | Fraction) -> Fraction:
+def check_double(name: str, value: Any) -> Fraction:
     """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
     return check_probability(name, float(check_probability(name, value)))
 

@@ -170,6 +170,14 @@ def test_counts_to_which_no_reports_add_up_are_no_tally(content: bytes) -> None:
         Tally.from_bytes(content)
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_kind_of_bytes_is_read(kind: type) -> None:
+    reports = some_reports(FIVE)
+    assert Reports.from_bytes(kind(reports.to_bytes())) == reports
+    tally = FIVE.tally().update(reports)
+    assert Tally.from_bytes(kind(tally.to_bytes())) == tally
+
+
 @pytest.mark.parametrize("labels", [[("a", ("b", 1)), ("a", ("b", 2))], [(np.int64(1), np.str_("x")), (2, "y")], [True, False]])
 def test_labels_survive_the_bytes_of_their_reports(labels: Any) -> None:
     mechanism = deniable.DirectEncoding(labels, 1.0)

@@ -151,16 +151,9 @@ class Estimate:
             "labels": [plain_label(label) for label in self.labels],
             "estimate": self.proportions.tolist(),
             "stderr": self.stderr.tolist(),
-            "low": [finite_or_none(limit) for limit in low.tolist()],
-            "high": [finite_or_none(limit) for limit in high.tolist()],
-            "confidence": confidence,
-            "n": self.n,
-            "population": self.population,
-            "mechanism": self.mechanism,
-            "epsilon_local": finite_or_none(self.epsilon),
-            "epsilon_sampled": self.sampled_epsilon,
-            "window": None if self.window is None else [str(edge) for edge in self.window],
-            "notes": list(self.notes),
+            "low": [_finite(limit) for limit in low.tolist()],
+            "high": [_finite(limit) for limit in high.tolist()],
+            **provenance(self, confidence),
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:
@@ -201,8 +194,21 @@ def _is_whole(number: Any) -> bool:
     return bool(1 <= number < 1 << 63 and number == int(number))
 
 
-def finite_or_none(number: float) -> float | None:
-    """The number, if JSON has one for it."""
+def provenance(result: Any, confidence: float) -> dict[str, Any]:
+    """What an Estimate or a Table tells in JSON of where its figures come from."""
+    return {
+        "confidence": confidence,
+        "n": result.n,
+        "population": result.population,
+        "mechanism": result.mechanism,
+        "epsilon_local": _finite(result.epsilon),
+        "epsilon_sampled": result.sampled_epsilon,
+        "window": None if result.window is None else [str(edge) for edge in result.window],
+        "notes": list(result.notes),
+    }
+
+
+def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "SMALLEST_EPSILON",
     "check_double",
     "check_epsilon",
+    "check_number",
     "check_probability",
     "double_down",
     "double_up",
@@ -50,14 +51,19 @@ LARGEST_EPSILON = 40.0
 """Outside these bounds a coin of 64 binary digits cannot tell its two sides apart, or its rare side from never."""
 
 
+def check_number(name: str, value: Any) -> float:
+    """The number as a float, which may still be infinite or NaN."""
+    if isinstance(value, bool | str | bytes | None):
+        raise ParameterError(name, value, "must be a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, value, "must be a number") from None
+
+
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     """The epsilon as a float, or an error that says what is wrong with it."""
-    if isinstance(epsilon, bool | str | bytes | None):
-        raise ParameterError(name, epsilon, "must be a number")
-    try:
-        value = float(epsilon)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(name, epsilon, "must be a number") from None
+    value = check_number(name, epsilon)
     if not math.isfinite(value) or value <= 0:
         raise ParameterError(name, epsilon, "must be finite and above 0")
     if not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:

@@ -170,7 +170,7 @@ def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
     if version != _VERSION:
         raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
     body = content[_HEADER.size + length :]
-    return _described(content[_HEADER.size : _HEADER.size + length]), body
+    return _described(bytes(content[_HEADER.size : _HEADER.size + length])), body
 
 
 @lru_cache(maxsize=64)

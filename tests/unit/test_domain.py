@@ -57,7 +57,9 @@ def test_labels_come_in_any_common_column(values: Any) -> None:
     assert Domain.of(["a", "b", "c"]).indices(values).tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize(("k", "value", "index"), [(3, 2, 2), (["x", "y"], "y", 1), (3, np.int8(1), 1), (["é", b"x"], b"x", 1)])
+@pytest.mark.parametrize(
+    ("k", "value", "index"), [(3, 2, 2), (["x", "y"], "y", 1), (3, np.int8(1), 1), (3, pa.scalar(1), 1), (["é", b"x"], b"x", 1)]
+)
 def test_a_single_value_is_a_column_of_one(k: Any, value: Any, index: int) -> None:
     assert Domain.of(k).indices(value).tolist() == [index]
 
@@ -104,6 +106,15 @@ PRIVATE = "hepatitis"
         (["a", "b"], ["a", math.nan], MissingAnswerError, 1),
         (["a", "b"], pl.Series(["a", None]), MissingAnswerError, 1),
         (["a", "b"], [["a"]], UnknownLabelError, 0),
+        (["a", "b"], ["a", pd.NA], MissingAnswerError, 1),
+        (["a", "b"], ["a", pd.NaT], MissingAnswerError, 1),
+        (3, [0, pd.NA], MissingAnswerError, 1),
+        (3, np.ma.array([0, 1], mask=[False, True]), MissingAnswerError, 1),
+        (["a", "b"], [np.array(["a", "b"])], UnknownLabelError, 0),
+        (3, [np.array([1, 2])], AnswerTypeError, 0),
+        (["a", "b"], pd.DataFrame({PRIVATE: ["a"]}), AnswerTypeError, None),
+        (["a", "b"], pl.DataFrame({PRIVATE: ["a"]}), AnswerTypeError, None),
+        (["a", "b"], pl.LazyFrame({PRIVATE: ["a"]}), UnknownLabelError, 0),
     ],
 )
 def test_a_bad_value_is_named_by_its_place_and_never_shown(k: Any, values: Any, error: type, position: int | None) -> None:
@@ -115,7 +126,14 @@ def test_a_bad_value_is_named_by_its_place_and_never_shown(k: Any, values: Any, 
     assert caught.value.__suppress_context__ or caught.value.__context__ is None, "a traceback would show the value"
 
 
-@pytest.mark.parametrize("k", [1, 0, -2, 2**40, True, 2.5, "ab", None, ["a"], ["a", "a"], ["a", None], ["a", math.nan], [1, 1.0]])
+@pytest.mark.parametrize(
+    "k",
+    [
+        *(1, 0, -2, 2**40, True, 2.5, "ab", None, 2j, object(), np.array(3), np.zeros((2, 2))),
+        *(["a"], ["a", "a"], ["a", None], ["a", math.nan], ["a", pd.NA], [1, 1.0]),
+        *([{}, {"a": 1}], [("a", {}), ("b", {})], [("a", ["b"]), ("a", ("b",))]),
+    ],
+)
 def test_a_domain_has_two_or_more_different_labels(k: Any) -> None:
     with pytest.raises(ParameterError, match=r"^k = "):
         Domain.of(k)

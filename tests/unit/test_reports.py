@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import struct
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -116,9 +120,12 @@ FIVE = deniable.DirectEncoding(5, 1.0)
         (packed(b"xyz", 1, description_of(NINE), bytes(10)), "not reports"),
         (packed(b"dnr", 2, description_of(NINE), bytes(10)), "version 2"),
         (packed(b"dnr", 1, b"{", bytes(8)), "not JSON"),
+        (packed(b"dnr", 1, b"[" * 100_000, bytes(8)), "not JSON"),
+        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": 1%s}' % (b"0" * 400), bytes(8)), "epsilon = 1"),
         (packed(b"dnr", 1, b"[]", bytes(8)), "'mechanism'"),
         (packed(b"dnr", 1, b'{"mechanism": "Nope"}', bytes(8)), "'Nope'"),
         (packed(b"dnr", 1, b'{"mechanism": ["x"]}', bytes(8)), "mechanism"),
+        (packed(b"dnr", 1, b'{"mechanism": "IndexReports"}', bytes(8)), "knows: BasicRappor, BinaryResponse, DesignMatrix"),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9}', bytes(8)), "do not fit OptimizedUnary"),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": -1}', bytes(8)), "epsilon = -1"),
         (packed(b"dnr", 1, description_of(NINE), b"\1"), "end before"),
@@ -141,6 +148,61 @@ def test_bytes_that_are_no_tally_are_refused_with_the_reason() -> None:
             Tally.from_bytes(bad)
 
 
+def forged(mechanism: Mechanism, n: int, *counts: int) -> bytes:
+    return packed(b"dnt", 1, description_of(mechanism), struct.pack(f"<Q{len(counts)}q", n, *counts))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        forged(FIVE, 3, 4, -1, 0, 0, 0),
+        forged(FIVE, 3, 1, 1, 0, 0, 0),
+        forged(FIVE, 2**63, 2**62, 2**62, 2**62, 2**62, 2**62),
+        forged(NINE, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0),
+        forged(deniable.SummedHistogram(2, 1.0, levels=4), 3, 10, 0),
+        forged(deniable.SummedHistogram(2, 1.0, levels=4), 3, -1, 0),
+        forged(deniable.Rappor(2, 1, 2, 0.5, 0.25, 0.75), 3, 1, 0, 0, 1, 0, 0),
+        forged(deniable.Rappor(2, 1, 2, 0.5, 0.25, 0.75), 3, 1, 2, 0, 2, 0, 0),
+    ],
+)
+def test_counts_to_which_no_reports_add_up_are_no_tally(content: bytes) -> None:
+    with pytest.raises(ReportFormatError, match=r"a tally of \d+ reports"):
+        Tally.from_bytes(content)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_kind_of_bytes_is_read(kind: type) -> None:
+    reports = some_reports(FIVE)
+    assert Reports.from_bytes(kind(reports.to_bytes())) == reports
+    tally = FIVE.tally().update(reports)
+    assert Tally.from_bytes(kind(tally.to_bytes())) == tally
+
+
+@pytest.mark.parametrize("labels", [[("a", ("b", 1)), ("a", ("b", 2))], [(np.int64(1), np.str_("x")), (2, "y")], [True, False]])
+def test_labels_survive_the_bytes_of_their_reports(labels: Any) -> None:
+    mechanism = deniable.DirectEncoding(labels, 1.0)
+    reports = Reports.from_bytes(mechanism.privatize(labels, seeded_source(1)).to_bytes())
+    assert reports.mechanism.labels == mechanism.labels == tuple(labels)
+
+
+def test_labels_that_bytes_cannot_describe_are_refused_when_bytes_are_asked_for() -> None:
+    days = deniable.DirectEncoding([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], 1.0)
+    with pytest.raises(ParameterError, match=r"labels = .* must be texts, numbers"):
+        days.privatize(days.labels).to_bytes()
+
+
+@pytest.mark.parametrize("probability", [Fraction(1, 3), Decimal("0.3"), np.float32(0.3)])
+def test_probabilities_of_any_type_of_number_survive_the_bytes(probability: Any) -> None:
+    for mechanism in (
+        deniable.UnaryEncoding(3, 0.6, probability),
+        deniable.BinaryResponse(probability, 0.5),
+        deniable.ThresholdHistogram(3, 1.0, 1 - probability),
+    ):
+        read = Reports.from_bytes(mechanism.privatize([0]).to_bytes()).mechanism
+        assert read == mechanism
+        assert read.epsilon == mechanism.epsilon
+
+
 def test_many_reports_share_the_mechanism_that_was_built_once() -> None:
     first, second = (Reports.from_bytes(report.to_bytes()) for report in some_reports(FIVE)[:2])
     assert first.mechanism is second.mechanism
@@ -159,6 +221,9 @@ def test_a_column_of_randomized_labels_can_be_estimated() -> None:
 def test_what_is_no_report_at_all_is_refused() -> None:
     with pytest.raises(ReportError, match="privatize"):
         NINE.estimate([1, 2, 3])
+    for mechanism in (NINE, FIVE):
+        with pytest.raises(ReportError, match="a tally holds counts"):
+            mechanism.tally().update(mechanism.tally())
 
 
 def test_reports_are_read_like_a_sequence_and_printed_without_their_content() -> None:
@@ -171,7 +236,7 @@ def test_reports_are_read_like_a_sequence_and_printed_without_their_content() ->
         reports[50]
 
 
-@pytest.mark.parametrize("population", [0, -5, 49, 2.5, True])
+@pytest.mark.parametrize("population", [0, -5, 49, 2.5, True, "50", "x", math.nan, math.inf, 10**400, [50]])
 def test_a_population_holds_all_who_reported(population: Any) -> None:
     with pytest.raises(ParameterError, match="population"):
         FIVE.estimate(some_reports(FIVE), population=population)
@@ -187,3 +252,48 @@ def test_a_finite_population_takes_away_only_the_error_of_sampling() -> None:
     assert all_of_them.covariance is not None
     difference = infinite.covariance - all_of_them.covariance
     assert difference[0, 1] == pytest.approx(-share[0] * share[1] / 4000)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [*MECHANISMS, deniable.RandomProjection(16, 1.0), deniable.SquareWave(1.0, 8), deniable.DistanceSensitive(8, 2.0)],
+    ids=repr,
+)
+def test_one_report_has_an_estimate_that_json_can_hold(mechanism: Mechanism) -> None:
+    for seed in range(20):
+        estimate = mechanism.estimate(some_reports(mechanism, n=1, seed=seed))
+        assert np.all(estimate.variance >= 0)
+        described = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
+        assert described["n"] == 1
+        low, high = estimate.interval().T
+        assert np.all(low <= high)
+
+
+def test_labels_of_any_kind_are_told_in_json_and_in_frames() -> None:
+    labels = [("a", 1), datetime.date(2026, 1, 2), 2.5, "x", b"y", math.inf]
+    mechanism = deniable.DirectEncoding(labels, 1.0)
+    estimate = mechanism.estimate(mechanism.privatize(labels, seeded_source(1)))
+    assert json.loads(json.dumps(estimate.to_dict(), allow_nan=False))["labels"] == [
+        ["a", 1],
+        "2026-01-02",
+        2.5,
+        "x",
+        "b'y'",
+        "inf",
+    ]
+    assert estimate.to_frame().index.tolist() == labels
+    table = deniable.Table.of(estimate)
+    assert json.loads(json.dumps(table.to_dict(), allow_nan=False))["labels"] == [estimate.to_dict()["labels"]]
+
+
+def test_tuples_alone_are_labels_of_a_frame() -> None:
+    mechanism = deniable.DirectEncoding([("a", 1), ("b", 2)], 1.0)
+    frame = mechanism.estimate(mechanism.privatize(mechanism.labels, seeded_source(1))).to_frame()
+    assert frame.index.tolist() == [("a", 1), ("b", 2)]
+    assert frame.index.name == "label"
+
+
+@pytest.mark.parametrize("size", [0, -5, math.nan, math.inf, "x", True])
+def test_counts_are_of_a_number_of_people(size: Any) -> None:
+    with pytest.raises(ParameterError, match="size"):
+        FIVE.estimate(some_reports(FIVE)).counts(size)

@@ -263,3 +263,58 @@ def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) ->
     subprocess.run([*command, "estimate", output, "-t", "city,smokes", "--plot", plot], capture_output=True, check=True)  # noqa: S603
     assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert plot.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("name", ["missing/out.png", "out.nothing"])
+def test_a_plot_that_cannot_be_drawn_is_one_clear_line(tmp_path: Path, name: str) -> None:
+    answers = write_answers(tmp_path / "answers.csv", 30)
+    result = run("estimate", answers, *OPTIONS, "--plot", tmp_path / name)
+    assert result.exit_code == 2
+    assert name in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [(["--confidence", "2"], "confidence = 2.0 must lie"), (["-t", "city,city"], "the table of city, city names a column twice")],
+)
+def test_an_option_that_makes_no_sense_is_refused_in_every_form_of_output(
+    tmp_path: Path, options: list[str], reason: str
+) -> None:
+    answers = write_answers(tmp_path / "answers.csv", 30)
+    for form in ([], ["--json"], ["--csv"]):
+        result = run("estimate", answers, *OPTIONS, *options, *form)
+        assert result.exit_code == 2
+        assert reason in result.output
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_missing_cell_is_called_missing(tmp_path: Path, suffix: str) -> None:
+    answers = tmp_path / f"answers.{suffix}"
+    if suffix == "csv":
+        answers.write_text("city,n\nOslo,1\n,2\n")
+    else:
+        pq.write_table(pa.table({"city": ["Oslo", None]}), answers)
+    with pytest.raises(SurveyError, match="row 2, column 'city': the value is missing"):
+        estimate_file(answers, {"city": CITY})
+
+
+def test_odd_but_legal_files_are_read(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.csv"
+    answers.write_bytes('\ufeffstädt,"a,b"\r\n"Oslo, Norway",TRUE\r\nRome,0\r\n'.encode())
+    place = deniable.DirectEncoding(["Oslo, Norway", "Rome"], 2.0)
+    survey = estimate_file(answers, {"städt": place, "a,b": SMOKES})
+    assert survey.estimates["städt"].proportions.tolist() == place.estimate(["Oslo, Norway", "Rome"]).proportions.tolist()
+    assert survey.estimates["a,b"].proportions.tolist() == SMOKES.estimate([1, 0]).proportions.tolist()
+
+
+def test_labels_that_a_file_cannot_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    mechanisms = tmp_path / "columns.toml"
+    mechanisms.write_text("[columns.day]\nmechanism = 'DirectEncoding'\nk = [2026-01-01, 2026-01-02]\nepsilon = 1.0\n")
+    answers = tmp_path / "answers.csv"
+    answers.write_text("day\n2026-01-01\n")
+    result = run("randomize", answers, "-o", tmp_path / "reports.csv", "-m", mechanisms)
+    assert result.exit_code == 2
+    assert "column 'day': labels must be" in result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv", "columns.toml"]

@@ -10,6 +10,7 @@ import click
 
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar
 from deniable.errors import SurveyError
+from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.survey import Survey, estimate_file, parse_column, randomize_file, read_columns
@@ -91,6 +92,7 @@ def estimate(
 
     Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
+    check_confidence(confidence)
     given = _given(columns, mechanisms) or None
     axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
     options = _options(estimators, candidates)
@@ -99,7 +101,12 @@ def estimate(
     if plot:
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is slow to import
 
-        draw_survey(survey.estimates, survey.tables).savefig(plot)
+        try:
+            draw_survey(survey.estimates, survey.tables).savefig(plot)
+        except OSError as error:
+            raise SurveyError(f"{plot} cannot be written: {error.strerror}") from None
+        except ValueError as error:  # an ending that matplotlib has no format for
+            raise SurveyError(f"{plot} cannot be drawn: {error}") from None
     if as_json_:
         click.echo(as_json(_to_dict(survey, confidence)))
     elif as_csv_:

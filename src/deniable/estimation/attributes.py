@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
+from deniable.estimation import likelihood
 from deniable.estimation.unbias import left_inverse
 
 __all__ = ["Attribute", "Randomizer", "attribute"]
@@ -20,20 +21,10 @@ LARGEST_MATRIX = 4096
 """Labels of an attribute whose channel is a matrix: beyond this, the matrix and its inverse would fill the memory."""
 
 
-class Randomizer(Protocol):
+class Randomizer(likelihood.Randomizer, Protocol):
     """What a table needs to know of a mechanism."""
 
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def labels(self) -> tuple[Any, ...]: ...
-
-    def channel(self) -> Any: ...
-
     def support(self) -> tuple[_Floats, _Floats] | None: ...
-
-    def reports(self, reports: Any) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)

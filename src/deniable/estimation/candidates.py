@@ -13,7 +13,6 @@ first; here all stay in, for what the same data selected has shares that are too
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
+from deniable.estimation.consistency import changed
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.simplex import project
 
@@ -48,7 +48,7 @@ class CandidateEstimate(Estimate):
     def projected(self) -> Estimate:
         """The nearest proper shares: none negative, sum at most 1, for there may be other texts. Biased."""
         note = "projected onto shares that sum to at most 1: biased towards them; ± is that of the unbiased estimate"
-        return dataclasses.replace(self, proportions=_proper(self.proportions), notes=(*self.notes, note))
+        return changed(self, _proper(self.proportions), note)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         return {

@@ -33,7 +33,7 @@ from deniable.estimation.simplex import project
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
 
-__all__ = ["METHODS", "best_passes", "make_consistent", "smooth"]
+__all__ = ["METHODS", "best_passes", "changed", "make_consistent", "smooth"]
 
 _Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def norm_sub(estimate: Estimate) -> Estimate:
     max(x - t, 0) with sum 1 is the projection onto the simplex in Euclidean distance: norm-sub and projection are one thing
     under two names (Wang et al. 2020, theorem on constrained least squares).
     """
-    return _biased(
+    return changed(
         estimate,
         project(estimate.proportions),
         "projected onto the simplex (norm-sub): biased towards it; ± is that of the unbiased estimate",
@@ -69,7 +69,7 @@ def norm(estimate: Estimate) -> Estimate:
     moved = estimate.proportions + (1 - estimate.proportions.sum()) / k
     note = "the same was added to every label so that they sum to 1 (norm)"
     if estimate.unbiased is not None:
-        return _biased(estimate, moved, note)
+        return changed(estimate, moved, note)
     covariance, variance = estimate.covariance, estimate.variance
     if covariance is not None:
         # (I - 11'/k) C (I - 11'/k): rows and columns lose their means.
@@ -101,7 +101,7 @@ def base_cut(estimate: Estimate, false_alarm: float = 0.05) -> Estimate:
         spread = np.sqrt(b * (1 - b) / estimate.n) / np.abs(a - b)
     cut = NormalDist().inv_cdf(1 - false_alarm / estimate.proportions.size) * spread
     kept = np.where(estimate.proportions > cut, estimate.proportions, 0.0)
-    return _biased(
+    return changed(
         estimate,
         kept,
         f"{np.count_nonzero(kept)} of {kept.size} labels stand out from the noise, the others are set to 0 (base-cut): "
@@ -119,7 +119,7 @@ def smoothed(estimate: Estimate, passes: int | None = None) -> Estimate:
         passes = best_passes(estimate.proportions, estimate.covariance)
     if isinstance(passes, bool) or not isinstance(passes, int) or passes < 0:
         raise ParameterError("passes", passes, "must be a whole number, 0 or above")
-    return _biased(
+    return changed(
         estimate,
         smooth(estimate.proportions, passes),
         f"smoothed over neighbouring labels, {passes} times: biased towards their mean; ± is that of the unbiased estimate",
@@ -162,6 +162,7 @@ def best_passes(proportions: _Floats, covariance: _Floats) -> int:
     return int(choices[((1 - kept) ** 2 @ power + 2 * kept @ noise).argmin()])
 
 
-def _biased(estimate: Estimate, proportions: _Floats, note: str) -> Estimate:
+def changed(estimate: Estimate, proportions: _Floats, note: str) -> Estimate:
+    """The estimate with other proportions; intervals stay those of the unbiased ones."""
     unbiased = estimate.proportions if estimate.unbiased is None else estimate.unbiased
     return dataclasses.replace(estimate, proportions=proportions, unbiased=unbiased, notes=(*estimate.notes, note))

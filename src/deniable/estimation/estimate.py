@@ -122,6 +122,8 @@ class Estimate:
 
     def counts(self, size: int | None = None) -> _Floats:
         """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""
+        if size is not None and (isinstance(size, bool | str) or not 0 < size < math.inf):
+            raise ParameterError("size", size, "must be a number of people above 0")
         return self.proportions * (size if size is not None else self.population or self.n)
 
     def consistent(self, method: str, **options: Any) -> Estimate:
@@ -143,22 +145,15 @@ class Estimate:
         return make_consistent(self, "norm-sub")
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
+        """Plain numbers and texts, ready for JSON; None for a limit that is infinite and an epsilon that is not known."""
         low, high = self.interval(confidence).T
         return {
-            "labels": list(self.labels),
+            "labels": [plain_label(label) for label in self.labels],
             "estimate": self.proportions.tolist(),
             "stderr": self.stderr.tolist(),
-            "low": low.tolist(),
-            "high": high.tolist(),
-            "confidence": confidence,
-            "n": self.n,
-            "population": self.population,
-            "mechanism": self.mechanism,
-            "epsilon_local": self.epsilon,
-            "epsilon_sampled": self.sampled_epsilon,
-            "window": None if self.window is None else [str(edge) for edge in self.window],
-            "notes": list(self.notes),
+            "low": [_finite(limit) for limit in low.tolist()],
+            "high": [_finite(limit) for limit in high.tolist()],
+            **provenance(self, confidence),
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:
@@ -169,7 +164,7 @@ class Estimate:
             raise MissingExtraError("pandas", "frames", "to_frame()") from None
         low, high = self.interval(confidence).T
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
-        return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label"))
+        return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False))
 
     def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
         """Draw the shares as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
@@ -188,11 +183,42 @@ def check_population(population: int | None, n: int) -> int | None:
     """The population, if it is a whole number that holds all who reported."""
     if population is None:
         return None
-    if isinstance(population, bool) or population != int(population) or population < 1:
-        raise ParameterError("population", population, "must be a whole number above 0")
+    if isinstance(population, bool) or not isinstance(population, int | float | np.number) or not _is_whole(population):
+        raise ParameterError("population", population, "must be a whole number from 1 to 2**63 - 1")
     if population < n:
         raise ParameterError("population", population, f"must be at least the number of reports, {n}")
     return int(population)
+
+
+def _is_whole(number: Any) -> bool:
+    return bool(1 <= number < 1 << 63 and number == int(number))
+
+
+def provenance(result: Any, confidence: float) -> dict[str, Any]:
+    """What an Estimate or a Table tells in JSON of where its figures come from."""
+    return {
+        "confidence": confidence,
+        "n": result.n,
+        "population": result.population,
+        "mechanism": result.mechanism,
+        "epsilon_local": _finite(result.epsilon),
+        "epsilon_sampled": result.sampled_epsilon,
+        "window": None if result.window is None else [str(edge) for edge in result.window],
+        "notes": list(result.notes),
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def plain_label(label: Any) -> Any:
+    """A label as JSON can hold it: tuples as lists, and what it has no form for, such as dates, as texts."""
+    if isinstance(label, tuple):
+        return [plain_label(part) for part in label]
+    if isinstance(label, float):
+        return label if math.isfinite(label) else str(label)
+    return label if isinstance(label, str | int | None) else str(label)
 
 
 def _rows(estimate: Estimate) -> list[str]:

@@ -33,7 +33,7 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
     >>> from deniable import OptimizedUnary, seeded_source
     >>> colours = OptimizedUnary(["red", "green", "blue"], 1.0)
     >>> reports = colours.privatize(["red"] * 900 + ["green"] * 100, seeded_source(2))
-    >>> maximum_likelihood(colours, reports).proportions.min() >= 0
+    >>> bool(maximum_likelihood(colours, reports).proportions.min() >= 0)
     True
     """
     unbiased = mechanism.estimate(reports, population)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingExtraError, NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
-from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.estimate import Estimate, check_population, plain_label, provenance
 from deniable.estimation.spread import (
     CountedSpread,
     DenseSpread,
@@ -229,19 +229,12 @@ class Table:
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
         return {
             "axes": list(self.axes),
-            "labels": [list(names) for names in self.labels],
+            "labels": [[plain_label(label) for label in names] for names in self.labels],
             "estimate": self.proportions.tolist(),
             "stderr": self.stderr.tolist(),
             "low": low.tolist(),
             "high": high.tolist(),
-            "confidence": confidence,
-            "n": self.n,
-            "population": self.population,
-            "mechanism": self.mechanism,
-            "epsilon_local": self.epsilon,
-            "epsilon_sampled": self.sampled_epsilon,
-            "window": None if self.window is None else [str(edge) for edge in self.window],
-            "notes": list(self.notes),
+            **provenance(self, confidence),
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:

@@ -69,9 +69,11 @@ def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats) -> Momen
     proportions = inverse @ rate
     scale = 1 / max(n - 1, 1)
     if proportions.size > LARGEST_COVARIANCE:
-        return proportions, scale * (inverse**2 @ rate - proportions**2), None
+        return proportions, scale * np.maximum(inverse**2 @ rate - proportions**2, 0), None
     covariance = scale * ((inverse * rate) @ inverse.T - np.outer(proportions, proportions))
-    return proportions, np.diagonal(covariance).copy(), covariance
+    variance = np.maximum(np.diagonal(covariance), 0)  # where all reports are alike, rounding could leave less than nothing
+    np.fill_diagonal(covariance, variance)
+    return proportions, variance, covariance
 
 
 def finite(moments: Moments, population: int | None) -> Moments:

@@ -36,8 +36,8 @@ class BinaryResponse(ValueReports):
     q: float
 
     def __post_init__(self) -> None:
-        p = exact.nearest(exact.check_probability("p", self.p))
-        q = exact.nearest(exact.check_probability("q", self.q))
+        p = exact.nearest(exact.check_double("p", self.p))
+        q = exact.nearest(exact.check_double("q", self.q))
         b = Fraction((ONE - p) * q, ONE * ONE)
         a = b + Fraction(p, ONE)
         self._set(

@@ -62,7 +62,7 @@ class Composite:
     def table(self, estimate: Estimate | Table) -> Table:
         """What a mechanism over these buckets learned, as a table of the attributes.
 
-        From an Estimate of up to 1024 buckets, or from `joint` with the mechanism as its only attribute, which has no such limit.
+        From an Estimate of up to 512 buckets, or from `joint` with the mechanism as its only attribute, which has no such limit.
         """
         flat = estimate if isinstance(estimate, Table) else Table.of(estimate)
         if flat.labels not in ((tuple(range(len(self))),), (tuple(self.labels),)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from deniable.errors import (
     UnknownLabelError,
 )
 
-__all__ = ["Domain", "column", "numbers"]
+__all__ = ["Domain", "column", "missing", "numbers"]
 
 LARGEST_DOMAIN = 1 << 24
 
@@ -46,13 +47,16 @@ class Domain:
             if not 2 <= k <= LARGEST_DOMAIN:
                 raise ParameterError("k", k, f"must lie between 2 and {LARGEST_DOMAIN}")
             return cls(tuple(range(int(k))), numbered=True)
-        labels = tuple(_label(label) for label in k)
+        try:
+            labels = tuple(_label(label) for label in k)
+            distinct = len(set(labels))
+        except TypeError:
+            raise ParameterError("k", k, "must be the number of values or a list of their labels, which can be hashed") from None
         if len(labels) < 2:
             raise ParameterError("k", list(labels), "must hold at least 2 labels")
-        for label in labels:
-            if label is None or (isinstance(label, float) and math.isnan(label)):
-                raise ParameterError("k", list(labels), "must not hold a missing label")
-        if len(set(labels)) < len(labels):
+        if any(map(missing, labels)):
+            raise ParameterError("k", list(labels), "must not hold a missing label")
+        if distinct < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
             raise ParameterError("k", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
         return cls(labels, numbered=labels == tuple(range(len(labels))) and all(type(x) is int for x in labels))
@@ -72,11 +76,11 @@ class Domain:
         index = {label: i for i, label in enumerate(self.labels)}
         out = np.empty(array.size, dtype=np.intp)
         for position, value in enumerate(array.tolist()):
-            if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
-                raise MissingAnswerError(position, "is missing (NaN or null)")
             try:
                 out[position] = index[value]
             except (KeyError, TypeError):
+                if missing(value):
+                    raise MissingAnswerError(position, "is missing (NaN or null)") from None
                 raise UnknownLabelError(position, f"is not one of the {len(self)} labels of the domain") from None
         return out
 
@@ -100,8 +104,11 @@ class Domain:
 
 def column(values: Any) -> NDArray[Any]:
     """One value, or a column of them from any common library, as a one-dimensional array."""
+    dimensions = len(getattr(values, "shape", ()))
+    if dimensions > 1:
+        raise AnswerTypeError(None, f"must be one value or one column of values, not {dimensions}-dimensional")
     if isinstance(values, np.ndarray):
-        array = values
+        array = _unmasked(values)
     elif isinstance(values, str | bytes) or not isinstance(values, Iterable):
         array = np.empty(1, dtype=object)
         array[0] = _plain(values)
@@ -109,10 +116,23 @@ def column(values: Any) -> NDArray[Any]:
         array = _frame_column(values)
     else:
         array = _sequence(values if isinstance(values, Sequence) else list(values))
-    if array.ndim == 0:
-        array = array.reshape(1)
-    if array.ndim != 1:
-        raise AnswerTypeError(None, f"must be one value or one column of values, not {array.ndim}-dimensional")
+    return array.reshape(1) if array.ndim == 0 else array
+
+
+def missing(value: Any) -> bool:
+    """Whether it is None, NaN, or what pandas writes in their place."""
+    if isinstance(value, float | Decimal):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, if it is not one of NumPy's masked ones with a value masked: below the mask lies what nobody said."""
+    if isinstance(array, np.ma.MaskedArray):
+        hidden = np.ma.getmaskarray(array).reshape(-1)
+        if hidden.any():
+            raise MissingAnswerError(int(hidden.argmax()), "is missing (masked)")
+        return array.data
     return array
 
 
@@ -150,7 +170,7 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype != object:
         return array
     for position, value in enumerate(array.tolist()):
-        if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+        if missing(value):
             raise MissingAnswerError(position, "is missing (NaN or null)")
         if not isinstance(value, int | float):
             raise AnswerTypeError(position, "is not a number")
@@ -161,10 +181,12 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 def _label(value: Any) -> Hashable:
     """A label as it was before JSON, which knows no tuples, made a list of it."""
-    label: Hashable = tuple(value) if isinstance(value, list) else _plain(value)
+    label: Hashable = tuple(map(_label, value)) if isinstance(value, list | tuple) else _plain(value)
     return label
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it stands for, so that labels compare and serialize the same way."""
-    return value.item() if isinstance(value, np.generic) else value
+    """A scalar of NumPy or Arrow as the Python value it stands for, so that labels compare and serialize the same way."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.as_py() if hasattr(value, "as_py") else value

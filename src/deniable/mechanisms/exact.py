@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from deniable.randomness import ONE
 __all__ = [
     "LARGEST_EPSILON",
     "SMALLEST_EPSILON",
+    "check_double",
     "check_epsilon",
+    "check_number",
     "check_probability",
     "double_down",
     "double_up",
@@ -49,14 +51,19 @@ LARGEST_EPSILON = 40.0
 """Outside these bounds a coin of 64 binary digits cannot tell its two sides apart, or its rare side from never."""
 
 
+def check_number(name: str, value: Any) -> float:
+    """The number as a float, which may still be infinite or NaN."""
+    if isinstance(value, bool | str | bytes | None):
+        raise ParameterError(name, value, "must be a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, value, "must be a number") from None
+
+
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     """The epsilon as a float, or an error that says what is wrong with it."""
-    if isinstance(epsilon, bool | str | bytes | None):
-        raise ParameterError(name, epsilon, "must be a number")
-    try:
-        value = float(epsilon)
-    except (TypeError, ValueError):
-        raise ParameterError(name, epsilon, "must be a number") from None
+    value = check_number(name, epsilon)
     if not math.isfinite(value) or value <= 0:
         raise ParameterError(name, epsilon, "must be finite and above 0")
     if not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
@@ -68,15 +75,21 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     return value
 
 
-def check_probability(name: str, value: float | Fraction) -> Fraction:
+def check_probability(name: str, value: Any) -> Fraction:
     """The probability as an exact fraction, strictly between 0 and 1."""
     try:
-        exact = Fraction(value)
+        # Not of a text: the Fraction of one such as '1e999999999' would never be done.
+        exact = Fraction(value.item() if isinstance(value, np.generic) else 0 if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(name, value, "must lie strictly between 0 and 1") from None
+        exact = Fraction(0)
     if not 0 < exact < 1:
         raise ParameterError(name, value, "must lie strictly between 0 and 1")
     return exact
+
+
+def check_double(name: str, value: Any) -> Fraction:
+    """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
+    return check_probability(name, float(check_probability(name, value)))
 
 
 def exp(x: float | Fraction) -> Fraction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from inspect import isabstract
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,6 +87,11 @@ class Mechanism(ABC):
     def check(self, data: NDArray[Any]) -> None:
         """Refuse rows that this mechanism never draws."""
 
+    def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
+        """Refuse counts to which no `n` reports add up."""
+        if counts.min() < 0 or counts.max() > n:
+            raise ReportFormatError(f"a tally of {n} reports has a count outside 0 to {n}")
+
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
         return None
@@ -114,6 +120,8 @@ class Mechanism(ABC):
             if reports.mechanism != self:
                 raise ReportMismatchError(f"these are reports of {reports.mechanism!r}, not of {self!r}")
             return reports
+        if isinstance(reports, Tally):
+            raise ReportError("a tally holds counts, not reports: estimate() and a tally's merge() take it")
         return self._from_column(reports)
 
     def _from_column(self, values: Any) -> Reports:
@@ -194,8 +202,9 @@ def from_dict(description: Any) -> Mechanism:
     parameters = dict(description)
     name = parameters.pop("mechanism")
     known = Mechanism._registry.get(name) if isinstance(name, str) else None
-    if known is None:
-        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(sorted(Mechanism._registry))}")
+    if known is None or isabstract(known):
+        all_known = sorted(name for name, kind in Mechanism._registry.items() if not isabstract(kind))
+        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(all_known)}")
     try:
         return known(**parameters)
     except TypeError as error:

@@ -41,7 +41,8 @@ class TwoSteps:
     @classmethod
     def of(cls, f: float, p: float, q: float) -> TwoSteps:
         """From RAPPOR's parameters, all strictly between 0 and 1, with q > p."""
-        steps = cls(exact.nearest(_double("f", f) / 2), exact.nearest(_double("p", p)), exact.nearest(_double("q", q)))
+        flip, zero, one = exact.check_double("f", f) / 2, exact.check_double("p", p), exact.check_double("q", q)
+        steps = cls(exact.nearest(flip), exact.nearest(zero), exact.nearest(one))
         if steps.q <= steps.p:
             raise ParameterError("q", q, f"must exceed p = {p!r}")
         if 2 * steps.flip >= ONE:
@@ -86,11 +87,6 @@ class TwoSteps:
     def lifetime_epsilon(self, pairs: int) -> float:
         """The same for the permanent bits themselves: 2 `pairs` bits, a factor (1 - f/2)/(f/2) each."""
         return exact.log_ratio(Fraction(ONE - self.flip, self.flip) ** (2 * pairs))
-
-
-def _double(name: str, value: float) -> Fraction:
-    """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
-    return exact.check_probability(name, float(exact.check_probability(name, value)))
 
 
 def flip_within(lifetime_epsilon: float, pairs: int) -> float:

@@ -186,10 +186,12 @@ class RandomProjection(IndexReports):
             proportions = self._inverse @ proportions
             second, spread = self._inverse, np.diagonal(self._inverse)
         each = max(n - 1, 1)
-        variance = (scale**2 * spread - proportions**2) / each
+        # No share exceeds 1, but the estimate from a few reports can, by so much that the variance would be negative.
+        variance = (scale**2 * spread - np.minimum(proportions**2, 1)) / each
         covariance = None
         if second is not None and proportions.size <= LARGEST_COVARIANCE:
             covariance = (scale**2 * second - np.outer(proportions, proportions)) / each
+            np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance
 
     def channel(self) -> _Floats:

@@ -16,7 +16,7 @@ from deniable.estimation.candidates import CandidateEstimate, adjust, check_corr
 from deniable.estimation.estimate import LARGEST_COVARIANCE, check_population
 from deniable.estimation.unbias import Moments, finite
 from deniable.mechanisms.bits import count_columns, row_bytes
-from deniable.mechanisms.domain import column
+from deniable.mechanisms.domain import column, missing
 from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
 from deniable.mechanisms.reports import require_reports
 from deniable.randomness import Source
@@ -123,7 +123,7 @@ class Rappor(MemoizedMechanism):
         array = column(values)
         out = np.empty(array.size, dtype=object)
         for position, value in enumerate(array.tolist()):
-            if value is None or (isinstance(value, float) and math.isnan(value)):
+            if missing(value):
                 raise MissingAnswerError(position, "is missing (NaN or null)")
             if not isinstance(value, str):
                 raise AnswerTypeError(position, "is not a text")
@@ -166,6 +166,12 @@ class Rappor(MemoizedMechanism):
     @staticmethod
     def _cohort(data: NDArray[np.uint8]) -> NDArray[np.uint16]:
         return np.ascontiguousarray(data[:, : _COHORT.itemsize]).view(_COHORT)[:, 0]
+
+    def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
+        super().check_counts(counts, n)
+        table = counts.reshape(self.cohorts, -1)
+        if sum(table[:, 0].tolist()) != n or (table[:, 1:] > table[:, :1]).any():
+            raise ReportFormatError(f"a tally of {n} reports has counts that its cohorts do not add up to")
 
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         cohort = self._cohort(data)

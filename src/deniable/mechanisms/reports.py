@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import NoReportsError, ReportFormatError, ReportMismatchError
+from deniable.errors import NoReportsError, ParameterError, ReportFormatError, ReportMismatchError
 
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
@@ -122,7 +122,9 @@ class Tally:
         n = _read_count("a tally", body)
         if len(body) - 8 != 8 * mechanism.cells:
             raise ReportFormatError(f"a tally of {mechanism!r} holds {mechanism.cells} counts, and {len(body) - 8} bytes follow")
-        return Tally(mechanism, np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64), n)
+        counts = np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64)
+        mechanism.check_counts(counts, n)
+        return Tally(mechanism, counts, n)
 
 
 def require_reports(n: int) -> int:
@@ -151,7 +153,11 @@ def read_rows(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, NDArr
 
 
 def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
-    description = json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        description = json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (TypeError, UnicodeEncodeError):
+        rule = "must be texts, numbers, booleans or tuples of them, for JSON describes them in the bytes"
+        raise ParameterError("labels", mechanism.labels, rule) from None
     return _HEADER.pack(magic, _VERSION, len(description)) + description + body
 
 
@@ -164,7 +170,7 @@ def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
     if version != _VERSION:
         raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
     body = content[_HEADER.size + length :]
-    return _described(content[_HEADER.size : _HEADER.size + length]), body
+    return _described(bytes(content[_HEADER.size : _HEADER.size + length])), body
 
 
 @lru_cache(maxsize=64)
@@ -174,7 +180,7 @@ def _described(description: bytes) -> Mechanism:
 
     try:
         return from_dict(json.loads(description))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, ReportFormatError):
             raise
         raise ReportFormatError("the description of the mechanism is not JSON, or is cut off") from None

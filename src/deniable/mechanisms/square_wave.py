@@ -92,12 +92,7 @@ class SquareWave(MatrixMechanism):
 
 
 def _finite(name: str, value: Any) -> float:
-    if isinstance(value, bool | str | bytes | None):
-        raise ParameterError(name, value, "must be a number")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(name, value, "must be a number") from None
+    number = exact.check_number(name, value)
     if not math.isfinite(number):
         raise ParameterError(name, value, "must be finite")
     return number

@@ -103,6 +103,11 @@ class SummedHistogram(Mechanism):
         if data.size and data.max() >= self.levels:
             raise ReportFormatError(f"a report has an entry outside 0 to {self.levels - 1}")
 
+    def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
+        most = n * (self.levels - 1)
+        if counts.min() < 0 or counts.max() > most:
+            raise ReportFormatError(f"a tally of {n} reports has a sum of levels outside 0 to {most}")
+
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         n = len(data)
         whole = n - n % 256  # 256 bytes sum to less than 2**16, and sums of short integers are several times faster

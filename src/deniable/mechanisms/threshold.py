@@ -19,7 +19,7 @@ class ThresholdHistogram(UnaryMechanism):
     """One-hot plus Laplace(2/epsilon) noise, and each entry reported as "above the threshold" or not (Wang et al. 2017, 4.3).
 
     Only the bits matter, so they are drawn with the probabilities the noise would give them: a = 1 - e^(epsilon (t - 1)/2)/2 and
-    b = e^(-epsilon t/2)/2, for a threshold t in (1/2, 1]; by default the t with the least variance for rare values.
+    b = e^(-epsilon t/2)/2, for a threshold t between 1/2 and 1; by default the t with the least variance for rare values.
     `epsilon` is the loss of the bits, which is smaller than that of the noise asked for.
 
     >>> ThresholdHistogram(16, 1.0).epsilon < 1.0
@@ -33,12 +33,12 @@ class ThresholdHistogram(UnaryMechanism):
     def __post_init__(self) -> None:
         asked = exact.check_epsilon(self.epsilon)
         threshold = _best_threshold(asked) if self.threshold is None else self.threshold
-        if isinstance(threshold, bool | str) or not 0.5 < threshold < 1:
+        t, half = exact.check_double("threshold", threshold), Fraction(asked) / 2
+        if t <= Fraction(1, 2):
             raise ParameterError("threshold", threshold, "must lie strictly between 1/2 and 1")
-        t, half = Fraction(threshold), Fraction(asked) / 2
         a = exact.down(1 - exact.exp(half * (t - 1)) / 2)
         b = exact.up(exact.exp(-half * t) / 2)
-        self._set(asked=asked, threshold=threshold)
+        self._set(asked=asked, threshold=float(t))
         self._settle(self.k, a, b)
 
     def parameters(self) -> dict[str, Any]:

@@ -116,9 +116,10 @@ class UnaryEncoding(UnaryMechanism):
     b: float
 
     def __post_init__(self) -> None:
-        a, b = exact.check_probability("a", self.a), exact.check_probability("b", self.b)
+        a, b = exact.check_double("a", self.a), exact.check_double("b", self.b)
         if a <= b:
             raise ParameterError("a", self.a, f"must exceed b = {self.b!r}")
+        self._set(a=float(a), b=float(b))
         self._settle(self.k, exact.nearest(a), exact.nearest(b))
 
     def parameters(self) -> dict[str, Any]:

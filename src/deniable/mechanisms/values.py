@@ -34,6 +34,11 @@ class IndexReports(Mechanism):
         if data.size and data.max() >= self.n_outputs:
             raise ReportFormatError(f"a report lies outside 0 to {self.n_outputs - 1}")
 
+    def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
+        super().check_counts(counts, n)
+        if sum(counts.tolist()) != n:  # not in 64 bits, where what is forged could wrap around
+            raise ReportFormatError(f"a tally of {n} reports has counts that do not sum to {n}")
+
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return np.bincount(data, minlength=self.n_outputs)
 

@@ -64,9 +64,11 @@ def write_columns(mechanisms: Mapping[str, Mechanism]) -> str:
     lines: list[str] = []
     for name, mechanism in mechanisms.items():
         lines.append(f"[columns.{json.dumps(name, ensure_ascii=False)}]")
-        lines += [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in mechanism.to_dict().items() if value is not None
-        ]
+        described = {key: value for key, value in mechanism.to_dict().items() if value is not None}
+        try:
+            lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in described.items()]
+        except TypeError:
+            raise SurveyError(f"column {name!r}: labels must be texts, numbers or booleans to be written to a file") from None
         lines.append("")
     return "\n".join(lines)
 

@@ -66,6 +66,9 @@ def estimate_file(
         mechanisms = read_columns(columns_file(path))
     for name in {name for table in tables for name in table} - set(mechanisms):
         raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
+    for table in tables:
+        if len(set(table)) < len(table):
+            raise SurveyError(f"the table of {', '.join(table)} names a column twice")
     options = options or {}
     for name in set(options) - set(mechanisms):
         raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
@@ -123,6 +126,7 @@ def randomize_file(
     for target in (output, columns_file(output)):
         if target.exists() and (not overwrite or target.samefile(path)):
             raise SurveyError(f"{target} exists already")
+    described = write_columns(mechanisms)
     rows = 0
     with _writer(output, [*mechanisms, *keep]) as write:
         for chunk in read_chunks(path, [*mechanisms, *keep], progress):
@@ -133,7 +137,7 @@ def randomize_file(
                     reports = mechanism.privatize(cells_to_values(mechanism, chunk.columns[name]), source)
                 randomized[name] = reports_to_cells(reports)
             write(randomized | {name: chunk.columns[name] for name in keep})
-    columns_file(output).write_text(write_columns(mechanisms), encoding="utf-8")
+    columns_file(output).write_text(described, encoding="utf-8")
     return rows
 
 

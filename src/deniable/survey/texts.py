@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ReportFormatError, UnknownLabelError
+from deniable.errors import MissingAnswerError, ReportFormatError, UnknownLabelError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.values import IndexReports, ValueReports
@@ -21,7 +21,7 @@ _TRUTH = {"true": 1, "True": 1, "TRUE": 1, "false": 0, "False": 0, "FALSE": 0}
 def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]:
     """The labels that the cells of a column spell; a cell that is no text is a value already.
 
-    Raises UnknownLabelError with the position of the first cell that spells none.
+    Raises MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
     """
     if not any(isinstance(cell, str) for cell in cells):
         return cells
@@ -35,6 +35,8 @@ def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]
     values = []
     for position, cell in enumerate(cells):
         if cell not in spelled:
+            if cell is None or cell == "":
+                raise MissingAnswerError(position, "is missing (empty or null)")
             raise UnknownLabelError(position, f"is not one of the {len(mechanism.labels)} labels of the domain")
         values.append(spelled[cell])
     return values

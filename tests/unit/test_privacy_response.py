@@ -131,6 +131,7 @@ def test_zero_knowledge_figures_are_the_formulas_not_the_thesiss_slip() -> None:
         (lambda: bit_epsilon(0.5, math.nan), "q = nan must lie between 0 and 1"),
         (lambda: answer_epsilon(0.5, 0.5, 0), "ones = 0 must be a whole number, at least 1"),
         (lambda: answer_epsilon(0.5, 0.5, 1.5), "ones = 1.5 must be a whole number, at least 1"),  # type: ignore[arg-type]
+        (lambda: answer_epsilon(0.5, 0.5, math.nan), "ones = nan must be a whole number, at least 1"),  # type: ignore[arg-type]
         (lambda: sampled_epsilon(-1, 0.5), "epsilon = -1 must lie between 0 and 1000, or be inf"),
         (lambda: sampled_epsilon(1, 1.5), "s = 1.5 must lie between 0 and 1"),
         (lambda: sampled_epsilon(True, 0.5), "epsilon = True must be a number"),

@@ -80,10 +80,13 @@ def check_probability(name: str, value: float | Fraction) -> Fraction:
 
 
 def exp(x: float | Fraction) -> Fraction:
-    """exp(x) to 60 digits."""
+    """exp(x) to 60 digits, or more near 1, where exp(x) - 1 would else lose its own."""
     with localcontext(_CONTEXT):
         exact = Fraction(x)
-        return Fraction((Decimal(exact.numerator) / Decimal(exact.denominator)).exp())
+        value = Decimal(exact.numerator) / Decimal(exact.denominator)
+        lost = max(0, -value.adjusted() - 10) if value else 0
+        with localcontext(Context(prec=60 + lost)):
+            return Fraction(value.exp())
 
 
 def powers(base: Fraction, n: int) -> list[Fraction]:
@@ -94,8 +97,8 @@ def powers(base: Fraction, n: int) -> list[Fraction]:
     return out
 
 
-def log_ratio(ratio: Fraction) -> float:
-    """ln(ratio) of an exact ratio, as the smallest double that is not below it.
+def log_ratio(ratio: Fraction, times: int = 1) -> float:
+    """ln(ratio) of an exact ratio, as often as `times` says, as the smallest double that is not below it.
 
     A loss that is truly at most the double asked for is therefore never stated above it.
     """
@@ -108,7 +111,7 @@ def log_ratio(ratio: Fraction) -> float:
         excess = ratio - 1
         lost = max(0, len(str(excess.denominator)) - len(str(excess.numerator)))
         with localcontext(Context(prec=60 + lost)):
-            value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+            value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * times
         rounded = float(value)
         return rounded if Decimal(rounded) >= value else math.nextafter(rounded, math.inf)
 

@@ -136,7 +136,7 @@ def rappor_lifetime_epsilon(f: float, hashes: int = 1) -> float:
     2.1972
     """
     half = exact.check_probability("f", f) / 2
-    return exact.log_ratio(((1 - half) / half) ** (2 * check_count("hashes", hashes)))
+    return exact.log_ratio((1 - half) / half, 2 * check_count("hashes", hashes))
 
 
 def rappor_report_epsilon(f: float, p: float, q: float, hashes: int = 1) -> float:
@@ -153,4 +153,4 @@ def rappor_report_epsilon(f: float, p: float, q: float, hashes: int = 1) -> floa
         raise ParameterError("q", q, f"must be at least p = {p!r}")
     mixed = noise * (low + high) / 2
     one, zero = mixed + (1 - noise) * high, mixed + (1 - noise) * low
-    return exact.log_ratio((one * (1 - zero) / (zero * (1 - one))) ** check_count("hashes", hashes))
+    return exact.log_ratio(one * (1 - zero) / (zero * (1 - one)), check_count("hashes", hashes))

@@ -321,7 +321,7 @@ def test_the_nearest_population_is_a_number_of_people() -> None:
 def test_the_smallest_epsilon_that_coins_can_draw_can_be_planned_with() -> None:
     made = plan(share=0.5, cv=0.1, epsilon=1e-9)
     assert made.epsilon_sampled <= 1e-9
-    # At a share of 1/2 the variance of a report is 1/(4 p^2), and (e^epsilon - 1)/(4 p^2) is least at e^epsilon = 3: p = 1/2, s = 1e-9/2.
+    # At a share of 1/2 a report's variance is 1/(4 p^2), and (E - 1)/(4 p^2) is least at E = 3, where p = 1/2 and s = 1e-9/2.
     assert made.population == pytest.approx(1 / (0.1 * 0.5) ** 2 / 0.5e-9, rel=1e-6)
 
 

@@ -6,8 +6,8 @@ import copy
 import dataclasses
 import json
 import math
-import time
 import struct
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -122,6 +122,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"most_rows": 3}, "most_rows", "with rows = 'several'"),
         ({"rows": "several"}, "most_rows", "must be above 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 1.2, "q": 0.5}}, "mechanism.p", "strictly between 0 and 1"),
+        ({"mechanism": {"name": "TwoCoin", "p": "1/3", "q": 0.5}}, "mechanism.p", "must lie strictly between 0 and 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 0.5}}, "mechanism.q", "strictly between 0 and 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5, "r": 1}}, "mechanism.r", "not a known key"),
         ({"mechanism": {"name": "NoSuch", "epsilon": 1.0}}, "mechanism", "is not one this library knows"),

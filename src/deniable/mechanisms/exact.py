@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,10 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     return value
 
 
-def check_probability(name: str, value: float | Fraction) -> Fraction:
+def check_probability(name: str, value: Any) -> Fraction:
     """The probability as an exact fraction, strictly between 0 and 1."""
     try:
-        exact = Fraction(value)
+        exact = Fraction(0 if isinstance(value, str) else value)  # a text is no number, not even '1/3'
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, "must lie strictly between 0 and 1") from None
     if not 0 < exact < 1:

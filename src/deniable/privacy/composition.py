@@ -30,7 +30,10 @@ def _decimal(loss: float) -> Fraction:
 
 
 def _rounded_up(total: Fraction) -> float:
-    rounded = float(total)
+    try:
+        rounded = float(total)
+    except OverflowError:
+        return math.inf
     return rounded if _decimal(rounded) >= total else math.nextafter(rounded, math.inf)
 
 

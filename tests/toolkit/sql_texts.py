@@ -252,6 +252,8 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ("CTEs behind comments", links(30, "SELECT/*'*/1 AS v FROM {} x,/*'*/{} y"), TooComplexError),
     ("columns that double", nested(12, "v + v + v + v + v + v + v + v"), TooComplexError),
     ("an unseen letter that doubles", nested(12, "v + v + v + v + v + v").replace("v", "\xa0"), TooComplexError),
+    ("byte order marks that double", nested(8, " + ".join("\ufeff" * i + "v" for i in range(6))), TooComplexError),
+    ("an unknown collation", "SELECT city FROM people ORDER BY city COLLATE secret", BadSqlError),
     ("a cross join", f"SELECT count(*) FROM {joined(26)}", DeadlineError),
     ("a cross join with a sum", f"SELECT sum(p1.age * p2.age) FROM {joined(14)}", DeadlineError),
     ("a cross join that finds nothing", f"SELECT 1 FROM {joined(20)} WHERE p1.age + p2.age + p19.age < 0", DeadlineError),

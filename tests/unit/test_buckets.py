@@ -144,6 +144,16 @@ def test_bulk_and_one_by_one_agree_on_numbers_of_every_type() -> None:
             assert [column.index(value)] == (holding or [column.outside])
 
 
+def test_the_largest_doubles_have_their_buckets_too() -> None:
+    edges = [0.0, 1e308, 1.1e308, 1.2e308, 1.3e308, math.inf]
+    column = Column("x", [Range(low, high) for low, high in pairwise(edges)])
+    largest = math.nextafter(math.inf, 0)
+    values = [1e307, 1.05e308, 1.15e308, 1.25e308, largest, math.inf]
+    assert [column.index(value) for value in values] == [0, 1, 2, 3, 4, -1]
+    assert column.index_many(np.array(values)).tolist() == [0, 1, 2, 3, 4, -1]
+    assert [column.index(value) for value in (int(1.25e308), 10**400, -(10**400))] == [3, 4, -1]
+
+
 def test_bulk_and_one_by_one_agree_on_products() -> None:
     rng = np.random.default_rng(6)
     shape = Buckets([Column("d", MILES), Column("c", ["a", "b", {"glob": "c*"}], other=True), Column("n", [1, 2, 3])])
@@ -205,6 +215,8 @@ def test_overlaps_are_found_exactly_when_there_are_any() -> None:
         ("(a|a)*b", "a" * LONGEST_TEXT),
         ("(.*)(.*)(.*)(.*)x", "y" * LONGEST_TEXT),
         ("(a?){60}a{60}", "a" * 60),
+        ("((((){9999,}){9999,}){9999,})*", ""),
+        ("((((a{0}){9999}){9999,}){9999})+", ""),
     ],
 )
 def test_patterns_that_explode_elsewhere_are_linear_here(pattern: str, text: str) -> None:
@@ -240,8 +252,12 @@ def test_globs_know_stars_question_marks_and_classes() -> None:
 
 
 def test_two_buckets_of_one_name_are_refused() -> None:
-    with pytest.raises(ParameterError, match="is the name of two buckets"):
+    with pytest.raises(ParameterError, match="'other' is the name of two buckets"):
         Buckets([Column("x", ["other", "b"], other=True)])
+    start = time.process_time()
+    with pytest.raises(ParameterError, match="'other' is the name of two buckets"):
+        Buckets([Column("x", [*map(str, range(50_000)), "other"], other=True)])
+    assert time.process_time() - start < 10  # each with every other would take a minute
 
 
 def test_a_column_is_made_again_from_its_description() -> None:

@@ -117,6 +117,11 @@ def test_every_option_reaches_the_plan() -> None:
         ),
         (["--share", "0.01"], "deniable: with epsilon = 0.7 the ± at a share of 0.01 is"),
         (["--margin", "0.1"], "deniable: cv and margin are two ways to say the same"),
+        (["--population", "nan"], "deniable: population = nan must be a whole number, at least 1"),
+        (["--population", "many"], "deniable: Invalid value for '--population': 'many' is not a number."),
+        (["--epsilon", "small"], "deniable: Invalid value for '--epsilon': 'small' is not a valid float."),
+        (["--colour", "red"], "deniable: No such option '--colour'."),
+        (["extra"], "deniable: Got unexpected extra argument (extra)"),
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(changes: list[str], message: str) -> None:

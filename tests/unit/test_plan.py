@@ -311,6 +311,20 @@ def test_where_no_single_change_helps_several_are_named_that_do_together(wishes:
             plan(**{**wishes, name: caught.value.nearest[name]})
 
 
+def test_the_nearest_population_is_a_number_of_people() -> None:
+    with pytest.raises(InfeasiblePlanError) as caught:
+        plan(population=29, cv=0.3, epsilon=20.0)
+    assert caught.value.nearest == {"population": 30}
+    assert str(caught.value).endswith("feasible would be population = 30")
+
+
+def test_the_smallest_epsilon_that_coins_can_draw_can_be_planned_with() -> None:
+    made = plan(share=0.5, cv=0.1, epsilon=1e-9)
+    assert made.epsilon_sampled <= 1e-9
+    # At a share of 1/2 a report's variance is 1/(4 p^2), and (E - 1)/(4 p^2) is least at E = 3, where p = 1/2 and s = 1e-9/2.
+    assert made.population == pytest.approx(1 / (0.1 * 0.5) ** 2 / 0.5e-9, rel=1e-6)
+
+
 def test_a_report_that_is_too_long_for_every_mechanism_is_refused_with_the_shortest() -> None:
     with pytest.raises(InfeasiblePlanError) as caught:
         plan(population=100_000, epsilon=1.0, cv=0.1, buckets=1000, report_bytes=1)
@@ -337,6 +351,7 @@ def test_white_noise_is_refused_with_the_figure_that_shows_it() -> None:
     ("wishes", "message"),
     [
         ({"population": -5, "cv": 0.05, "epsilon": 1}, "population = -5 must be a whole number, at least 1"),
+        ({"population": math.nan, "cv": 0.05, "epsilon": 1}, "population = nan must be a whole number, at least 1"),
         ({"population": 0.5, "cv": 0.05, "epsilon": 1}, "population = 0.5 must be a whole number, at least 1"),
         ({"population": 10**5, "cv": 0, "epsilon": 1}, "cv = 0 must be finite and above 0"),
         ({"population": 10**5, "cv": 0.05, "epsilon": 0}, "epsilon = 0 must be finite and above 0"),

@@ -15,6 +15,7 @@ from deniable.privacy import (
     optimal_composition,
     rappor_lifetime_epsilon,
     rappor_report_epsilon,
+    repeated_epsilon,
     sequential_composition,
     share_of_budget,
 )
@@ -103,3 +104,7 @@ def test_nonsense_is_refused_by_name_value_and_rule(call: object, message: str) 
     with pytest.raises(ParameterError) as caught:
         call()  # type: ignore[operator]
     assert str(caught.value).startswith(message)
+
+
+def test_a_sum_beyond_all_doubles_is_no_promise() -> None:
+    assert repeated_epsilon(1000.0, 10**306) == math.inf

@@ -124,6 +124,16 @@ def test_zero_knowledge_figures_are_the_formulas_not_the_thesiss_slip() -> None:
     assert round(zero_knowledge_epsilon(bit_epsilon(0.94, 0.2), 0.08), 3) == 2.651
 
 
+def test_a_loss_too_small_for_sixty_digits_is_not_rounded_to_nothing() -> None:
+    for loss in (1e-20, 1e-58, 1e-61, 1e-300):
+        assert loss / 2 <= sampled_epsilon(loss, 0.5) <= loss / 2 * (1 + loss + 1e-15)
+        assert loss <= sampled_epsilon(local_epsilon(loss, 0.5), 0.5) * (1 + 1e-15) <= loss * (1 + 1e-14)
+
+
+def test_answers_of_very_many_ones_are_added_up_at_once() -> None:
+    assert answer_epsilon(0.3, 0.6, 10**12) == pytest.approx(1e12 * answer_epsilon(0.3, 0.6), rel=1e-15)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -131,6 +141,7 @@ def test_zero_knowledge_figures_are_the_formulas_not_the_thesiss_slip() -> None:
         (lambda: bit_epsilon(0.5, math.nan), "q = nan must lie between 0 and 1"),
         (lambda: answer_epsilon(0.5, 0.5, 0), "ones = 0 must be a whole number, at least 1"),
         (lambda: answer_epsilon(0.5, 0.5, 1.5), "ones = 1.5 must be a whole number, at least 1"),  # type: ignore[arg-type]
+        (lambda: answer_epsilon(0.5, 0.5, math.nan), "ones = nan must be a whole number, at least 1"),  # type: ignore[arg-type]
         (lambda: sampled_epsilon(-1, 0.5), "epsilon = -1 must lie between 0 and 1000, or be inf"),
         (lambda: sampled_epsilon(1, 1.5), "s = 1.5 must lie between 0 and 1"),
         (lambda: sampled_epsilon(True, 0.5), "epsilon = True must be a number"),

@@ -137,3 +137,13 @@ def test_nonsense_is_refused(epsilon: float, n: int, delta: float) -> None:
     for bound in (shuffled_epsilon, shuffled_epsilon_closed_form):
         with pytest.raises(ParameterError):
             bound(epsilon, n, delta)
+
+
+def test_the_edges_of_loss_and_delta_are_answered_not_overflowed() -> None:
+    assert shuffled_epsilon(1000.0, 10**6, 1e-6) == 1000.0
+    assert shuffled_epsilon(math.inf, 10**6, 1e-6) == math.inf
+    assert shuffled_delta(1000.0, 10**6, 999.0) == 1.0
+    assert shuffled_delta(1000.0, 10**6, 1000.0) == 0.0
+    smallest = 5e-324
+    growth = (math.e - 1) / (math.e + 1) * (8 * math.sqrt(math.e * (math.log(4) - math.log(smallest)) / 1e6) + 8e-6 * math.e)
+    assert shuffled_epsilon_closed_form(1.0, 10**6, smallest) == pytest.approx(math.log1p(growth), rel=1e-12)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import struct
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -121,6 +122,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"most_rows": 3}, "most_rows", "with rows = 'several'"),
         ({"rows": "several"}, "most_rows", "must be above 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 1.2, "q": 0.5}}, "mechanism.p", "strictly between 0 and 1"),
+        ({"mechanism": {"name": "TwoCoin", "p": "1/3", "q": 0.5}}, "mechanism.p", "must lie strictly between 0 and 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 0.5}}, "mechanism.q", "strictly between 0 and 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5, "r": 1}}, "mechanism.r", "not a known key"),
         ({"mechanism": {"name": "NoSuch", "epsilon": 1.0}}, "mechanism", "is not one this library knows"),
@@ -135,6 +137,11 @@ NEW_YORK = Column("city", ["New York"])
         ({"size_class": 0, "columns": [Column("n", list(range(100)))]}, "size_class", "must be 1 or above"),
         ({"budget": Budget(epsilon=0.1)}, "budget.epsilon", "must pay for one epoch"),
         ({"strata": [Stratum("a"), Stratum("a")]}, "strata[1].name", "is there twice"),
+        ({"strata": ["a"]}, "strata", "must be a list of Stratum"),
+        ({"strata": 5}, "strata", "must be a list of Stratum"),
+        ({"columns": ["distance"]}, "columns", "must be a list of at least one Column"),
+        ({"columns": None}, "columns", "must be a list of at least one Column"),
+        ({"columns": []}, "columns", "must be a list of at least one Column"),
         ({"cover": 1}, "cover", "true or false"),
     ],
 )
@@ -143,6 +150,13 @@ def test_a_bad_query_is_refused_with_the_name_and_the_rule(changes: dict[str, An
         make_query(**changes)
     assert caught.value.name == name
     assert says in str(caught.value)
+
+
+def test_many_strata_are_compared_in_no_time() -> None:
+    start = time.process_time()
+    with pytest.raises(ParameterError, match=r"strata\[40000\].name = 's0' is there twice"):
+        make_query(strata=[Stratum(f"s{i % 40_000}") for i in range(40_001)])
+    assert time.process_time() - start < 5  # each with every other would take half a minute
 
 
 # --- versions and bytes ---------------------------------------------------------------------------------------------
@@ -231,7 +245,8 @@ def test_doubles_are_written_by_their_bits() -> None:
         (lambda c: c[:-2], "cut off"),
         (lambda c: c.replace(b"City", b"C\xff"), "UTF-8"),
         (lambda c: c.replace(b"deniable query 1", b"deniable query 2"), "the only format"),
-        (lambda c: b"[" * 100_000, "not JSON"),
+        (lambda c: b"[" * 100_000, "nest too deeply"),
+        *((lambda c, n=n: b"[" * n + b"]" * n, "nest too deeply|must be a table") for n in (300, 600, 900)),
         (lambda c: b"3", "must be a table"),
     ],
 )

@@ -206,6 +206,15 @@ def test_cells_that_are_no_answer_are_refused_without_being_shown(
         assert run(vault, "SELECT count(*) FROM t", isolated=isolated)[0] == (1,)
 
 
+@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("words", ["too many", "one statement at a time", "no such table: ", "stack overflow"])
+def test_sql_cannot_make_an_error_quote_a_cell(twins: tuple[Vault, Vault], words: str, isolated: bool) -> None:
+    sql = f"SELECT CAST(x'ff' AS TEXT) || '{words}' || city AS \"{words}\" FROM people"
+    with pytest.raises(SandboxError) as caught:
+        run(twins[0], sql, isolated=isolated)
+    assert "Lyon" not in str(caught.value)
+
+
 def test_shares_end_when_something_else_takes_the_tables_place(small: tuple[Vault, sqlite3.Connection]) -> None:
     vault, connection = small
     connection.execute("INSERT INTO t VALUES (1, 2, 3)")
@@ -329,6 +338,7 @@ def test_growth_bounds_what_sqlite_copies() -> None:
         assert growth(links(n, "SELECT 1 AS v FROM {} x, {} y")) >= 2 ** (n - 1)
         assert growth(nested(n, "v + v + v")) >= 3**n
         assert growth(nested(n, '(v) + "v" + [V]')) >= 3**n
+        assert growth(nested(n, "v + \ufeffv + \ufeff\ufeffv").replace("(SELECT", "(\ufeffSELECT")) >= 3**n
     assert growth(nested(3, "v")) < LARGEST_GROWTH
 
 

@@ -40,11 +40,19 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback."""
+        """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback.
+
+        So is a slip in the options; a group without a command still shows its help.
+        """
         try:
             return super().invoke(ctx)
         except DeniableError as error:
             raise OneLineError(str(error)) from None
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            where = (error.ctx or ctx).command_path
+            raise OneLineError(f"{error.format_message()} (see {where} --help)") from None
 
 
 class OneLineError(click.ClickException):

@@ -19,7 +19,11 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
+        pass
+    try:
         return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number.") from None
 
 
 _FIGURES = {

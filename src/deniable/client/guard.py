@@ -82,6 +82,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _LIMIT_WORDS = ("too many", "too large", "too big", "too complex", "at most", "stack overflow", "too long", "variable number")
+_UNREADABLE = "a cell cannot be read as a number or as UTF-8 text"
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 Cell = int | float | str | None
@@ -318,6 +319,8 @@ def _explain(error: Exception) -> RefusedError:  # noqa: PLR0911 - one return fo
     message = str(error)
     if "one statement at a time" in message:
         return RefusedError("forbidden", "only one statement is allowed")
+    if not name:  # not SQLite's words but Python's, which quote the text that they cannot decode
+        return RefusedError("cell", _UNREADABLE)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_READONLY")):
         return RefusedError("vault", f"the vault cannot be read ({name})")
     if name == "SQLITE_TOOBIG" and "statement" not in message:
@@ -329,9 +332,9 @@ def _explain(error: Exception) -> RefusedError:  # noqa: PLR0911 - one return fo
         return RefusedError("not shared", f"{message.partition(': ')[2]} is not shared")
     if message.startswith("no such function"):
         return RefusedError("forbidden", f"the function {message.partition(': ')[2]} is not on the list of allowed functions")
-    if name in ("SQLITE_ERROR", "SQLITE_AUTH"):
+    if name.startswith("SQLITE_ERROR") or name == "SQLITE_AUTH":
         return RefusedError("bad sql", f"SQLite cannot run the query: {message}")
-    return RefusedError("cell", "a cell cannot be read as a number or as UTF-8 text")
+    return RefusedError("cell", _UNREADABLE)
 
 
 def _confine(deadline: float, max_memory: int) -> None:

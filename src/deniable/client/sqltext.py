@@ -24,7 +24,7 @@ LARGEST_GROWTH = 500_000
 _START = re.compile(r"(?:[ \t\n\f\r]|--[^\n]*\n|/\*.*?\*/)*(?:select|with)(?![\w$])", re.DOTALL | re.IGNORECASE)
 _UNCHECKED_JOIN = re.compile(r"\b(natural|using)\b", re.ASCII | re.IGNORECASE)
 _TOKEN = re.compile(
-    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
+    r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z)|\ufeff)  # SQLite skips a byte order mark before a token
     |(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])
     |(?P<word>[\w$\x80-\U0010ffff]+)  # to SQLite, all that is not ASCII is a letter
     |(?P<sign>[^\s])""",

@@ -93,10 +93,13 @@ def check_double(name: str, value: Any) -> Fraction:
 
 
 def exp(x: float | Fraction) -> Fraction:
-    """exp(x) to 60 digits."""
+    """exp(x) to 60 digits, or more near 1, where exp(x) - 1 would else lose its own."""
     with localcontext(_CONTEXT):
         exact = Fraction(x)
-        return Fraction((Decimal(exact.numerator) / Decimal(exact.denominator)).exp())
+        value = Decimal(exact.numerator) / Decimal(exact.denominator)
+        lost = max(0, -value.adjusted() - 10) if value else 0
+        with localcontext(Context(prec=60 + lost)):
+            return Fraction(value.exp())
 
 
 def powers(base: Fraction, n: int) -> list[Fraction]:
@@ -107,8 +110,8 @@ def powers(base: Fraction, n: int) -> list[Fraction]:
     return out
 
 
-def log_ratio(ratio: Fraction) -> float:
-    """ln(ratio) of an exact ratio, as the smallest double that is not below it.
+def log_ratio(ratio: Fraction, times: int = 1) -> float:
+    """ln(ratio) of an exact ratio, as often as `times` says, as the smallest double that is not below it.
 
     A loss that is truly at most the double asked for is therefore never stated above it.
     """
@@ -121,7 +124,7 @@ def log_ratio(ratio: Fraction) -> float:
         excess = ratio - 1
         lost = max(0, len(str(excess.denominator)) - len(str(excess.numerator)))
         with localcontext(Context(prec=60 + lost)):
-            value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+            value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * times
         rounded = float(value)
         return rounded if Decimal(rounded) >= value else math.nextafter(rounded, math.inf)
 

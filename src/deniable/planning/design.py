@@ -117,7 +117,7 @@ class _Search:
         self.low, self.high = math.log(math.expm1(self.lowest)), math.log(math.expm1(self.highest))
 
     def at(self, x: float) -> Trial:
-        epsilon = self.highest if x == self.high else math.log1p(math.exp(x))
+        epsilon = self.highest if x == self.high else max(self.lowest, math.log1p(math.exp(x)))
         return self.candidate.at(epsilon, lambda spread: self.case.goal(spread, math.exp(x)))
 
     def goal(self, x: float) -> float:

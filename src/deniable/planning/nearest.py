@@ -66,18 +66,24 @@ def _eased(wishes: Wishes, candidate: Candidate, room: dict[str, tuple[float, fl
             high = middle
         else:
             low = middle
-    rounded = {name: min(_round_up(value), room[name][1]) for name, value in at(high).items()}
-    return rounded if _feasible(wishes, candidate, rounded) else at(high)
+    found = at(high)
+    rounded = {name: min(_round_up(value), room[name][1]) for name, value in found.items()}
+    eased = rounded if _feasible(wishes, candidate, rounded) else found
+    return {name: _whole_people(name, value) for name, value in eased.items()}
 
 
 def _feasible(wishes: Wishes, candidate: Candidate, changes: dict[str, float]) -> bool:
-    changed: dict[str, Any] = {name: math.ceil(value) if name == "population" else value for name, value in changes.items()}
+    changed: dict[str, Any] = {name: _whole_people(name, value) for name, value in changes.items()}
     try:
         eased = dataclasses.replace(wishes, **changed)
     except (ParameterError, PlanError):
         return False
     design = rough_design(eased, candidate)
     return isinstance(design, Design) and settle(eased, fine_design(eased, candidate, design)) is not None
+
+
+def _whole_people(name: str, value: float) -> float:
+    return math.ceil(value) if name == "population" else value
 
 
 def _round_up(value: float) -> float:

@@ -49,6 +49,6 @@ def check_delta(value: Any) -> float:
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number, at least `least`."""
     number = _number(name, value)
-    if number != math.inf and number == math.floor(number) and number >= least:
+    if math.isfinite(number) and number == math.floor(number) and number >= least:
         return int(value)
     raise ParameterError(name, value, f"must be a whole number, at least {least}")

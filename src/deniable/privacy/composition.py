@@ -30,7 +30,10 @@ def _decimal(loss: float) -> Fraction:
 
 
 def _rounded_up(total: Fraction) -> float:
-    rounded = float(total)
+    try:
+        rounded = float(total)
+    except OverflowError:
+        return math.inf
     return rounded if _decimal(rounded) >= total else math.nextafter(rounded, math.inf)
 
 
@@ -136,7 +139,7 @@ def rappor_lifetime_epsilon(f: float, hashes: int = 1) -> float:
     2.1972
     """
     half = exact.check_probability("f", f) / 2
-    return exact.log_ratio(((1 - half) / half) ** (2 * check_count("hashes", hashes)))
+    return exact.log_ratio((1 - half) / half, 2 * check_count("hashes", hashes))
 
 
 def rappor_report_epsilon(f: float, p: float, q: float, hashes: int = 1) -> float:
@@ -153,4 +156,4 @@ def rappor_report_epsilon(f: float, p: float, q: float, hashes: int = 1) -> floa
         raise ParameterError("q", q, f"must be at least p = {p!r}")
     mixed = noise * (low + high) / 2
     one, zero = mixed + (1 - noise) * high, mixed + (1 - noise) * low
-    return exact.log_ratio((one * (1 - zero) / (zero * (1 - one))) ** check_count("hashes", hashes))
+    return exact.log_ratio(one * (1 - zero) / (zero * (1 - one)), check_count("hashes", hashes))

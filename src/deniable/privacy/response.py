@@ -72,7 +72,7 @@ def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
         return 0.0
     if not b or a == 1:
         return math.inf
-    return exact.log_ratio((a * (1 - b) / (b * (1 - a))) ** count)
+    return exact.log_ratio(a * (1 - b) / (b * (1 - a)), count)
 
 
 def quoc_one_sided_epsilon(p: float, q: float) -> float:

@@ -29,6 +29,8 @@ _IGNORED = 1e-6
 _SLACK = 1e-8
 """Far above the relative error of the binomial functions: added, so that the figure stays an upper bound."""
 _BLOCKS = 8192
+_NO_CLONES = 700.0
+"""Above this loss, e^-loss of a report is a clone: none ever is, and nothing is gained by shuffling."""
 
 
 def shuffled_epsilon_closed_form(epsilon: float, n: int, delta: float) -> float:
@@ -43,14 +45,14 @@ def shuffled_epsilon_closed_form(epsilon: float, n: int, delta: float) -> float:
     loss, count, slack = check_loss("epsilon", epsilon), check_count("n", n), check_delta(delta)
     if loss == 0 or slack == 0:
         return loss
-    largest = math.log(count / (16 * math.log(2 / slack)))
+    largest = math.log(count / (16 * (math.log(2) - math.log(slack))))
     if loss > largest:
-        needed = math.ceil(16 * math.log(2 / slack) * math.exp(min(loss, 700)))
+        needed = math.ceil(16 * (math.log(2) - math.log(slack)) * math.exp(min(loss, 700)))
         raise ParameterError(
             "epsilon", epsilon, f"must be at most ln(n/(16 ln(2/delta))) = {largest:.4g}: the theorem needs {needed:,} reports"
         )
     growth = math.exp(loss)
-    spread = 8 * math.sqrt(growth * math.log(4 / slack) / count) + 8 * growth / count
+    spread = 8 * math.sqrt(growth * (math.log(4) - math.log(slack)) / count) + 8 * growth / count
     return min(loss, math.log1p((growth - 1) / (growth + 1) * spread))
 
 
@@ -65,6 +67,8 @@ def shuffled_delta(epsilon: float, n: int, promised: float) -> float:
     0.0
     """
     loss, count, wanted = check_loss("epsilon", epsilon), check_count("n", n), check_loss("promised", promised)
+    if loss > _NO_CLONES:
+        return float(wanted < loss)
     return 0.0 if wanted >= loss else _excess(loss, wanted, _clones(loss, count, _IGNORED * _IGNORED))
 
 
@@ -77,7 +81,7 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
     0.015
     """
     loss, count, slack = check_loss("epsilon", epsilon), check_count("n", n), check_delta(delta)
-    if slack == 0 or loss in (0, math.inf):
+    if slack == 0 or loss == 0 or loss > _NO_CLONES:
         return loss
     clones = _clones(loss, count, _IGNORED * slack)
     low, high = 0.0, loss

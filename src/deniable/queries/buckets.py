@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.queries.patterns import Automaton, compile_pattern, first_overlap
-from deniable.queries.texts import check_text
+from deniable.queries.texts import check_text, first_repeated
 
 __all__ = ["NONE", "Buckets", "Column", "Range", "Text"]
 
@@ -29,6 +30,7 @@ NONE = -1
 """The index of an answer that is in no bucket."""
 MOST_BUCKETS = 1 << 16
 _MOST_COMPARISONS = 1 << 18
+_LARGEST = int(sys.float_info.max)
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
 _RANGE = re.compile(rf"\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])\s*", re.ASCII)
 _RULE = "must be a range such as '[0,1)', '(2.5,3]' or '[10,inf)', or a number for an exact value"
@@ -271,7 +273,7 @@ class Column:
         if not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - only NaN differs from itself
             return self.outside
         first = self._edges[0]
-        at = int(np.searchsorted(first, float(min(max(value, -(2**1023)), 2**1023)), side="right"))
+        at = int(np.searchsorted(first, float(min(max(value, -_LARGEST), _LARGEST)), side="right"))
         for candidate in (at - 1, at, at - 2):  # an integer that no double holds may be rounded past an edge, either way
             if 0 <= candidate < len(self.buckets) and self._ranges[candidate].holds(value):
                 return candidate
@@ -370,18 +372,19 @@ class Buckets:
     columns: tuple[Column, ...]
 
     def __init__(self, columns: Iterable[Column]) -> None:
-        object.__setattr__(self, "columns", tuple(columns))
-        names = [column.name for column in self.columns]
-        if not names:
-            raise ParameterError("columns", names, "must hold at least one column")
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise ParameterError(f"columns[{i}].name", name, "is there twice: columns have different names")
+        given = tuple(columns) if isinstance(columns, Iterable) else ()
+        if not given or not all(isinstance(column, Column) for column in given):
+            raise ParameterError("columns", columns, "must be a list of at least one Column")
+        object.__setattr__(self, "columns", given)
+        twice = first_repeated(column.name for column in given)
+        if twice is not None:
+            rule = "is there twice: columns have different names"
+            raise ParameterError(f"columns[{twice}].name", given[twice].name, rule)
         if not 2 <= len(self) <= MOST_BUCKETS:
             raise ParameterError("columns", f"{len(self)} buckets", f"must combine to between 2 and {MOST_BUCKETS} buckets")
-        if len(set(self.labels)) < len(self):
-            twice = next(label for i, label in enumerate(self.labels) if label in self.labels[:i])
-            raise ParameterError("columns", twice, "is the name of two buckets: results could not be read")
+        twice = first_repeated(self.labels)
+        if twice is not None:
+            raise ParameterError("columns", self.labels[twice], "is the name of two buckets: results could not be read")
 
     def __len__(self) -> int:
         return math.prod(map(len, self.columns))

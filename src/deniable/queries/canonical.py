@@ -38,12 +38,15 @@ def decode(content: bytes) -> Any:
     """What :func:`encode` was given. Anything but its own bytes is refused: two spellings would be two signatures."""
     try:
         raw = json.loads(content.decode(), parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_object)
+        value = _without_doubles(raw)
+        same = encode(value) == content
     except ParameterError:
         raise
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ParameterError("query", "these bytes", "are not JSON in UTF-8, or are cut off") from None
-    value = _without_doubles(raw)
-    if encode(value) != content:
+    except RecursionError:
+        raise ParameterError("query", "these bytes", "nest too deeply to be a query") from None
+    if not same:
         raise ParameterError("query", "these bytes", "are not in canonical form")
     return value
 

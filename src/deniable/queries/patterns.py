@@ -283,18 +283,15 @@ class Automaton:
         return self._chain(fragments)
 
     def _build_repeat(self, node: _Repeat) -> _Fragment:
-        if node.most is None:
-            fragments = [self.build(node.part) for _ in range(max(node.least, 1))]
-            empty, first, last = fragments[-1]
-            self._link(last, first)
-            fragments[-1] = (empty or node.least == 0, first, last)
-            return self._chain(fragments)
-        fragments = []
-        for copy in range(node.most):
+        fragments: list[_Fragment] = []
+        for copy in range(max(node.least, 1) if node.most is None else node.most):
             empty, first, last = self.build(node.part)
             fragments.append((empty or copy >= node.least, first, last))
             if not first:  # an empty part stays empty however often it is repeated
                 break
+        if node.most is None:
+            _, first, last = fragments[-1]
+            self._link(last, first)
         return self._chain(fragments)
 
     def _chain(self, fragments: list[_Fragment]) -> _Fragment:

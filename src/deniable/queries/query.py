@@ -22,7 +22,7 @@ from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.schedule import Schedule
 from deniable.queries.sizes import SIZE_CLASSES, capacity, smallest_class
-from deniable.queries.texts import check_text
+from deniable.queries.texts import check_text, first_repeated
 from deniable.randomness import ONE
 
 __all__ = ["Budget", "Query", "Stratum"]
@@ -197,16 +197,18 @@ class Query:
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
     def _settle_strata(self) -> None:
-        self._set(sampling=_sampling("sampling", self.sampling), strata=tuple(self.strata))
+        strata = tuple(self.strata) if isinstance(self.strata, Iterable) else (self.strata,)
+        if not all(isinstance(stratum, Stratum) for stratum in strata):
+            raise ParameterError("strata", self.strata, "must be a list of Stratum")
+        self._set(sampling=_sampling("sampling", self.sampling), strata=strata)
         _whole("minimum_cohort", self.minimum_cohort, 1, 1 << 40)
         if self.population is not None:
             _whole("population", self.population, 1, 1 << 40)
-        names = [stratum.name for stratum in self.strata]
-        if len(names) > 1 << 16:
-            raise ParameterError("strata", len(names), "must number at most 65536")
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise ParameterError(f"strata[{i}].name", name, "is there twice")
+        if len(self.strata) > 1 << 16:
+            raise ParameterError("strata", len(self.strata), "must number at most 65536")
+        twice = first_repeated(stratum.name for stratum in self.strata)
+        if twice is not None:
+            raise ParameterError(f"strata[{twice}].name", self.strata[twice].name, "is there twice")
 
     def _settle_size(self) -> None:
         needed = smallest_class(self.report_bytes)

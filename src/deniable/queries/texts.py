@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from deniable.errors import ParameterError
 
-__all__ = ["check_text"]
+__all__ = ["check_text", "first_repeated"]
 
 _TURNING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}
 
@@ -27,3 +28,17 @@ def check_text(name: str, value: Any, longest: int, what: str, empty: bool = Fal
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or ord(character) in _TURNING:
             raise ParameterError(name, value, f"must hold no control character, and holds U+{ord(character):04X}")
     return value
+
+
+def first_repeated(texts: Iterable[str]) -> int | None:
+    """Where the first text stands that was there before, if there is one.
+
+    >>> first_repeated(["a", "b", "a", "b"])
+    2
+    """
+    seen: set[str] = set()
+    for place, text in enumerate(texts):
+        if text in seen:
+            return place
+        seen.add(text)
+    return None

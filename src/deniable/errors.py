@@ -33,6 +33,9 @@
     │   ├── TooManyRowsError        it gives more rows than allowed
     │   ├── TooMuchMemoryError      it needs more memory than allowed
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
+    ├── PolicyError             a person's settings say something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    ├── StoreError              a device's store cannot be used
+    ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
@@ -69,6 +72,7 @@ __all__ = [
     "OutOfDomainError",
     "ParameterError",
     "PlanError",
+    "PolicyError",
     "QueryError",
     "QueryFileError",
     "RandomnessError",
@@ -79,12 +83,14 @@ __all__ = [
     "RollbackError",
     "SandboxError",
     "SignatureError",
+    "StoreError",
     "SurveyError",
     "TooComplexError",
     "TooManyRowsError",
     "TooMuchMemoryError",
     "UnknownKeyError",
     "UnknownLabelError",
+    "UploadError",
     "VaultError",
     "WireError",
 ]
@@ -286,6 +292,37 @@ class TooMuchMemoryError(SandboxError):
 
 class CellError(SandboxError):
     """The query gives a blob, or a text that is too long or not UTF-8."""
+
+
+class PolicyError(DeniableError, ValueError):
+    """What a person's settings say is not usable. The message names the file, the key, the value and the rule.
+
+    >>> print(PolicyError("queue.messages", 0, "must be at least 1", "policy.toml", 7))
+    policy.toml, line 7: queue.messages = 0 must be at least 1
+    """
+
+    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
+        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
+        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
+
+    def __reduce__(self) -> tuple[type[PolicyError], tuple[str, object, str, str, int | None]]:
+        return type(self), (self.name, self.value, self.rule, self.file, self.line)
+
+
+class StoreError(DeniableError):
+    """A device's store cannot be used."""
+
+
+class UploadError(DeniableError):
+    """A proxy did not take shares. It may be asked again, not before `retry_after` seconds; but if `final`, it will never take
+    one of these, and if `early`, it will not take one of these yet."""
+
+    def __init__(self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False) -> None:
+        self.detail, self.retry_after, self.final, self.early = detail, retry_after, final, early
+        super().__init__(detail)
+
+    def __reduce__(self) -> tuple[type[UploadError], tuple[str, int, bool, bool]]:
+        return type(self), (self.detail, self.retry_after, self.final, self.early)
 
 
 class BudgetExceededError(DeniableError):

@@ -12,6 +12,7 @@ from deniable.errors import DeniableError
 __all__ = ["cli", "main"]
 
 COMMANDS = {
+    "client": "deniable.cli.client:client",
     "estimate": "deniable.cli.survey:estimate",
     "plan": "deniable.cli.plan:plan",
     "query": "deniable.cli.query:query",

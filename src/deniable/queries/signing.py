@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from deniable.errors import ExpiredQueryError, ParameterError, QueryError, RollbackError, SignatureError
@@ -41,7 +42,7 @@ class SignedQuery:
     def unverified(self) -> Query:
         """The query as it claims to be. For showing it; :func:`verify` is for trusting it."""
         try:
-            return Query.from_content(self.content)
+            return _parsed(self.content)
         except ParameterError as error:
             raise QueryError(f"the signed bytes are no query: {error}") from None
 
@@ -67,6 +68,12 @@ class SignedQuery:
         if not _KEY_ID.fullmatch(key):
             raise QueryError("the key id of a signed query is 16 lower-case hexadecimal digits")
         return cls(_encoded(query), key, _unhex(signature))
+
+
+@lru_cache(maxsize=64)
+def _parsed(content: bytes) -> Query:
+    """Queries are immutable, so thousands of devices in one process may share what one of them has read."""
+    return Query.from_content(content)
 
 
 def _encoded(text: str) -> bytes:

@@ -39,7 +39,7 @@ def _asked(query: Query) -> list[str]:
     labels = query.labels if len(query.labels) <= _MOST_LABELS else (*query.labels[: _MOST_LABELS - 1], "…")
     rows = {
         "random": "If there are several rows, one is drawn at random each epoch.",
-        "aggregate": "The SQL has to give one row; a device where it gives more does not answer.",
+        "aggregate": "The SQL has to give one row; a device where it gives more answers as if it had none.",
         "several": f"Up to {query.most_rows} rows are answered each epoch, and each of them costs.",
     }[query.rows]
     outside = (

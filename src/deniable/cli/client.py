@@ -1,0 +1,234 @@
+"""`deniable client`: the owner's side of answering. What was asked, what was sent, what is left."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.output import as_csv, as_json, output_options
+from deniable.client.device import Device
+from deniable.client.policy import Policy, read_policy
+from deniable.client.receipts import Receipt
+from deniable.client.store import Store
+from deniable.client.upload import HttpTransport, Uploaded
+from deniable.client.vault import Vault
+from deniable.errors import PolicyError, QueryError
+from deniable.queries.summary import spoken_time
+
+__all__ = ["client"]
+
+_TEMPLATE = """\
+# What you allow. Nothing is allowed that is not named here. `deniable client policy VAULT` says it in plain words.
+
+ring = "ring.json"              # the file of the keys you trust
+# analysts = ["City of Exampleton"]   # who may ask, of those with a key on the ring; without this line, all of them
+epsilon_per_answer = 3.0        # the most that one answer may cost
+# strata = ["north"]            # the parts of populations you belong to
+queue_messages = 1000           # how many answers wait when there is no network
+queue_age = "14 d"              # and for how long
+upload_within = "10 min"        # answers leave at a random time of this span
+deadline = 1.0                  # seconds an analyst's SQL may run on your data
+
+[[limits]]                      # how much all answers together may cost
+epsilon = 10
+period = "30 d"                 # in any 30 days; without this line, for life
+each_analyst = true             # for each analyst; without this line, for all together
+
+[[limits]]
+epsilon = 30
+period = "30 d"
+
+# [[proxies]]                   # at least two: where shares may go, and the token you were given
+# address = "https://proxy-one.example"
+# token = "..."
+"""
+
+_VAULT = click.argument("vault", type=click.Path(path_type=Path))
+
+
+def _policy_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    text = "Your settings; VAULT with .policy.toml at its end by default."
+    return click.option("--policy", "policy_file", type=click.Path(path_type=Path), help=text)(command)
+
+
+def _policy(vault: Path, given: Path | None) -> Policy:
+    return read_policy(given or vault.with_name(vault.name + ".policy.toml"))
+
+
+def _device(vault: Path, policy_file: Path | None) -> Device:
+    return Device(Vault.open(vault), _policy(vault, policy_file))
+
+
+def _store(vault: Path) -> Store:
+    return Store(Vault.open(vault).path.with_name(vault.name + ".client"))
+
+
+@click.group()
+def client() -> None:
+    """Answer queries about your vault, and see what was asked, answered and refused.
+
+    What a device remembers (its ledger, its receipts, the shares on their way) is in a file beside the vault, VAULT.client.
+    """
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.option("--new", is_flag=True, help="Write a commented file of careful settings, to be filled in.")
+def policy(vault: Path, policy_file: Path | None, new: bool) -> None:
+    """Say in plain words what your settings allow."""
+    if not new:
+        click.echo(str(_policy(vault, policy_file)))
+        return
+    path = policy_file or vault.with_name(vault.name + ".policy.toml")
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise PolicyError("file", str(path), f"cannot be written: {error.strerror}", path.name) from None
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(_TEMPLATE)
+    click.echo(f"wrote {path}: name the ring of keys and the proxies, then run  deniable client policy {vault}")
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.argument("queries", nargs=-1, required=True, type=click.Path(path_type=Path))
+def answer(vault: Path, policy_file: Path | None, queries: tuple[Path, ...]) -> None:
+    """Answer the signed QUERIES for the present epoch, if your settings let them. What is sent waits for `upload`."""
+    device = _device(vault, policy_file)
+    contents = []
+    for path in queries:
+        try:
+            contents.append(path.read_bytes())
+        except OSError as error:
+            raise QueryError(f"{path} cannot be read: {error.strerror}") from None
+    _say(device.answer_all(contents))
+
+
+@client.command()
+@_VAULT
+@_policy_option
+def upload(vault: Path, policy_file: Path | None) -> None:
+    """Bring the shares that are due to their proxies."""
+    device = _device(vault, policy_file)
+    with HttpTransport() as transport:
+        _say_uploaded(device.upload(transport))
+
+
+@client.command()
+@_VAULT
+@_policy_option
+def once(vault: Path, policy_file: Path | None) -> None:
+    """Ask the proxies for queries, answer them, and upload what is due."""
+    device = _device(vault, policy_file)
+    with HttpTransport() as transport:
+        receipts, uploaded = device.once(transport)
+    _say(receipts)
+    _say_uploaded(uploaded)
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.option("--every", default=60, show_default=True, type=click.IntRange(1), help="Seconds between two rounds.")
+@click.option("--rounds", type=click.IntRange(1), help="How many rounds; without it, until it is stopped.")
+def run(vault: Path, policy_file: Path | None, every: int, rounds: int | None) -> None:
+    """Do what `once` does, again and again. It may be stopped, or killed, at any moment."""
+    device = _device(vault, policy_file)
+    done = 0
+    with HttpTransport() as transport:
+        while rounds is None or done < rounds:
+            if done:
+                time.sleep(every)
+            receipts, uploaded = device.once(transport)
+            _say([receipt for receipt in receipts if receipt.outcome not in ("again", "waiting")])
+            if uploaded.sent or uploaded.problems:
+                _say_uploaded(uploaded)
+            done += 1
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.option("--last", type=click.IntRange(1), help="Only so many receipts, the newest.")
+@output_options
+def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool, as_csv_: bool) -> None:
+    """Show who asked what, what was answered or refused and why, and how much of your budget is left."""
+    limits = _policy(vault, policy_file).limits
+    now = int(time.time())
+    with _store(vault).transaction() as book:
+        receipts = book.receipts(last)
+        counters = dict(book.counters())
+        accountant = book.accountant(limits, now)
+        analysts = sorted({analyst for analyst, _ in book.seen()})
+    rows = [receipt.to_dict() for receipt in receipts]
+    budget = [(analyst, accountant.spent(analyst), accountant.left(analyst, now)) for analyst in analysts]
+    if as_json_:
+        balances = [
+            {"analyst": analyst, "spent": float(spent), "left": None if left is None else float(left)}
+            for analyst, spent, left in budget
+        ]
+        click.echo(as_json({"receipts": rows, "budget": balances, "counters": counters}))
+    elif as_csv_:
+        header = list(Receipt(0, "", "", "", "", "", 0, "").to_dict())
+        click.echo(as_csv(header, [list(row.values()) for row in rows]))
+    else:
+        for receipt in receipts:
+            click.echo(str(receipt))
+        if not receipts:
+            click.echo("Nobody has asked anything yet.")
+        for analyst, spent, left in budget:
+            rest = "no limit covers it" if left is None else f"{float(left):.6g} is left now"
+            click.echo(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
+        for name, n in counters.items():
+            if name.startswith("shares dropped"):
+                click.echo(f"{name}: {n}")
+
+
+@client.command()
+@_VAULT
+@output_options
+def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
+    """Show what waits to be sent, and how often what happened. No answers are shown: none are kept."""
+    with _store(vault).transaction() as book:
+        counters = dict(book.counters())
+        waiting = book.schedule()
+    proxies = sorted({proxy for proxy, _, _ in waiting})
+    queue = {proxy: [due for other, due, _ in waiting if other == proxy] for proxy in proxies}
+    if as_json_:
+        shares = [{"proxy": proxy, "shares": len(dues), "next": min(dues)} for proxy, dues in queue.items()]
+        click.echo(as_json({"waiting": shares, "counters": counters}))
+        return
+    if as_csv_:
+        rows: list[tuple[str, str, int]] = [("waiting", proxy, len(dues)) for proxy, dues in queue.items()]
+        click.echo(as_csv(["kind", "name", "n"], rows + [("counter", name, n) for name, n in counters.items()]))
+        return
+    for proxy, dues in queue.items():
+        click.echo(f"{_counted(len(dues), 'share')} for {proxy}, the next from {spoken_time(min(dues))} on")
+    if not queue:
+        click.echo("Nothing waits to be sent.")
+    for name, n in counters.items():
+        click.echo(f"{name}: {n}")
+
+
+def _say(receipts: list[Receipt]) -> None:
+    for receipt in receipts:
+        click.echo(str(receipt))
+
+
+def _say_uploaded(uploaded: Uploaded) -> None:
+    lost = uploaded.refused + uploaded.expired
+    rest = f"{_counted(uploaded.waiting, 'share')} still waiting" + (f", {lost} given up" if lost else "")
+    click.echo(f"{_counted(uploaded.sent, 'share')} sent, {rest}.")
+    for problem in uploaded.problems:
+        click.echo(f"{problem}; it will be tried again.", err=True)
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

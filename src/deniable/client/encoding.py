@@ -1,0 +1,134 @@
+"""From true answers to shares: the one place where it happens, for a single device and for a simulated population alike.
+
+A device is a fleet of one. For n devices in one epoch the source is asked, in this order, for
+
+1. the sampling coins, stratum by stratum;
+2. the randomized answers of those who answer, all permanent steps before all reports where answers are memoized;
+3. the ids, keys and shares, message by message (:mod:`deniable.wire.shares`).
+
+Each of these draws gives every device a part of its own, a coin or a row, that depends on nobody else. A single device whose
+source gives it the same parts sends the same bytes. (Mechanisms that draw for
+groups of devices, or raw bytes for all, give the same laws and not the same bytes.)
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.permanent import MemoizedMechanism
+from deniable.queries.buckets import NONE
+from deniable.queries.query import Query
+from deniable.randomness import Source
+from deniable.wire.message import ANSWER, NOTHING, Message
+from deniable.wire.shares import split, split_columns
+
+__all__ = [
+    "checked",
+    "cost_of_row",
+    "no_answer",
+    "permanent_rows",
+    "randomize",
+    "replay_rows",
+    "sample",
+    "share_columns",
+    "share_records",
+]
+
+_Bytes = NDArray[np.uint8]
+
+
+def cost_of_row(query: Query) -> Fraction:
+    """What the ledger is charged for one freshly drawn row: the loss of the report or, where it is kept, of what is kept."""
+    mechanism = query.mechanism
+    kept = query.memoize and isinstance(mechanism, MemoizedMechanism)
+    return Fraction(repr(float(mechanism.lifetime_epsilon if kept else mechanism.epsilon)))
+
+
+def no_answer(query: Query) -> int:
+    """The answer of somebody who has none: `other` in every column or, where there is no `other`, in no bucket at all.
+
+    It is randomized like any other answer. A device that kept silent, or said openly that it has nothing, would tell something
+    true of its owner, at no epsilon that anybody could state.
+    """
+    return len(query.buckets) - 1 if query.buckets.complete else NONE
+
+
+def sample(query: Query, n: int, strata: Any, source: Source) -> NDArray[np.bool_]:
+    """Of `n` devices, those whose coin says that they answer. `strata` is the stratum of all, or of each.
+
+    The coin is flipped before the data are looked at, so that silence tells nothing about them.
+    """
+    if np.ndim(strata) == 0:
+        return source.coins(query.sampling_of(int(strata)), n).view(np.bool_)
+    strata = np.asarray(strata)
+    chosen = np.empty(n, dtype=np.bool_)
+    for stratum in range(len(query.strata)):
+        places = np.flatnonzero(strata == stratum)
+        chosen[places] = source.coins(query.sampling_of(stratum), places.size).view(np.bool_)
+    return chosen
+
+
+def randomize(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
+    """One freshly drawn report a true answer, each a row of bytes as it travels."""
+    return _as_bytes(query, query.mechanism.draw(checked(query, indices), source))
+
+
+def permanent_rows(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
+    """What a device keeps for each of these true answers: the permanent step of a mechanism of two, or else the report itself."""
+    indices = checked(query, indices)
+    if isinstance(query.mechanism, MemoizedMechanism):
+        return _as_bytes(query, query.mechanism.draw_permanent(indices, source))
+    return _as_bytes(query, query.mechanism.draw(indices, source))
+
+
+def replay_rows(query: Query, permanent: _Bytes, source: Source) -> _Bytes:
+    """A report of each permanent answer: drawn from it by a mechanism of two steps, or else the same again."""
+    if isinstance(query.mechanism, MemoizedMechanism):
+        return _as_bytes(query, query.mechanism.draw_report(permanent, source))
+    return permanent
+
+
+def share_columns(query: Query, epoch: int, reports: _Bytes, strata: Any, kinds: Any, source: Source) -> list[NDArray[np.uint64]]:
+    """Reports as shares: for each proxy the columns that :func:`deniable.wire.blocks.cut` takes. Cover has zeros for a report."""
+    return split_columns(reports, query.tag, epoch, _size_class(query), len(query.proxies), strata, kinds, source)
+
+
+def share_records(
+    query: Query, epoch: int, reports: _Bytes | None, n: int, stratum: int, source: Source
+) -> list[tuple[bytes, ...]]:
+    """The `n` messages of one device, each as the records that travel to the proxies, in their order; cover without `reports`.
+
+    The same draws and bytes as :func:`share_columns`, without the cost of arrays of one.
+    """
+    out = []
+    for i in range(n):
+        content = b"" if reports is None else reports[i].tobytes()
+        message = Message(query.tag, epoch, content, stratum, NOTHING if reports is None else ANSWER)
+        shares = split(message, _size_class(query), len(query.proxies), query.channel_tag, source)
+        out.append(tuple(share.to_bytes() for share in shares))
+    return out
+
+
+def _size_class(query: Query) -> int:
+    assert query.size_class is not None  # noqa: S101 - a query settles it when it is made
+    return query.size_class
+
+
+def checked(query: Query, indices: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The indices with "no answer" in its place. A mechanism would take a wrong one for a bit of somebody else's row."""
+    indices = np.asarray(indices)
+    if indices.dtype.kind not in "iu" or indices.ndim != 1:
+        raise ParameterError("indices", f"{indices.dtype} {indices.shape}", "must be one bucket's number for each answer")
+    if indices.size and (indices.min() < NONE or indices.max() >= len(query.buckets)):
+        raise ParameterError("indices", "an answer", f"must lie between {NONE} and {len(query.buckets) - 1}")  # not which one
+    indices = indices.astype(np.intp, copy=False)
+    return np.where(indices == NONE, no_answer(query), indices) if query.buckets.complete else indices
+
+
+def _as_bytes(query: Query, rows: NDArray[Any]) -> _Bytes:
+    return np.ascontiguousarray(rows, dtype=query.mechanism.layout[0]).view(np.uint8).reshape(len(rows), query.report_bytes)

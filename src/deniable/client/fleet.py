@@ -1,0 +1,138 @@
+"""A population in one process: the answers of many devices, made by the code that makes those of one (:mod:`.encoding`).
+
+For simulation, load tests and figures. There is no vault, no ledger and no queue here: true answers go in, shares come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.client import encoding
+from deniable.errors import ParameterError
+from deniable.queries.buckets import NONE
+from deniable.queries.query import Query
+from deniable.randomness import Source, system_source
+from deniable.wire.blocks import Block, cut
+from deniable.wire.message import ANSWER, NOTHING
+
+__all__ = ["Fleet", "FleetShares"]
+
+_LARGEST_MEMO = 1 << 32
+_Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, repr=False)
+class FleetShares:
+    """What a fleet sends in one epoch."""
+
+    query: Query
+    epoch: int
+    columns: list[_Words]
+    """For each proxy, one column a message: its id, then the share. The same place in all of them is the same message."""
+    n_answers: int
+    """How many of the messages hold an answer; the others are cover."""
+
+    def __len__(self) -> int:
+        return int(self.columns[0].shape[1])
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} messages of epoch {self.epoch} for {self.query.id!r}, {self.n_answers:,} of them answers>"
+
+    def blocks(self, prefix_bits: int = 0) -> list[list[Block]]:
+        """For each proxy, the blocks that it would append to its log if it took these shares alone."""
+        if not len(self):
+            return [[] for _ in self.columns]
+        where = self.query.channel_tag, self.epoch, self.query.size_class or 0
+        return [cut(*where, columns, prefix_bits)[0] for columns in self.columns]
+
+
+class Fleet:
+    """`n` devices that all answer one query.
+
+    >>> from deniable import seeded_source
+    >>> from deniable.queries.buckets import Column
+    >>> from deniable.queries.schedule import Schedule
+    >>> query = Query("commute", "City", "SELECT km FROM trips", [Column("km", ["[0,5)", "[5,inf)"])],
+    ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5}, sampling=0.5)
+    >>> Fleet(query, 1000, source=seeded_source(1)).answer_columns(0, [np.arange(1000) % 10])
+    <505 messages of epoch 0 for 'commute', 505 of them answers>
+    """
+
+    def __init__(self, query: Query, n: int, *, strata: Any = 0, source: Source | None = None) -> None:
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ParameterError("n", n, "must be a whole number of at least 1")
+        most = max(len(query.strata), 1) - 1
+        given = np.asarray(strata)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (n,)) or given.min() < 0 or given.max() > most:
+            raise ParameterError("strata", f"{given.dtype} {given.shape}", f"must be one number up to {most} for all or for each")
+        self.query, self.n = query, n
+        self._strata: Any = int(given) if not given.ndim or not query.strata else given
+        self._source = source or system_source()
+        self._memo: _Memo | None = None
+        if query.memoize:
+            self._memo = _Memo(query, n)
+
+    def __repr__(self) -> str:
+        return f"<fleet of {self.n:,} devices for {self.query.id!r}>"
+
+    def answer_columns(self, epoch: int, columns: Sequence[Any]) -> FleetShares:
+        """The shares of one epoch, given the columns of the SQL's result, one value a device."""
+        return self.answer(epoch, self.query.buckets.index_many([np.asarray(column) for column in columns]))
+
+    def answer(self, epoch: int, indices: Any) -> FleetShares:
+        """The shares of one epoch, given the bucket of each device's true answer, -1 for none.
+
+        With `most_rows` above 1, one row of buckets a device, filled up with -1.
+        """
+        query, source = self.query, self._source
+        if not 0 <= epoch < query.schedule.n_epochs:
+            raise ParameterError("epoch", epoch, f"must lie between 0 and {query.schedule.n_epochs - 1}")
+        indices = np.asarray(indices)
+        shape = (self.n,) if query.most_rows == 1 else (self.n, query.most_rows)
+        if indices.shape != shape:
+            raise ParameterError("indices", indices.shape, f"must have the shape {shape}: the buckets of each device")
+        chosen = encoding.sample(query, self.n, self._strata, source)
+        everyone = bool(chosen.all())
+        devices = np.arange(self.n) if everyone else np.flatnonzero(chosen)
+        truth = encoding.checked(query, (indices if everyone else indices[devices]).reshape(-1))
+        if self._memo is None:
+            reports = encoding.randomize(query, truth, source)
+        else:
+            reports = self._memo.reports(np.repeat(devices, query.most_rows), truth, source)
+        strata: Any = self._strata
+        kinds: Any = ANSWER
+        if query.cover and not everyone:
+            spoken = np.repeat(chosen, query.most_rows)
+            full = np.zeros((spoken.size, query.report_bytes), dtype=np.uint8)
+            full[spoken] = reports
+            reports, kinds, devices = full, np.where(spoken, ANSWER, NOTHING), np.arange(self.n)
+        if np.ndim(strata):
+            strata = np.repeat(strata[devices], query.most_rows)
+        columns = encoding.share_columns(query, epoch, reports, strata, kinds, source)
+        return FleetShares(query, epoch, columns, truth.size)
+
+
+class _Memo:
+    """The permanent answers of a fleet: for each device and bucket one row, drawn when it is first needed."""
+
+    def __init__(self, query: Query, n: int) -> None:
+        self._query, self._k = query, len(query.buckets) + 1  # the last one is "in no bucket"
+        size = n * self._k * query.report_bytes
+        if size > _LARGEST_MEMO:
+            raise ParameterError("n", n, f"would need {size} bytes of permanent answers, and {_LARGEST_MEMO} are the most")
+        self._rows = np.zeros((n * self._k, query.report_bytes), dtype=np.uint8)
+        self._drawn = np.zeros(n * self._k, dtype=np.bool_)
+
+    def reports(self, devices: NDArray[np.intp], indices: NDArray[Any], source: Source) -> NDArray[np.uint8]:
+        places = devices * self._k + np.where(indices == NONE, self._k - 1, indices)
+        fresh = np.flatnonzero(~self._drawn[places])
+        if self._query.most_rows > 1:  # a device may hold the same new answer twice
+            fresh = np.sort(fresh[np.unique(places[fresh], return_index=True)[1]])
+        self._rows[places[fresh]] = encoding.permanent_rows(self._query, indices[fresh], source)
+        self._drawn[places[fresh]] = True
+        return encoding.replay_rows(self._query, self._rows[places], source)

@@ -1,0 +1,201 @@
+"""The owner's settings: who may ask, through whom, and how much of the owner any answer and all answers together may cost.
+
+Nothing is allowed that is not named: an analyst's key, and every proxy. The proxies matter as much as the analyst does, for a
+query names them, and an analyst who runs all of them could put the shares of a person together.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from deniable.client.encoding import cost_of_row
+from deniable.client.sandbox import LONGEST_DEADLINE, SMALLEST_MEMORY
+from deniable.errors import ParameterError, PolicyError
+from deniable.privacy.ledger import Limit
+from deniable.queries.files import line_of
+from deniable.queries.keys import KeyRing
+from deniable.queries.query import Query
+from deniable.queries.schedule import duration, spoken_duration
+
+__all__ = ["Policy", "read_policy"]
+
+_DAY = 86_400
+DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, period=30 * _DAY))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What one person allows. The defaults are careful; whoever wants to give more has to say so.
+
+    >>> print(Policy(KeyRing(), {"https://one.example": "token"}))
+    0 keys are trusted. Shares may go to https://one.example.
+    One answer may cost at most 3. All answers together: at most 10 in any 30 days for each analyst, at most 30 in any 30 days.
+    Up to 1,000 messages wait for their proxies, for up to 2 w. They are sent within 10 min of the answer.
+    """
+
+    ring: KeyRing
+    proxies: Mapping[str, str] = field(repr=False)
+    """The proxies that may have shares, and the token this device shows to each."""
+    analysts: tuple[str, ...] | None = None
+    """Who may ask, of those with a key on the ring; None for all of them."""
+    epsilon_per_answer: Any = 3.0
+    """The most that one epoch's answer to one query may cost."""
+    limits: tuple[Limit, ...] = DEFAULT_LIMITS
+    strata: tuple[str, ...] = ()
+    """The parts of populations that this person belongs to, by the names that queries use."""
+    queue_messages: int = 1_000
+    queue_age: int = 14 * _DAY
+    """Seconds after the end of its epoch that a share is kept for."""
+    upload_within: int = 600
+    """Seconds over which uploads are spread. With 0 they happen at once, and their time tells how long an answer took."""
+    deadline: float = 1.0
+    max_rows: int = 10_000
+    max_memory: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        if not isinstance(self.ring, KeyRing):
+            raise ParameterError("ring", type(self.ring).__name__, "must be a KeyRing")
+        put("proxies", dict(self.proxies))
+        put("limits", tuple(self.limits))
+        put("strata", _names("strata", self.strata))
+        if self.analysts is not None:
+            put("analysts", _names("analysts", self.analysts))
+        try:
+            Limit(self.epsilon_per_answer)
+        except ParameterError as error:
+            raise ParameterError("epsilon_per_answer", error.value, error.rule) from None
+        _whole("queue_messages", self.queue_messages, 1, 1 << 24)
+        put("queue_age", duration("queue_age", self.queue_age))
+        if self.upload_within != 0:
+            put("upload_within", duration("upload_within", self.upload_within))
+        if (
+            isinstance(self.deadline, bool)
+            or not isinstance(self.deadline, int | float)
+            or not 0 < self.deadline <= LONGEST_DEADLINE
+        ):
+            raise ParameterError("deadline", self.deadline, f"must be a number of seconds up to {LONGEST_DEADLINE:g}")
+        _whole("max_rows", self.max_rows, 1, 1 << 24)
+        _whole("max_memory", self.max_memory, SMALLEST_MEMORY, 1 << 40)
+
+    def check(self, query: Query) -> tuple[str, str] | None:
+        """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""
+        if self.analysts is not None and query.analyst not in self.analysts:
+            return "analyst not allowed", f"{query.analyst} is not among those you allow to ask"
+        for proxy in query.proxies:
+            if proxy not in self.proxies:
+                return "proxy not allowed", f"it wants to send a share to {proxy}, which is not among the proxies you allow"
+        if query.strata and self.stratum(query) is None:
+            return "not in a stratum", "you have not said that you belong to any of the parts of the population it asks"
+        cost, ceiling = cost_of_row(query) * query.most_rows, Limit(self.epsilon_per_answer).epsilon
+        if cost > ceiling:
+            return (
+                "over the ceiling",
+                f"an answer would cost {_short(cost)}, and your ceiling for one answer is {_short(ceiling)}",
+            )
+        return None
+
+    def stratum(self, query: Query) -> int | None:
+        """The number of the first of the query's strata that this person belongs to; 0 where it has none."""
+        if not query.strata:
+            return 0
+        return next((i for i, stratum in enumerate(query.strata) if stratum.name in self.strata), None)
+
+    def __str__(self) -> str:
+        who = f"{len(self.ring)} key{'' if len(self.ring) == 1 else 's'} {'is' if len(self.ring) == 1 else 'are'} trusted"
+        if self.analysts is not None:
+            who += f"; only {', '.join(self.analysts) or 'nobody'} may ask"
+        limits = ", ".join(map(str, self.limits)) or "no limit"
+        sent = f"within {spoken_duration(self.upload_within)} of the answer" if self.upload_within else "at once"
+        return (
+            f"{who}. Shares may go to {', '.join(self.proxies) or 'nobody'}.\n"
+            f"One answer may cost at most {_short(Limit(self.epsilon_per_answer).epsilon)}. All answers together: {limits}.\n"
+            f"Up to {self.queue_messages:,} messages wait for their proxies, for up to {spoken_duration(self.queue_age)}."
+            f" They are sent {sent}."
+        )
+
+
+def _short(epsilon: Fraction) -> str:
+    return f"{float(epsilon):.6g}"
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ParameterError(name, value, f"must be a whole number from {least} to {most}")
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(each, str) for each in given):
+        raise ParameterError(name, given, "must be a list of names")
+    return tuple(given)
+
+
+# --- as a file --------------------------------------------------------------------------------------------------------
+
+_SETTINGS = {each.name for each in fields(Policy)} - {"ring", "proxies", "limits"}
+
+
+def read_policy(path: str | os.PathLike[str]) -> Policy:
+    """The settings in a TOML file, which holds this device's tokens and so must be its owner's alone (mode 0600)."""
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
+    except OSError as error:
+        raise PolicyError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PolicyError("file", path.name, f"is not TOML in UTF-8: {error}", path.name) from None
+    if os.name == "posix" and mode & 0o077:
+        raise PolicyError("file", str(path), f"has mode {mode & 0o777:04o}: others can read your tokens; set 0600", path.name)
+    try:
+        return _from_tree(tree, path.parent)
+    except ParameterError as error:
+        raise PolicyError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+
+
+def _from_tree(tree: dict[str, Any], folder: Path) -> Policy:
+    for name, value in tree.items():
+        if name not in _SETTINGS | {"ring", "proxies", "limits"}:
+            raise ParameterError(
+                name, value, f"is not a setting; these are: {', '.join(sorted(_SETTINGS))}, ring, proxies, limits"
+            )
+    if not isinstance(tree.get("ring"), str):
+        raise ParameterError("ring", tree.get("ring"), "must be the file of the keys you trust")
+    given = {name: value for name, value in tree.items() if name in _SETTINGS}
+    if "limits" in tree:
+        given["limits"] = tuple(_limit(f"limits[{i}]", table) for i, table in enumerate(_tables("limits", tree["limits"])))
+    proxies = {}
+    for i, table in enumerate(_tables("proxies", tree.get("proxies"))):
+        if set(table) != {"address", "token"} or not all(isinstance(value, str) and value for value in table.values()):
+            raise ParameterError(f"proxies[{i}]", sorted(table), "must have an address and a token, both texts")  # no token here
+        proxies[table["address"]] = table["token"]
+    return Policy(ring=KeyRing.load(folder / tree["ring"]), proxies=proxies, **given)
+
+
+def _tables(name: str, given: Any) -> list[dict[str, Any]]:
+    if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
+        raise ParameterError(name, type(given).__name__, f"must be a list of tables, [[{name}]]")
+    return given
+
+
+def _limit(name: str, table: dict[str, Any]) -> Limit:
+    if unknown := set(table) - {"epsilon", "period", "analyst", "each_analyst"}:
+        raise ParameterError(f"{name}.{min(unknown)}", table[min(unknown)], "is not part of a limit")
+    if "epsilon" not in table:
+        raise ParameterError(f"{name}.epsilon", None, "must be given")
+    given = dict(table)
+    if "period" in given:
+        given["period"] = duration(f"{name}.period", given["period"])
+    try:
+        return Limit(**given)
+    except ParameterError as error:
+        raise ParameterError(f"{name}.{error.name}", error.value, error.rule) from None

@@ -1,0 +1,83 @@
+"""Receipts: what the owner is told, in plain words. They say that something was answered, never what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from deniable.queries.summary import spoken_time
+
+__all__ = ["Receipt"]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Who asked what, what came of it, and what it cost.
+
+    >>> print(Receipt(0, "answered", "", "", "City", "commute", 1, "How far is it?", 7, Fraction(1, 2), Fraction(3, 2)))
+    1970-01-01 00:00:00 UTC  City asked: How far is it? (commute, version 1). Answered for epoch 7, randomized. \
+It cost 0.5; 1.5 is left for City.
+    """
+
+    time: int
+    outcome: str
+    """`answered`, `sampled out`, `refused`; `again` and `waiting` where there was nothing to decide, of which none is kept."""
+    reason: str
+    """Why it was refused, in a word or two."""
+    detail: str
+    analyst: str
+    query: str
+    serial: int
+    question: str
+    epoch: int | None = None
+    epsilon: Fraction = Fraction(0)
+    """What it cost. A permanent answer that is replayed costs nothing."""
+    left: Fraction | None = None
+    """What the analyst may still cost at that time; None where no limit covers it or the asker is not known."""
+    verified: bool = True
+    """Whether the signature held; without it, the names are what the query claims."""
+    first: int | None = None
+    times: int = 1
+    """How often the same refusal happened, since `first`."""
+
+    def __str__(self) -> str:
+        asked = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
+        who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
+        version = f" ({self.query}, version {self.serial})" if self.query else ""
+        return f"{spoken_time(self.time)}  {who} asked: {asked}{version}. {self._outcome()}"
+
+    def _outcome(self) -> str:
+        if self.outcome == "answered":
+            cost = f"It cost {_short(self.epsilon)}" if self.epsilon else "It cost nothing new: a permanent answer was replayed"
+            left = "" if self.left is None else f"; {_short(self.left)} is left for {self.analyst}"
+            return f"Answered for epoch {self.epoch}, randomized. {cost}{left}."
+        if self.outcome == "sampled out":
+            return f"Not answered for epoch {self.epoch}: the sampling coin said no. It cost nothing."
+        if self.outcome == "refused":
+            often = "" if self.times == 1 else f" {self.times} times since {spoken_time(self.first or self.time)}."
+            return f"Refused ({self.reason}): {self.detail}. Nothing was sent, and it cost nothing.{often}"
+        return f"Nothing to do: {self.detail}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        return {
+            "time": self.time,
+            "outcome": self.outcome,
+            "reason": self.reason or None,
+            "detail": self.detail or None,
+            "analyst": self.analyst,
+            "query": self.query,
+            "serial": self.serial,
+            "question": self.question,
+            "epoch": self.epoch,
+            "epsilon": float(self.epsilon),
+            "left": None if self.left is None else float(self.left),
+            "verified": self.verified,
+            "first": self.first or self.time,
+            "times": self.times,
+        }
+
+
+def _short(epsilon: Fraction) -> str:
+    return f"{float(epsilon):.6g}"

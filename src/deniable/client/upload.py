@@ -1,0 +1,191 @@
+"""Bringing shares to their proxies: each gets its own, again and again until it says that it has them.
+
+A share leaves the queue when its proxy has acknowledged it, or when it is too old to be counted. Sending one twice is harmless: a
+proxy keeps the first share of a message id and acknowledges the same bytes again (docs/wire.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from deniable.client.policy import Policy
+from deniable.client.store import Store
+from deniable.errors import MissingExtraError, UploadError
+from deniable.randomness import Source, system_source
+
+__all__ = ["HttpTransport", "Transport", "Uploaded", "backoff", "fetch_queries", "upload"]
+
+FIRST_WAIT = 30
+LONGEST_WAIT = 6 * 3600
+MOST_RECORDS = 256
+_TIMEOUT = 20.0
+_FINAL = frozenset({400, 409, 410, 413, 415})
+"""What a proxy says of shares that it will never take: no records, changed, of a closed epoch, too long, not bytes."""
+_EARLY = frozenset({404, 422})
+"""What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
+_WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
+_MOST_QUERIES_BYTES = 1 << 24
+
+
+class Transport(Protocol):
+    """How bytes travel. `HttpTransport` is one; tests and simulations bring their own."""
+
+    def send(self, proxy: str, token: str, body: bytes) -> None:
+        """Bring the records to the proxy; return once it has them, and else raise :class:`UploadError`."""
+
+    def queries(self, proxy: str, token: str) -> list[bytes]:
+        """The signed queries that a proxy relays; nothing in them is trusted."""
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What one round of uploads came to, in shares."""
+
+    sent: int = 0
+    refused: int = 0
+    """Refused by their proxy for good, and given up."""
+    expired: int = 0
+    waiting: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def backoff(failures: int, source: Source) -> int:
+    """Seconds to leave a proxy alone: uniform up to 30 s, doubled with each failure in a row, up to 6 h.
+
+    Uniform from 1 on ("full jitter"), so that a thousand devices that failed together do not come back together.
+    """
+    return 1 + int(source.below(min(LONGEST_WAIT, FIRST_WAIT << min(failures, 20)), 1)[0])
+
+
+def upload(
+    store: Store,
+    policy: Policy,
+    transport: Transport,
+    now: int,
+    source: Source | None = None,
+    on_step: Callable[[str], None] | None = None,
+) -> Uploaded:
+    """Bring what is due to the proxies that are not being left alone, and give up what is too old."""
+    step = on_step or (lambda _: None)
+    coins = source or system_source()
+    with store.transaction() as book:
+        expired = book.drop_expired(now)
+        proxies = book.waiting_proxies(now)
+    sent = refused = 0
+    problems = []
+    for proxy in proxies:
+        most = MOST_RECORDS
+        while True:
+            with store.transaction() as book:
+                shares = book.due_shares(proxy, now, most)
+            if not shares:
+                break
+            try:
+                if proxy not in policy.proxies:
+                    raise UploadError(f"{proxy} is no longer among the proxies you allow")
+                step("sending")
+                transport.send(proxy, policy.proxies[proxy], b"".join(share.record for share in shares))
+                step("acknowledged")
+            except UploadError as error:
+                about_a_share = error.final or error.early
+                if about_a_share and len(shares) > 1:
+                    most = 1  # find out which of them it is
+                    continue
+                problems.append(f"{proxy}: {error.detail}")
+                if not about_a_share:
+                    _leave_alone(store, proxy, now, error, coins)
+                    break
+                with store.transaction() as book:
+                    if error.final:
+                        book.remove(shares)
+                        book.count("shares dropped: refused by the proxy", len(shares))
+                    else:
+                        book.postpone(shares, now + backoff(_WAIT_IF_EARLY, coins))
+                refused += error.final * len(shares)
+                continue
+            with store.transaction() as book:
+                book.remove(shares)
+                book.reached(proxy)
+                book.count("shares sent", len(shares))
+            step("removed")
+            sent += len(shares)
+    with store.transaction() as book:
+        waiting = book.n_queued()
+    return Uploaded(sent, refused, expired, waiting, tuple(problems))
+
+
+def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source: Source) -> None:
+    with store.transaction() as book:
+        wait = max(backoff(book.failures(proxy), source), min(error.retry_after, LONGEST_WAIT))
+        book.failed(proxy, now + wait)
+        book.count("uploads failed")
+
+
+def fetch_queries(policy: Policy, transport: Transport) -> tuple[list[bytes], list[str]]:
+    """The signed queries that the allowed proxies relay, all together, and which proxies could not be asked.
+
+    All are asked: one alone could hold back a newer version.
+    """
+    found: dict[bytes, None] = {}
+    problems = []
+    for proxy, token in policy.proxies.items():
+        try:
+            found.update(dict.fromkeys(transport.queries(proxy, token)))
+        except UploadError as error:
+            problems.append(f"{proxy}: {error.detail}")
+    return list(found), problems
+
+
+class HttpTransport:
+    """HTTP with httpx (the `service` extra): `POST /v1/shares` and `GET /v1/queries`, with the device's token as bearer."""
+
+    def __init__(self, timeout: float = _TIMEOUT, client: Any = None) -> None:
+        try:
+            import httpx  # noqa: PLC0415 - an optional dependency
+        except ImportError:
+            raise MissingExtraError("httpx", "service", "sending shares over HTTP") from None
+        self._errors = (httpx.HTTPError, httpx.InvalidURL)
+        self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
+
+    def __enter__(self) -> HttpTransport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def send(self, proxy: str, token: str, body: bytes) -> None:
+        """Post the records."""
+        self._ask("POST", proxy, "/v1/shares", token, body)
+
+    def queries(self, proxy: str, token: str) -> list[bytes]:
+        """Get the list of signed queries."""
+        content = self._ask("GET", proxy, "/v1/queries", token)
+        if len(content) > _MOST_QUERIES_BYTES:
+            raise UploadError(f"its list of queries has {len(content)} bytes, and {_MOST_QUERIES_BYTES} are the most")
+        try:
+            tree = json.loads(content)
+        except (ValueError, RecursionError):
+            raise UploadError("its list of queries is not JSON") from None
+        listed = tree.get("queries") if isinstance(tree, dict) else tree
+        if not isinstance(listed, list):
+            raise UploadError("its list of queries is no list")
+        return [each.encode(errors="replace") if isinstance(each, str) else json.dumps(each).encode() for each in listed]
+
+    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None) -> bytes:
+        headers = {"Authorization": f"Bearer {token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        try:
+            response = self._client.request(method, proxy.rstrip("/") + path, content=body, headers=headers)
+        except self._errors as error:
+            raise UploadError(f"cannot be reached ({type(error).__name__})") from None
+        if response.is_success:
+            content: bytes = response.content
+            return content
+        after = response.headers.get("Retry-After", "")
+        wait = int(after) if after.isdecimal() and len(after) < 8 else 0
+        status = response.status_code
+        raise UploadError(f"answered {status}", wait, final=status in _FINAL, early=status in _EARLY)

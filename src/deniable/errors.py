@@ -40,6 +40,11 @@
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
+    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
+    ├── ServiceError            a proxy or another service cannot do what it is asked
+    │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
+    │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
 
@@ -65,6 +70,7 @@ __all__ = [
     "InfeasiblePlanError",
     "KeyFileError",
     "KeyNotValidError",
+    "LogError",
     "MissingAnswerError",
     "MissingExtraError",
     "NoReportsError",
@@ -76,12 +82,15 @@ __all__ = [
     "QueryError",
     "QueryFileError",
     "RandomnessError",
+    "RefusedError",
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
     "RevokedKeyError",
     "RollbackError",
     "SandboxError",
+    "ServiceError",
+    "SettingsError",
     "SignatureError",
     "StoreError",
     "SurveyError",
@@ -350,6 +359,36 @@ class InfeasiblePlanError(PlanError):
 
 class FitError(DeniableError, ValueError):
     """A model has no fit to these reports; the message says what to change."""
+
+
+class ServiceError(DeniableError):
+    """A proxy or another service cannot do what it is asked."""
+
+
+class SettingsError(ServiceError, ValueError):
+    """A file of settings says something unusable. The message names the key, the value, the rule, and the line if it is known."""
+
+    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
+        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
+        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
+
+    def __reduce__(self) -> tuple[type[SettingsError], tuple[str, object, str, str, int | None]]:
+        return type(self), (self.name, self.value, self.rule, self.file, self.line)
+
+
+class LogError(ServiceError):
+    """A proxy's log cannot be used, or does not hold what is asked of it."""
+
+
+class RefusedError(ServiceError):
+    """A request is refused, and nothing of it was taken. Never carries a share, a token or an address."""
+
+    def __init__(self, reason: str, status: int, detail: str, retry_after: int | None = None) -> None:
+        self.reason, self.status, self.detail, self.retry_after = reason, status, detail, retry_after
+        super().__init__(detail)
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, int, str, int | None]]:
+        return type(self), (self.reason, self.status, self.detail, self.retry_after)
 
 
 class RandomnessError(DeniableError):

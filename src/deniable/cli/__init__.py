@@ -15,6 +15,7 @@ COMMANDS = {
     "client": "deniable.cli.client:client",
     "estimate": "deniable.cli.survey:estimate",
     "plan": "deniable.cli.plan:plan",
+    "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
     "vault": "deniable.cli.vault:vault",

@@ -1,0 +1,138 @@
+"""`deniable proxy`: run a proxy, and say who may use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from deniable.errors import MissingExtraError
+from deniable.proxy.log import LogReader
+from deniable.proxy.settings import Settings, read_settings
+from deniable.proxy.tokens import ROLES, Role, TokenBook
+
+__all__ = ["proxy"]
+
+_TEMPLATE = """\
+# Settings of a proxy for deniable. `deniable proxy run {file}` starts it.
+
+folder = "{folder}"          # log, spool, tokens and queries; for the proxy's eyes only
+host = "127.0.0.1"
+port = 8600
+# ring = "ring.json"         # relay only queries that are signed by a key of this ring
+
+[intake]
+threshold = 4096             # so many shares of a channel and epoch are mixed and passed on at once
+deadline = "10 s"            # or fewer, when one of them has waited so long
+grace = "10 min"             # how long after its end an epoch stays open
+skew = "60 s"                # how far a device's clock may be ahead
+retention = "7 d"            # how long blocks stay in the log
+
+[limits]
+largest_body = 4194304       # bytes of one upload
+body_deadline = "30 s"
+header_deadline = "10 s"
+most_connections = 1000
+
+# [tls]
+# certificate = "proxy.pem"
+# key = "proxy.key"
+"""
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group()
+def proxy() -> None:
+    """Run a proxy: it takes shares from devices, mixes them, and passes them on. It cannot read them."""
+
+
+@proxy.command()
+@_FILE
+def new(file: Path) -> None:
+    """Write commented settings to FILE."""
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(_TEMPLATE.format(file=file.name, folder=file.with_suffix(".data").name))
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {file}: edit it, then run  deniable proxy token add {file}  and  deniable proxy run {file}")
+
+
+@proxy.command()
+@_FILE
+def run(file: Path) -> None:
+    """Run the proxy of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
+    settings = read_settings(file)
+    try:
+        from deniable.proxy.run import serve  # noqa: PLC0415 - needs the extra `service`
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "a proxy") from None
+    if not serve(settings, lambda address: click.echo(f"listening on {address}")):
+        raise click.ClickException("the disk failed; nothing that was acknowledged is lost")
+
+
+@proxy.group()
+def token() -> None:
+    """Say who may use a proxy. A running proxy follows at once."""
+
+
+def _book(settings: Settings) -> TokenBook:
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return TokenBook(settings.folder / "tokens.db")
+
+
+@token.command()
+@_FILE
+@click.option("--role", type=click.Choice(ROLES), default="device", show_default=True, help="What its holder may do.")
+@click.option("--quota", type=int, help="Messages an epoch and channel; by default what the queries allow a device.")
+@click.option("--count", type=int, default=1, show_default=True, help="How many tokens.")
+def add(file: Path, role: Role, quota: int | None, count: int) -> None:
+    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept."""
+    book = _book(read_settings(file))
+    for made in book.add(role, quota, count):
+        click.echo(made)
+    book.close()
+
+
+@token.command("list")
+@_FILE
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_tokens(file: Path, as_json: bool) -> None:
+    """Show the ids, roles and quotas of the tokens of the proxy of FILE."""
+    book = _book(read_settings(file))
+    rows = [{"id": each.id, "role": each.role, "quota": each.quota} for each in book.tokens()]
+    book.close()
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo(f"{row['id']}  {row['role']:<8}  {row['quota'] or 'as queries allow'}")
+
+
+@token.command()
+@_FILE
+@click.argument("token_id")
+def revoke(file: Path, token_id: str) -> None:
+    """Forget the tokens of the proxy of FILE whose id starts with TOKEN_ID."""
+    book = _book(read_settings(file))
+    n_revoked = book.revoke(token_id)
+    book.close()
+    click.echo(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
+
+
+@proxy.command()
+@_FILE
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def show(file: Path, as_json: bool) -> None:
+    """Say how far the log of the proxy of FILE goes, and which epochs of each channel are closed."""
+    reader = LogReader(read_settings(file).folder / "log.db")
+    marks = {f"{mark.channel:016x}": {"closed_before": mark.epoch, "offset": mark.offset} for mark in reader.marks().values()}
+    facts = {"identity": reader.identity, "first_offset": reader.dropped + 1, "last_offset": reader.end, "channels": marks}
+    reader.close()
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return
+    click.echo(f"log {facts['identity']}: offsets {facts['first_offset']} to {facts['last_offset']}")
+    for channel, mark in marks.items():
+        click.echo(f"  channel {channel}: epochs before {mark['closed_before']} are closed, at offset {mark['offset']}")

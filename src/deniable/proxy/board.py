@@ -1,0 +1,122 @@
+"""The board: the signed queries that a proxy relays to devices, so that the aggregator never meets one.
+
+Devices verify every query themselves. A proxy with a key ring also does, so as not to carry what no device would take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from deniable.errors import ParameterError, QueryError, RefusedError
+from deniable.proxy.channels import Channel, channels_of
+from deniable.proxy.database import Layout
+from deniable.queries.keys import KeyRing
+from deniable.queries.query import Query
+from deniable.queries.signing import SignedQuery, verify
+
+__all__ = ["Board"]
+
+LAYOUT = Layout(
+    "a proxy's board of queries",
+    application_id=0x64_6E_62_64,  # the letters dnbd
+    version=1,
+    schema="CREATE TABLE versions (id TEXT, serial INTEGER, signed BLOB NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));",
+)
+
+
+class Board:
+    """The queries of one proxy, in a file of its own. Stopped ones are kept while shares of their epochs may still come."""
+
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: KeyRing | None = None) -> None:
+        self._connection = LAYOUT.connect(Path(path))
+        self._clock, self._ring = clock, ring
+        self._load()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _load(self) -> None:
+        rows = self._connection.execute("SELECT id, serial, signed, stopped FROM versions ORDER BY id, serial").fetchall()
+        self._versions: list[tuple[Query, int | None]] = []
+        listed = []
+        for _, _, content, stopped in rows:
+            self._versions.append((SignedQuery.from_bytes(content).unverified(), stopped))
+            if stopped is None:
+                listed.append(json.loads(content))
+        self.content = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
+        """A JSON list of the queries that are not stopped, each as `SignedQuery.to_bytes` writes it."""
+        self.etag = f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+
+    def channels(self) -> dict[int, Channel]:
+        """The channels of all queries, the stopped ones included."""
+        return channels_of(self._versions)
+
+    def __len__(self) -> int:
+        return sum(stopped is None for _, stopped in self._versions)
+
+    def publish(self, query_id: str, content: bytes) -> bool:
+        """Put a signed query on the board, in the place of its older version; False if this very version is there already."""
+        now = self._clock()
+        try:
+            signed = SignedQuery.from_bytes(content)
+            query = verify(signed, self._ring, now) if self._ring is not None else signed.unverified()
+        except QueryError as error:
+            raise RefusedError(error.reason.replace(" ", "_"), 422, str(error)) from None
+        if query.id != query_id:
+            raise RefusedError("query_id", 422, f"the query's id is {query.id!r}, and the address says {query_id!r}")
+        if now >= query.schedule.expires:
+            raise RefusedError("expired_query", 422, f"query {query.id!r} expired at {query.schedule.expires}")
+        for known, stopped in self._versions:
+            if known.id != query.id:
+                continue
+            if known.analyst != query.analyst:
+                raise RefusedError("query_id", 409, f"the id {query.id!r} is taken by a query of another analyst")
+            if known.serial == query.serial and known.digest == query.digest and stopped is None:
+                return False
+            if known.serial >= query.serial:
+                raise RefusedError("rolled-back_query", 409, f"version {known.serial} of query {query.id!r} was published before")
+        try:
+            channels_of([*self._versions, (query, None)])
+        except ParameterError as error:
+            raise RefusedError("channel", 409, str(error)) from None
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._stop(query.id, now)
+            row = (query.id, query.serial, signed.to_bytes())
+            self._connection.execute("INSERT INTO versions (id, serial, signed) VALUES (?, ?, ?)", row)
+        self._load()
+        return True
+
+    def stop(self, query_id: str) -> None:
+        """Take a query off the board. Answers to the epoch that is running are still taken."""
+        if not any(query.id == query_id and stopped is None for query, stopped in self._versions):
+            raise RefusedError("unknown_query", 404, "there is no such query on the board")
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._stop(query_id, self._clock())
+        self._load()
+
+    def _stop(self, query_id: str, now: int) -> None:
+        self._connection.execute("UPDATE versions SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
+
+    def forget(self, before: int) -> int:
+        """Forget versions that were stopped, or expired, before a time; how many there were.
+
+        The newest version of a stopped query is forgotten with the others: devices, not proxies, refuse to go back.
+        """
+        old = [
+            (query.id, query.serial)
+            for query, stopped in self._versions
+            if (query.schedule.expires if stopped is None else stopped) < before
+        ]
+        if old:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.executemany("DELETE FROM versions WHERE id = ? AND serial = ?", old)
+            self._load()
+        return len(old)

@@ -1,0 +1,78 @@
+"""SQLite files of a proxy: made with mode 0600, known by an application id, their schema checked before anything is read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from deniable.errors import LogError
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a file of one kind looks like."""
+
+    what: str
+    application_id: int
+    version: int
+    schema: str
+    """The statements that make it."""
+
+    def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
+        """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
+
+        Refused: a file of another kind, and one that a newer version of the library has written.
+        """
+        if not read_only:
+            _make_private(path)
+        mode = "ro" if read_only else "rw"
+        try:
+            connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=30, check_same_thread=False
+            )
+        except sqlite3.OperationalError as error:
+            raise LogError(f"{path} cannot be opened: {error}") from None
+        try:
+            if self._written_version(connection, path) == 0:
+                if read_only:
+                    raise LogError(f"{path} is not written yet")
+                self._make(connection)
+            if not read_only:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _written_version(self, connection: sqlite3.Connection, path: Path) -> int:
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise LogError(f"{path} is not {self.what}: {error}") from None
+        if application != self.application_id and (application or n_tables):
+            raise LogError(f"{path} is not {self.what}: its application id is {application:#x}")
+        if version > self.version:
+            raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
+        return int(version)
+
+    def _make(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA page_size = 16384")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA application_id = {self.application_id}")
+        connection.executescript(f"BEGIN IMMEDIATE; {self.schema} PRAGMA user_version = {self.version}; COMMIT;")
+
+
+def _make_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise LogError(f"{path} cannot be created: {error.strerror}") from None

@@ -1,0 +1,163 @@
+"""The message ids that one epoch of one channel has had, each with a check of its share: 24 bytes a message, and a filter.
+
+Ids are uniform, so the first bits of an id say where to look in a bitmap that is mostly empty: nearly every new id is
+known to be new after one look. The others are searched in sorted runs, four of which are merged into one of the next size.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.wire.message import CHUNK
+from deniable.wire.tags import siphash_columns
+
+__all__ = ["Checker", "Found", "Seen"]
+
+_Words = NDArray[np.uint64]
+_FAN_IN = 4
+_SLOTS_PER_ID = 32
+_FEWEST_SLOT_BITS = 12
+
+
+class Checker:
+    """Tells whether two shares are the same by 64 bits: SipHash-2-4 under a secret of this process."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = np.frombuffer(secret, dtype=np.uint64, count=2)
+
+    def __call__(self, columns: _Words) -> _Words:
+        """The check of each column's share: of all its words but the two of the message id."""
+        n = columns.shape[1]
+        checks = np.empty(n, dtype=np.uint64)
+        for start in range(0, n, CHUNK):
+            part = columns[2:, start : start + CHUNK]
+            first, second = (np.full(part.shape[1], word) for word in self._key)
+            checks[start : start + CHUNK] = siphash_columns(first, second, part)
+        return checks
+
+
+class Found(NamedTuple):
+    """What is known of some messages."""
+
+    new: NDArray[np.intp]
+    """Where those stand that were not seen before; of equal ones, the first."""
+    n_same: int
+    """How many were seen before, with the same share."""
+    n_changed: int
+    """How many were seen before, with another share."""
+
+
+class _Run(NamedTuple):
+    ids: NDArray[np.bytes_]
+    """Sixteen bytes each, ascending: compared whole, so that ids that somebody chose alike cost no more than others."""
+    checks: _Words
+
+
+class Seen:
+    """The ids of one epoch.
+
+    >>> seen = Seen()
+    >>> rows, checks = np.array([[5, 1, 5], [0, 0, 0]], dtype=np.uint64), np.array([7, 8, 7], dtype=np.uint64)
+    >>> found = seen.look(rows, checks)
+    >>> found.new.tolist(), found.n_same, found.n_changed
+    ([0, 1], 1, 0)
+    >>> seen.add(rows[:, found.new], checks[found.new])
+    >>> seen.look(rows, np.array([7, 9, 7], dtype=np.uint64))[1:]
+    (2, 1)
+    """
+
+    def __init__(self) -> None:
+        self._tiers: list[list[_Run]] = [[]]
+        self._n = 0
+        self._slot_bits = _FEWEST_SLOT_BITS
+        self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def look(self, ids: _Words, checks: _Words) -> Found:
+        """Which of these messages are new. `ids` has two rows, the high and the low words; nothing is remembered yet."""
+        first = _first_of_equal(ids)
+        repeated = first != np.arange(first.size)
+        known = np.zeros(first.size, dtype=bool)
+        same = checks == checks[first]
+        maybe = np.flatnonzero(self._maybe(ids[0]))
+        if maybe.size:
+            named = _names(ids[:, maybe])
+            for run in (run for tier in self._tiers for run in tier):
+                at = np.minimum(np.searchsorted(run.ids, named), run.ids.size - 1)
+                hit = run.ids[at] == named
+                known[maybe[hit]] = True
+                same[maybe[hit]] = run.checks[at[hit]] == checks[maybe[hit]]
+        old = known | repeated
+        return Found(np.flatnonzero(~old), int(np.count_nonzero(old & same)), int(np.count_nonzero(old & ~same)))
+
+    def add(self, ids: _Words, checks: _Words) -> None:
+        """Remember messages, all of which are new."""
+        if not checks.size:
+            return
+        self._n += checks.size
+        order = _order(ids)
+        self._tiers[0].append(_Run(_names(ids[:, order]), checks[order]))
+        for i, tier in enumerate(self._tiers):
+            if len(tier) < _FAN_IN:
+                break
+            if i + 1 == len(self._tiers):
+                self._tiers.append([])
+            self._tiers[i + 1].append(_merged(tier))
+            tier.clear()
+        if self._n * _SLOTS_PER_ID > 1 << self._slot_bits:
+            self._widen()
+        else:
+            self._set(ids[0])
+
+    def _widen(self) -> None:
+        self._slot_bits = (2 * self._n * _SLOTS_PER_ID).bit_length()
+        self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
+        for run in (run for tier in self._tiers for run in tier):
+            self._set(run.ids.view(">u8")[::2].astype(np.uint64))
+
+    def _slots(self, high: _Words) -> tuple[_Words, NDArray[np.uint8]]:
+        slots = high >> np.uint64(64 - self._slot_bits)
+        return slots >> np.uint64(3), np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
+
+    def _set(self, high: _Words) -> None:
+        byte, bit = self._slots(high)
+        np.bitwise_or.at(self._filter, byte, bit)
+
+    def _maybe(self, high: _Words) -> NDArray[np.bool_]:
+        byte, bit = self._slots(high)
+        return np.asarray(self._filter[byte] & bit != 0)
+
+
+def _names(ids: _Words) -> NDArray[np.bytes_]:
+    return np.ascontiguousarray(ids.T.astype(">u8")).view("S16").reshape(-1)
+
+
+def _order(ids: _Words, kind: Literal["quicksort", "stable"] = "quicksort") -> NDArray[np.intp]:
+    """The places of the ids in ascending order; of equal ones, the first comes first."""
+    order = np.argsort(ids[0], kind=kind)
+    ordered = ids[0][order]
+    return np.lexsort((ids[1], ids[0])) if (ordered[1:] == ordered[:-1]).any() else order
+
+
+def _first_of_equal(ids: _Words) -> NDArray[np.intp]:
+    """For each id the place where the same id stands first."""
+    ordered = np.sort(ids[0])
+    if not (ordered[1:] == ordered[:-1]).any():
+        return np.arange(ordered.size)
+    order = _order(ids)
+    starts = np.ones(order.size, dtype=bool)
+    starts[1:] = (ids[:, order[1:]] != ids[:, order[:-1]]).any(axis=0)
+    first = np.empty(order.size, dtype=np.intp)
+    first[order] = order[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
+    return first
+
+
+def _merged(runs: list[_Run]) -> _Run:
+    names, checks = np.concatenate([run.ids for run in runs]), np.concatenate([run.checks for run in runs])
+    order = _order(names.view(">u8").reshape(-1, 2).T.astype(np.uint64), "stable")  # which merges runs that are in order
+    return _Run(names[order], checks[order])

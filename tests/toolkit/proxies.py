@@ -1,0 +1,118 @@
+"""A proxy in a process of its own, on a port that the operating system chose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from deniable.proxy.log import LogReader
+from deniable.proxy.tokens import Role, TokenBook
+from deniable.queries.keys import AnalystKey
+from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
+from deniable.queries.signing import SignedQuery, sign
+from deniable.wire.blocks import Block
+from toolkit.queries import make_query
+from toolkit.shares import Words
+
+_COMMAND = [sys.executable, "-c", "from deniable.cli import main; main()", "proxy", "run"]
+
+
+def query_of_today(**changes: Any) -> Query:
+    """A query whose epochs are ten minutes long, so that all of a test falls in one or two of them."""
+    origin = int(time.time()) // 600 * 600 - 6000
+    return make_query(schedule=Schedule(origin, origin + 864_000, 600, 600, 600), **changes)
+
+
+def signed(query: Query) -> SignedQuery:
+    """The query, signed with a key made for it."""
+    return sign(query, AnalystKey.generate(query.analyst))
+
+
+class ProxyProcess:
+    """A proxy that is started, stopped and killed; its folder stays."""
+
+    def __init__(self, folder: Path, settings: str = "") -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.file = folder / "proxy.toml"
+        self.file.write_text(f'folder = "data"\nport = 0\n{settings}')
+        self.data = folder / "data"
+        self.data.mkdir(mode=0o700, exist_ok=True)
+        self.process: subprocess.Popen[str] | None = None
+
+    def token(self, role: Role = "device", quota: int | None = None) -> dict[str, str]:
+        """Headers with a new token."""
+        book = TokenBook(self.data / "tokens.db")
+        (token,) = book.add(role, quota)
+        book.close()
+        return {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
+
+    def start(self) -> str:
+        """Run it; its address, once it answers."""
+        errors = (self.folder / "stderr.jsonl").open("a")
+        source = Path(__file__).parents[2] / "src"
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        self.process = subprocess.Popen(  # noqa: S603 - our own command
+            [*_COMMAND, str(self.file)], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+        )
+        errors.close()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on "), (line, self.errors())
+        self.address = line.removeprefix("listening on ").strip()
+        return self.address
+
+    def errors(self) -> str:
+        """All that it wrote to standard error."""
+        return (self.folder / "stderr.jsonl").read_text()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it, and give its exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def __enter__(self) -> ProxyProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.stop(signal.SIGKILL)
+
+    def publish(self, query: Query) -> None:
+        """Put a query on its board."""
+        answer = httpx.put(
+            f"{self.address}/v1/queries/{query.id}", content=signed(query).to_bytes(), headers=self.token("operator")
+        )
+        assert answer.status_code == 201, answer.text
+
+    def metrics(self) -> dict[str, int]:
+        """What it counts."""
+        text = httpx.get(f"{self.address}/metrics").text
+        rows = [line.removeprefix("deniable_proxy_").rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+        return {name: int(value) for name, value in rows}
+
+    def refused(self, reason: str) -> int:
+        """How many requests it refused for this reason."""
+        return self.metrics().get(f'refused_total{{reason="{reason}"}}', 0)
+
+    def logged(self) -> Words:
+        """All rows of its log, in the order of the log."""
+        reader = LogReader(self.data / "log.db")
+        blocks = [Block.from_bytes(content) for _, content in reader.read(0, 1_000_000)]
+        reader.close()
+        return np.concatenate([np.empty((8, 0), dtype=np.uint64), *(block.columns for block in blocks)], axis=1)

@@ -44,6 +44,9 @@
     ├── ServiceError            a proxy or another service cannot do what it is asked
     │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
+    │   ├── StateError              the aggregator's state cannot be used
+    │   ├── PublicationError        the aggregator does not take this query
+    │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
     ├── RandomnessError         a scripted source was asked for more than its script holds
     └── MissingExtraError       an optional dependency is not installed; says which extra brings it
@@ -79,6 +82,7 @@ __all__ = [
     "ParameterError",
     "PlanError",
     "PolicyError",
+    "PublicationError",
     "QueryError",
     "QueryFileError",
     "RandomnessError",
@@ -86,12 +90,14 @@ __all__ = [
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
+    "ResponseError",
     "RevokedKeyError",
     "RollbackError",
     "SandboxError",
     "ServiceError",
     "SettingsError",
     "SignatureError",
+    "StateError",
     "StoreError",
     "SurveyError",
     "TooComplexError",
@@ -378,6 +384,25 @@ class SettingsError(ServiceError, ValueError):
 
 class LogError(ServiceError):
     """A proxy's log cannot be used, or does not hold what is asked of it."""
+
+
+class StateError(ServiceError):
+    """The aggregator's state cannot be used."""
+
+
+class PublicationError(ServiceError, ValueError):
+    """The aggregator does not take this query."""
+
+
+class ResponseError(ServiceError):
+    """A service answered with a problem."""
+
+    def __init__(self, status: int, reason: str, detail: str) -> None:
+        self.status, self.reason, self.detail = status, reason, detail
+        super().__init__(f"{status} {reason}: {detail}")
+
+    def __reduce__(self) -> tuple[type[ResponseError], tuple[int, str, str]]:
+        return type(self), (self.status, self.reason, self.detail)
 
 
 class RefusedError(ServiceError):

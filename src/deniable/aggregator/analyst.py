@@ -1,0 +1,160 @@
+"""The analyst's side of the interface, in Python."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from deniable.aggregator.windows import Window
+from deniable.errors import MissingExtraError, ParameterError, ResponseError
+from deniable.queries.query import Query
+from deniable.queries.signing import SignedQuery
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Analyst"]
+
+_LONGEST_PAUSE = 10.0
+
+
+class Analyst:
+    """Asks an aggregator: publishes queries and reads, or follows, their results.
+
+    analyst = Analyst("https://aggregator.example", token)
+    analyst.publish(signed)
+    for window in analyst.follow(query):
+        print(window)
+    """
+
+    def __init__(self, url: str, token: str, timeout: float = 30.0, client: httpx.Client | None = None) -> None:
+        try:
+            import httpx  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise MissingExtraError("httpx", "service", "Analyst") from None
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ParameterError("url", url, "must start with http:// or https://")
+        self._httpx = httpx
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._client = client or httpx.Client(timeout=timeout)
+
+    def __enter__(self) -> Analyst:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<analyst at {self.url}>"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def publish(self, signed: SignedQuery) -> dict[str, Any]:
+        """Publish a signed query or its next version; gives what the aggregator says of it, and which proxies know it."""
+        address = f"/v1/queries/{signed.unverified().id}"
+        told: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes()).json()
+        return told
+
+    def stop(self, query: Query | str) -> None:
+        """Stop a query. Answers to the epoch that is running are still counted."""
+        self._ask("DELETE", f"/v1/queries/{_id(query)}")
+
+    def queries(self) -> list[dict[str, Any]]:
+        """What the aggregator says of each of its queries."""
+        told: list[dict[str, Any]] = self._ask("GET", "/v1/queries").json()
+        return told
+
+    def latest(self, query: Query | str) -> Window | None:
+        """The newest window; None if there is none yet."""
+        try:
+            return Window.from_dict(self._ask("GET", f"/v1/queries/{_id(query)}/results/latest").json())
+        except ResponseError as error:
+            if error.reason == "no_result":
+                return None
+            raise
+
+    def range(self, query: Query | str, start: int | None = None, end: int | None = None) -> Iterator[Window]:
+        """The windows that begin from `start` on and before `end` (seconds of UTC), oldest first."""
+        after: int | None = 0
+        while after is not None:
+            asked = {name: value for name, value in (("start", start), ("end", end), ("after", after)) if value is not None}
+            told = self._ask("GET", f"/v1/queries/{_id(query)}/results", params=asked).json()
+            yield from map(Window.from_dict, told["windows"])
+            after = told["next"]
+
+    def follow(self, query: Query | str, after: int | None = None) -> Iterator[Window]:
+        """Every window from now on, when it is over; with `after=0`, those that there are already first.
+
+        A connection that breaks is made again, and no window is missed or told twice. It goes on until the loop is left.
+        """
+        address = f"{self.url}/v1/queries/{_id(query)}/results/stream"
+        if after is None:
+            newest = self._ask("GET", f"/v1/queries/{_id(query)}/results/latest", accept=(404,))
+            after = newest.json().get("number", 0)
+        pause = 0.1
+        while True:
+            headers = {**self._headers, "Accept": "text/event-stream", "Last-Event-ID": str(after)}
+            try:
+                # A sign of life comes every 15 seconds: what is silent for longer is broken.
+                limits = self._httpx.Timeout(10.0, read=45.0)
+                with self._client.stream("GET", address, headers=headers, timeout=limits) as response:
+                    if response.status_code in (401, 403, 404):
+                        response.read()
+                        raise _problem(response)
+                    if response.status_code == 200:
+                        for number, told in _events(response.iter_lines()):
+                            after, pause = number, 0.1
+                            yield Window.from_dict(told)
+            except self._httpx.TransportError:
+                pass  # the aggregator restarts, or the network is away: it is tried again
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _ask(self, method: str, address: str, accept: tuple[int, ...] = (), **what: Any) -> httpx.Response:
+        try:
+            response = self._client.request(method, self.url + address, headers=self._headers, **what)
+        except self._httpx.HTTPError as error:
+            raise ResponseError(0, "unreachable", f"{self.url} cannot be reached: {error}") from None
+        if not response.is_success and not (response.status_code in accept and _reason(response) == "no_result"):
+            raise _problem(response)
+        return response
+
+
+def _id(query: Query | str) -> str:
+    return query.id if isinstance(query, Query) else query
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        return str(response.json().get("reason", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _problem(response: httpx.Response) -> ResponseError:
+    try:
+        told = response.json()
+        return ResponseError(response.status_code, str(told["reason"]), str(told["detail"]))
+    except (ValueError, KeyError, TypeError):
+        return ResponseError(response.status_code, "not a problem document", response.text[:200])
+
+
+def _events(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The windows among server-sent events, with their numbers. An event that is cut off is not given out."""
+
+    number, data = 0, ""
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name == "id" and value.isdecimal():
+            number = int(value)
+        elif name == "data":
+            data = value
+        elif not line and data:
+            yield number, json.loads(data)
+            data = ""

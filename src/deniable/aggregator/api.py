@@ -1,0 +1,244 @@
+"""The aggregator's HTTP interface: publish and stop queries, read and follow results (docs/aggregator.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from deniable.aggregator.metrics import exposition
+from deniable.aggregator.service import Service
+from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
+from deniable.queries.signing import SignedQuery
+
+__all__ = ["create_app"]
+
+_LARGEST_QUERY = 1 << 21
+_SECONDS_FOR_A_BODY = 30
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
+_MOST_RESULTS = 1000
+_MOST_FOLLOWERS = 200
+
+_PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "No token that is known.", **_PROBLEM},
+    403: {"description": "The token does not allow this.", **_PROBLEM},
+    404: {"description": "There is no such query, or no result of it yet.", **_PROBLEM},
+}
+
+
+def create_app(service: Service) -> FastAPI:
+    """The interface of a service, which is started and stopped with the application's lifespan."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await run_in_threadpool(service.stop)
+
+    app = FastAPI(title="deniable aggregator", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    _add_errors(app, service)
+    _add_queries(app, service)
+    _add_results(app, service)
+    _add_watching(app, service)
+    return app
+
+
+def _add_errors(app: FastAPI, service: Service) -> None:
+    def answer(reason: str, status: int, detail: str) -> Response:
+        service.refusals[reason] += 1
+        title = HTTPStatus(status).phrase
+        fields = {"type": f"urn:deniable:problem:{reason}", "title": title, "status": status, "detail": detail, "reason": reason}
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        return Response(json.dumps(fields), status, headers, media_type="application/problem+json")
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
+        return answer(error.reason, error.status, error.detail)
+
+    async def bad_query(_: Request, error: Exception) -> Response:
+        reason = error.reason.replace(" ", "_") if isinstance(error, QueryError) else "publication"
+        return answer(reason, 409 if reason in ("rolled-back_query", "publication") else 422, str(error))
+
+    async def wrong_address(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 422
+        reason = {404: "address", 405: "method"}.get(status, "parameters")
+        return answer(reason, status, "there is nothing here that answers to this")
+
+    async def gone(_: Request, __: Exception) -> Response:
+        return answer("disconnected", 400, "the request ended before its body")
+
+    async def broken(_: Request, __: Exception) -> Response:
+        return answer("internal", 500, "the aggregator could not do this; nothing was changed")
+
+    app.add_exception_handler(RefusedError, refused)
+    for kind in (QueryError, PublicationError, ParameterError):
+        app.add_exception_handler(kind, bad_query)
+    app.add_exception_handler(HTTPException, wrong_address)
+    app.add_exception_handler(RequestValidationError, wrong_address)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(Exception, broken)
+
+
+def _authorize(service: Service, request: Request, *roles: str) -> None:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    role = service.role_of(token.strip()) if kind.lower() == "bearer" else None
+    if role is None:
+        raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
+    if role not in roles:
+        raise RefusedError("role", 403, f"this needs a token for {' or '.join(roles)}, and this one is for {role}")
+
+
+async def _body(request: Request) -> bytes:
+    content = bytearray()
+    try:
+        async with asyncio.timeout(_SECONDS_FOR_A_BODY):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > _LARGEST_QUERY:
+                    raise RefusedError("too_large", 413, f"a signed query has at most {_LARGEST_QUERY} bytes")
+    except TimeoutError:
+        raise RefusedError("slow_body", 408, f"the body must come within {_SECONDS_FOR_A_BODY} seconds") from None
+    return bytes(content)
+
+
+def _known(service: Service, query_id: str) -> dict[str, Any]:
+    found = service.queries(query_id)
+    if not found:
+        raise RefusedError("unknown_query", 404, f"there is no query {query_id[:64]!r} here")
+    return found[0]
+
+
+def _add_queries(app: FastAPI, service: Service) -> None:
+    signed = {"requestBody": {"required": True, "content": {"application/json": {}}}}
+
+    @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra=signed, responses=_REFUSALS)
+    async def publish_query(query_id: str, request: Request, response: Response) -> dict[str, Any]:
+        """Publish a signed query, or its next version: it is counted from now on, and passed on to the proxies."""
+        await run_in_threadpool(_authorize, service, request, "analyst")
+        entry, fresh = await run_in_threadpool(service.publish, _named(query_id, await _body(request)))
+        response.status_code = 201 if fresh else 200
+        return await run_in_threadpool(_known, service, entry.query.id)
+
+    @app.get("/v1/queries", responses=_REFUSALS)
+    def list_queries(request: Request) -> list[dict[str, Any]]:
+        """The newest version of every query."""
+        _authorize(service, request, "analyst", "reader")
+        return service.queries()
+
+    @app.get("/v1/queries/{query_id}", responses=_REFUSALS)
+    def show_query(query_id: str, request: Request) -> dict[str, Any]:
+        """A query, and which proxies know of it."""
+        _authorize(service, request, "analyst", "reader")
+        return _known(service, query_id)
+
+    @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
+    def stop_query(query_id: str, request: Request) -> Response:
+        """Stop a query. Answers to the epoch that is running are still counted."""
+        _authorize(service, request, "analyst")
+        _known(service, query_id)
+        service.stop_query(query_id)
+        return Response(status_code=204)
+
+
+def _named(query_id: str, content: bytes) -> bytes:
+    """The content, if the query in it has the id that the address says."""
+    found = SignedQuery.from_bytes(content).unverified().id
+    if found != query_id:
+        raise RefusedError("query_id", 422, f"the query's id is {found!r}, and the address says {query_id[:64]!r}")
+    return content
+
+
+def _add_results(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/queries/{query_id}/results/latest", responses=_REFUSALS)
+    def latest_result(query_id: str, request: Request) -> Response:
+        """The newest window."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        found = service.results(query_id, limit=1, last=True)
+        if not found:
+            raise RefusedError("no_result", 404, "no window of this query is over yet")
+        return Response(_numbered(*found[0]), media_type="application/json")
+
+    @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
+    def range_of_results(
+        query_id: str, request: Request, start: int | None = None, end: int | None = None, after: int = 0, limit: int = 100
+    ) -> Response:
+        """Windows that begin from `start` on and before `end` (seconds of UTC), oldest first; `next` goes on from there as `after`."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        limit = min(max(1, limit), _MOST_RESULTS)
+        found = service.results(query_id, after, start, end, limit)
+        following = found[-1][0] if len(found) == limit else None
+        windows = ",".join(_numbered(*row) for row in found)
+        return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
+
+    @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
+    async def follow_results(query_id: str, request: Request, after: int | None = None) -> Response:
+        """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
+        await run_in_threadpool(_authorize, service, request, "analyst", "reader")
+        await run_in_threadpool(_known, service, query_id)
+        if app.state.followers >= _MOST_FOLLOWERS:
+            raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
+        stated = request.headers.get("last-event-id", "")
+        if stated.isdecimal() and len(stated) < 19:
+            after = int(stated)
+        if after is None:
+            newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
+            after = newest[0][0] if newest else 0
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_events(app, service, query_id, after), headers=headers, media_type="text/event-stream")
+
+    app.state.followers = 0
+
+
+async def _events(app: FastAPI, service: Service, query_id: str, after: int) -> AsyncIterator[str]:
+    app.state.followers += 1
+    try:
+        yield "retry: 1000\n\n"
+        silence = 0.0
+        while not service.stopping:
+            found = await run_in_threadpool(service.results, query_id, after)
+            for number, document in found:
+                after, silence = number, 0.0
+                yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
+            if silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                silence = 0.0
+                yield ": nothing new\n\n"
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            silence += _SECONDS_BETWEEN_LOOKS
+    finally:
+        app.state.followers -= 1
+
+
+def _numbered(number: int, document: str) -> str:
+    """The stored JSON object with its number."""
+    return f'{{"number":{number},{document[1:]}'
+
+
+def _add_watching(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz")
+    def health() -> Response:
+        """200 while answers are counted, 503 otherwise. "degraded" if a proxy is behind or down: its windows are late, or incomplete."""
+        proxies = [asdict(proxy) for proxy in service.engine.health]
+        fine = all(proxy["condition"] == "up" for proxy in proxies)
+        status = "failed" if not service.running else "ok" if fine else "degraded"
+        told = {"status": status, "engine": service.engine_problem or "running", "proxies": proxies}
+        return Response(json.dumps(told), 200 if service.running else 503, media_type="application/json")
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        """Counters and gauges for Prometheus."""
+        return Response(exposition(service), media_type="text/plain; version=0.0.4; charset=utf-8")

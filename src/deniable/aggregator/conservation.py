@@ -1,0 +1,78 @@
+"""Conservation: what became of every share that was received, per proxy and epoch, so that nothing is lost without a trace.
+
+    received = counted + orphaned + duplicate + late + malformed            (+ waiting, while the epoch is open)
+
+- counted: its message is in a pane
+- orphaned: the other proxies' shares had not come when the epoch was closed
+- duplicate: its proxy had sent a share under this id before
+- late: its epoch was closed already
+- malformed: refused; `REASONS` of panes.py say why, and those of engine.py for what is refused before it is joined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+__all__ = ["OUTCOMES", "Account", "Ledger", "Place", "statement"]
+
+OUTCOMES = ("counted", "orphaned", "duplicate", "late", "malformed")
+
+Place = tuple[int, int, int]
+"""Proxy, channel and epoch; channel and epoch are -1 for what belongs to no window."""
+OUTSIDE = -1
+
+
+@dataclass
+class Account:
+    """What was received of one proxy, and what became of it."""
+
+    received: int = 0
+    counted: int = 0
+    orphaned: int = 0
+    duplicate: int = 0
+    late: int = 0
+    malformed: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """What has no outcome yet: shares that wait for those of other proxies. None, once the epoch is closed."""
+        return self.received - sum(getattr(self, outcome) for outcome in OUTCOMES)
+
+    def __iadd__(self, other: Account) -> Account:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        return self
+
+    def to_dict(self) -> dict[str, int]:
+        """The figures, with what waits and whether they balance."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"waiting": self.waiting}
+
+
+class Ledger:
+    """Accounts by place, and the refusals among them by reason: the entries of one step, to be added to those stored."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[Place, Account] = {}
+        self.reasons: dict[tuple[int, str], int] = {}
+        """How many shares of a proxy were refused for a reason."""
+
+    def __bool__(self) -> bool:
+        return bool(self.accounts)
+
+    def enter(self, place: Place, outcome: str, n: int, reason: str | None = None) -> None:
+        """Book `n` shares under an outcome, or under `received`."""
+        if not n:
+            return
+        account = self.accounts.setdefault(place, Account())
+        setattr(account, outcome, getattr(account, outcome) + n)
+        if reason is not None:
+            key = (place[0], reason)
+            self.reasons[key] = self.reasons.get(key, 0) + n
+
+
+def statement(names: Iterable[str], accounts: Mapping[int, Account]) -> dict[str, Any]:
+    """The conservation statement of a window: the account of each proxy, and whether all of them balance."""
+    per_proxy = {name: accounts.get(i, Account()).to_dict() for i, name in enumerate(names)}
+    return {"proxies": per_proxy, "balanced": all(account["waiting"] == 0 for account in per_proxy.values())}

@@ -1,0 +1,138 @@
+"""Panes: the counts of one epoch, stratum and version of a query. They are all that a window needs, and they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError, ReportFormatError
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.queries.query import Query
+from deniable.wire.message import NOTHING, Fault, Opened
+
+__all__ = ["Counted", "Pane", "PaneKey", "count_messages"]
+
+_Counts = NDArray[np.int64]
+
+
+class PaneKey(NamedTuple):
+    """What a pane counts."""
+
+    query: str
+    serial: int
+    epoch: int
+    stratum: int
+
+
+@dataclass(eq=False)
+class Pane:
+    """A mechanism's counts, of how many reports they are, and how many messages said that there was nothing to report."""
+
+    counts: _Counts
+    n: int = 0
+    nothing: int = 0
+
+    def __iadd__(self, other: Pane) -> Pane:
+        if self.counts.shape != other.counts.shape:
+            raise ParameterError("counts", other.counts.size, f"must be {self.counts.size} in number: panes of one version")
+        self.counts += other.counts
+        self.n += other.n
+        self.nothing += other.nothing
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pane):
+            return NotImplemented
+        return self.n == other.n and self.nothing == other.nothing and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def empty(cls, mechanism: Mechanism) -> Pane:
+        """A pane in which nothing is counted yet."""
+        return cls(np.zeros(mechanism.cells, dtype=np.int64))
+
+
+class Counted(NamedTuple):
+    """What became of some joined messages: every one of them is in a pane, or refused for a reason."""
+
+    panes: dict[PaneKey, Pane]
+    refused: dict[str, int]
+
+
+def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int) -> Counted:
+    """Count joined messages of one epoch into panes; `versions` are the queries of the channel by their tags.
+
+    Refused are the faults of `wire.message.Fault`, and: `query` for a tag that no version has, `stratum` for a stratum that the
+    query does not have, `report` for bytes that its mechanism never draws.
+    """
+    panes: dict[PaneKey, Pane] = {}
+    refused: dict[str, int] = {}
+    n_known = 0
+    for tag, query in versions.items():
+        rows, places = opened.reports(tag, query.report_bytes)
+        n_silent = 0
+        if places.size < len(opened):
+            # Whatever is left of this version is at fault, or a message that says nothing.
+            silent = np.flatnonzero((opened.query_tags == np.uint64(tag)) & (opened.faults == 0) & (opened.kinds == NOTHING))
+            n_silent = silent.size
+            for stratum, chosen in _by_stratum(query, opened.strata[silent], refused):
+                pane = panes.setdefault(PaneKey(query.id, query.serial, epoch, stratum), Pane.empty(query.mechanism))
+                pane.nothing += int(np.count_nonzero(chosen))
+        n_known += places.size + n_silent
+        dtype, shape = query.mechanism.layout
+        data = rows.view(dtype).reshape(len(rows), *shape)
+        sound = _sound(query.mechanism, data)
+        _note(refused, "report", int(np.count_nonzero(~sound)))
+        whole = bool(sound.all())
+        for stratum, chosen in _by_stratum(query, opened.strata[places if whole else places[sound]], refused):
+            kept = data if whole else data[sound]
+            kept = kept if chosen.all() else kept[chosen]
+            if len(kept):
+                pane = panes.setdefault(PaneKey(query.id, query.serial, epoch, stratum), Pane.empty(query.mechanism))
+                pane += Pane(query.mechanism.count(kept), len(kept))
+    n_at_fault = 0
+    if opened.faults.any():
+        for reason, n in opened.counts_by_fault().items():
+            _note(refused, reason, n)
+            n_at_fault += n
+    _note(refused, "query", len(opened) - n_known - n_at_fault)
+    return Counted(panes, refused)
+
+
+def _note(refused: dict[str, int], reason: str, n: int) -> None:
+    if n:
+        refused[reason] = refused.get(reason, 0) + n
+
+
+def _by_stratum(query: Query, strata: NDArray[np.uint16], refused: dict[str, int]) -> Iterable[tuple[int, NDArray[Any]]]:
+    """For each stratum of the query that occurs, which of the messages are of it; the others are refused."""
+    n_strata = max(len(query.strata), 1)
+    found = np.bincount(strata, minlength=n_strata)
+    _note(refused, "stratum", int(found[n_strata:].sum()))
+    return [(stratum, strata == stratum) for stratum in np.flatnonzero(found[:n_strata]).tolist()]
+
+
+def _sound(mechanism: Mechanism, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows the mechanism could have drawn. It refuses rows together, so the bad ones are found by halving."""
+    sound = np.ones(len(data), dtype=bool)
+    spans = [(0, len(data))] if len(data) else []
+    while spans:
+        start, end = spans.pop()
+        try:
+            mechanism.check(data[start:end])
+        except ReportFormatError:
+            if end - start == 1:
+                sound[start] = False
+            else:
+                middle = (start + end) // 2
+                spans += [(start, middle), (middle, end)]
+    return sound
+
+
+REASONS = (*(fault.name.lower() for fault in Fault if fault), "query", "stratum", "report")
+"""Why a joined message is refused."""

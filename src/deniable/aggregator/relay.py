@@ -1,0 +1,59 @@
+"""Passing queries on to the proxies, which show them to devices. What fails is tried again until it is done."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from deniable.aggregator.settings import ProxySettings
+
+__all__ = ["order_relay", "relay", "relay_status"]
+
+PUBLISH, STOP = "publish", "stop"
+
+
+def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: str, n_proxies: int) -> None:
+    """Note, inside a transaction of the caller, that every proxy is to be told; it takes the place of what it was to be told before."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO relays (id, serial, proxy, what, done, problem) VALUES (?, ?, ?, ?, 0, NULL)",
+        [(query, serial, proxy, what) for proxy in range(n_proxies)],
+    )
+
+
+def relay(connection: sqlite3.Connection, proxies: Sequence[ProxySettings], client: Any) -> int:
+    """Tell the proxies what they have not been told yet; returns how much is still to be told. `client` is an `httpx.Client`."""
+    import httpx  # noqa: PLC0415 - an extra
+
+    orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
+    n_left = 0
+    for query, serial, proxy, what in orders:
+        target = proxies[proxy]
+        problem = None
+        try:
+            headers = {"Authorization": f"Bearer {target.token()}"}
+            address = f"{target.url.rstrip('/')}/v1/queries/{query}"
+            if what == PUBLISH:
+                (content,) = connection.execute(
+                    "SELECT signed FROM queries WHERE id = ? AND serial = ?", (query, serial)
+                ).fetchone()
+                answer = client.put(address, content=content, headers={**headers, "Content-Type": "application/json"})
+            else:
+                answer = client.delete(address, headers=headers)
+            gone = what == STOP and answer.status_code == 404  # told before, and the answer was lost
+            if not answer.is_success and not gone:
+                problem = f"{answer.status_code}: {answer.text[:300]}"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            problem = f"cannot be reached: {error}"
+        n_left += problem is not None
+        connection.execute(
+            "UPDATE relays SET done = ?, problem = ? WHERE id = ? AND serial = ? AND proxy = ? AND what = ?",
+            (problem is None, problem, query, serial, proxy, what),
+        )
+    return n_left
+
+
+def relay_status(connection: sqlite3.Connection, query: str, names: Sequence[str]) -> dict[str, str]:
+    """For each proxy "done", or why it was not told yet."""
+    rows = connection.execute("SELECT proxy, done, problem FROM relays WHERE id = ? ORDER BY proxy", (query,))
+    return {names[proxy]: "done" if done else problem or "not told yet" for proxy, done, problem in rows}

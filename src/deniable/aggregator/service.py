@@ -1,0 +1,193 @@
+"""The aggregator as a service: the engine in a thread of its own, the relay in another, and what the interface reads."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deniable.aggregator.catalogue import Published, publish, published, stop
+from deniable.aggregator.engine import Engine
+from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_status
+from deniable.aggregator.settings import Settings
+from deniable.aggregator.state import Clock, State, connect
+from deniable.aggregator.tokens import find_token
+from deniable.errors import DeniableError
+from deniable.queries.keys import KeyRing
+from deniable.queries.signing import SignedQuery
+
+__all__ = ["Service"]
+
+_log = logging.getLogger("deniable.aggregator")
+_SECONDS_BETWEEN_TRIES = 2.0
+
+
+class Service:
+    """An aggregator that runs. The interface has a connection to the state of its own; the engine's is the engine's alone."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        import httpx  # noqa: PLC0415 - an extra
+
+        self.settings = settings
+        self.names = tuple(proxy.name for proxy in settings.proxies)
+        self.clock: Clock = clock or (lambda: int(time.time()))
+        self.ring = KeyRing.load(settings.ring)
+        self.state = State(settings.state, self.names)
+        self.logs = [proxy.open_log() for proxy in settings.proxies]
+        self.engine = Engine(self.state, self.logs, settings.limits, self.clock)
+        self.refusals: Counter[str] = Counter()
+        self.engine_problem = ""
+        self._connection = connect(settings.state)
+        self._lock = threading.Lock()
+        self._client = httpx.Client(timeout=10)
+        self._stopping = threading.Event()
+        self._to_relay = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("engine", self._run_engine), ("relay", self._run_relay))
+        ]
+
+    def start(self) -> None:
+        """Start counting."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Finish the step that is under way, and let go of everything."""
+        self._stopping.set()
+        self._to_relay.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        self.engine.close()
+        for log in self.logs:
+            log.close()
+        self._client.close()
+        self._connection.close()
+        self.state.close()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the service is about to end: what waits for results then ends too."""
+        return self._stopping.is_set()
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine is at work and its last step went well."""
+        return self._threads[0].is_alive() and not self.engine_problem
+
+    def _run_engine(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                idle = not self.engine.step()
+                self.engine_problem = ""
+            except (sqlite3.Error, OSError, DeniableError) as error:
+                # Nothing was committed, so nothing is lost by trying again: the disk may have room by then.
+                self.engine_problem = str(error)
+                _log.exception("a step failed and will be tried again")
+                idle = True
+            if idle:
+                self._stopping.wait(_SECONDS_BETWEEN_TRIES if self.engine_problem else 0.1)
+
+    def _run_relay(self) -> None:
+        connection = connect(self.settings.state)
+        try:
+            while not self._stopping.is_set():
+                self._to_relay.clear()
+                left = relay(connection, self.settings.proxies, self._client)
+                self._to_relay.wait(_SECONDS_BETWEEN_TRIES if left else None)
+        finally:
+            connection.close()
+
+    # --- what the interface calls -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The interface's connection, one request at a time."""
+        with self._lock:
+            yield self._connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The same, inside a transaction."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def role_of(self, token: str) -> str | None:
+        """What the holder of a token may do; None for a token that is not known."""
+        with self.reading() as connection:
+            return find_token(connection, token)
+
+    def publish(self, content: bytes) -> tuple[Published, bool]:
+        """Take a signed query, and have it relayed. Counted from this moment on; whether this version is new here."""
+        signed = SignedQuery.from_bytes(content)
+        with self.writing() as connection:
+            before = len(published(connection, signed.unverified().id))
+            query = publish(connection, signed, self.ring, self.names, self.clock())
+            entries = published(connection, query.id)
+            fresh = len(entries) > before
+            if fresh:
+                order_relay(connection, query.id, query.serial, PUBLISH, len(self.names))
+        self._to_relay.set()
+        return entries[-1], fresh
+
+    def stop_query(self, query_id: str) -> bool:
+        """Ask no device any more; False if the query is not running."""
+        with self.writing() as connection:
+            running = stop(connection, query_id, self.clock())
+            if running:
+                order_relay(connection, query_id, published(connection, query_id)[-1].query.serial, STOP, len(self.names))
+        self._to_relay.set()
+        return running
+
+    def queries(self, query_id: str | None = None) -> list[dict[str, Any]]:
+        """The newest version of each query (or of one), in short, and how far the proxies know of it."""
+        with self.reading() as connection:
+            newest = {entry.query.id: entry for entry in published(connection, query_id)}
+            return [_brief(entry, relay_status(connection, name, self.names)) for name, entry in newest.items()]
+
+    def results(
+        self,
+        query_id: str,
+        after: int = 0,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 100,
+        last: bool = False,
+    ) -> list[tuple[int, str]]:
+        """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`."""
+        order = "DESC" if last else "ASC"
+        with self.reading() as connection:
+            return connection.execute(
+                "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
+                f"ORDER BY seq {order} LIMIT ?",
+                (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
+            ).fetchall()
+
+
+def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
+    query = entry.query
+    return {
+        "id": query.id,
+        "serial": query.serial,
+        "analyst": query.analyst,
+        "question": query.question,
+        "labels": list(query.labels),
+        "schedule": query.schedule.to_dict(),
+        "epsilon_local": query.epsilon_local,
+        "minimum_cohort": query.minimum_cohort,
+        "published": entry.published,
+        "stopped": entry.stopped,
+        "relayed": relayed,
+    }

@@ -1,0 +1,135 @@
+"""The aggregator's settings, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deniable.aggregator.engine import Limits
+from deniable.aggregator.logs import EmbeddedLog, HttpLog, ShareLog
+from deniable.errors import ParameterError, SettingsError
+from deniable.queries.files import line_of
+from deniable.queries.schedule import duration
+
+__all__ = ["ProxySettings", "Settings", "Tls", "read_settings"]
+
+_DURATIONS = {"patience", "behind", "skew", "retention"}
+_PATHS = {"state", "ring", "log", "token_file", "certificate", "key"}
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """One of the proxies that the aggregator reads."""
+
+    name: str
+    """As queries name it in `proxies`."""
+    url: str = ""
+    """Where it can be reached; its name, if that is an address."""
+    log: Path | None = None
+    """Its log, if it runs on this machine; else the log is read over HTTP."""
+    token_file: Path | None = None
+    """A file that holds its operator's token, for publishing and for reading over HTTP."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ParameterError("name", self.name, "must be the proxy's name, as queries say it")
+        if not self.url:
+            object.__setattr__(self, "url", self.name)
+        if self.log is None and not self.url.startswith(("http://", "https://")):
+            raise ParameterError("log", None, "must be given for a proxy without an address that starts with http:// or https://")
+
+    def token(self) -> str:
+        """The operator's token; empty if there is none."""
+        if self.token_file is None:
+            return ""
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError("token_file", str(self.token_file), f"cannot be read: {error}", "settings") from None
+
+    def open_log(self) -> ShareLog:
+        """A reader of its log."""
+        return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The certificate chain and the key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that an aggregator is told."""
+
+    state: Path
+    ring: Path
+    """The keys of the analysts whose queries it takes."""
+    proxies: Sequence[ProxySettings]
+    host: str = "127.0.0.1"
+    port: int = 8700
+    """0 lets the operating system choose."""
+    limits: Limits = field(default_factory=Limits)
+    tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        names = [proxy.name for proxy in self.proxies]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ParameterError("proxies", names, "must be at least 2, with different names")
+
+
+def read_settings(path: str | Path) -> Settings:
+    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
+    try:
+        return _built("", Settings, tree, path.parent)
+    except ParameterError as error:
+        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+
+
+def _built(place: str, kind: type, given: Any, base: Path) -> Any:
+    if not isinstance(given, dict):
+        raise ParameterError(place.rstrip("."), given, "must be a table")
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        full = f"{place}{name}"
+        if name not in fields:
+            raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
+        if name in ("limits", "tls"):
+            values[name] = _built(f"{full}.", Limits if name == "limits" else Tls, value, base)
+        elif name == "proxies":
+            if not isinstance(value, list):
+                raise ParameterError(full, value, "must be tables, [[proxies]]")
+            values[name] = tuple(_built(f"proxies[{i}].", ProxySettings, each, base) for i, each in enumerate(value))
+        elif name in _PATHS:
+            if not isinstance(value, str) or not value:
+                raise ParameterError(full, value, "must be a path")
+            values[name] = base / value
+        else:
+            values[name] = duration(full, value) if name in _DURATIONS else value
+    for name, each in fields.items():
+        if name not in values and each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+            raise ParameterError(f"{place}{name}", None, "is missing")
+    try:
+        return kind(**values)
+    except ParameterError as error:
+        raise ParameterError(f"{place}{error.name}", error.value, error.rule) from None

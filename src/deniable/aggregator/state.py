@@ -1,0 +1,323 @@
+"""The aggregator's state: one SQLite file in which offsets, waiting shares, panes and accounts move together.
+
+A step of the engine is one transaction. Killed at any point, the engine finds the state of its last finished step, and the logs
+still hold what came after: nothing is lost, and nothing is counted twice.
+
+Rows that wait are only ever added. A row whose id is among the joined ones waits no longer, so joining does not rewrite what waited;
+both go when their epoch is closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.errors import StateError
+
+__all__ = ["State", "Step", "Stored", "connect", "signed", "unsigned"]
+
+_Words = NDArray[np.uint64]
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value);
+CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, offset INTEGER NOT NULL);
+CREATE TABLE queries (id TEXT, serial INTEGER, tag INTEGER UNIQUE NOT NULL, channel INTEGER NOT NULL, signed BLOB NOT NULL,
+    published INTEGER NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));
+CREATE TABLE channels (channel INTEGER PRIMARY KEY, first INTEGER NOT NULL, front INTEGER NOT NULL);
+CREATE TABLE closures (channel INTEGER, epoch INTEGER, missing TEXT NOT NULL, PRIMARY KEY (channel, epoch)) WITHOUT ROWID;
+CREATE TABLE waiting (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bucket INTEGER, proxy INTEGER, words INTEGER,
+    content BLOB);
+CREATE INDEX waiting_epoch ON waiting (channel, epoch);
+CREATE TABLE joined (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bucket INTEGER, ids BLOB);
+CREATE INDEX joined_epoch ON joined (channel, epoch);
+CREATE TABLE panes (query TEXT, serial INTEGER, epoch INTEGER, stratum INTEGER, n INTEGER NOT NULL, silent INTEGER NOT NULL,
+    counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum)) WITHOUT ROWID;
+CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received INTEGER NOT NULL, counted INTEGER NOT NULL,
+    orphaned INTEGER NOT NULL, duplicate INTEGER NOT NULL, late INTEGER NOT NULL, malformed INTEGER NOT NULL,
+    PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID;
+CREATE TABLE totals (proxy INTEGER, outcome TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, outcome)) WITHOUT ROWID;
+CREATE TABLE refusals (proxy INTEGER, reason TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, reason)) WITHOUT ROWID;
+CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
+    condition TEXT NOT NULL, document TEXT NOT NULL, UNIQUE (query, number));
+CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);
+CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
+    PRIMARY KEY (id, proxy)) WITHOUT ROWID;
+"""
+_FIGURES = tuple(figure.name for figure in fields(Account))
+
+
+def signed(word: int) -> int:
+    """A 64-bit word as SQLite holds it."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def unsigned(number: int) -> int:
+    """The word that :func:`signed` was given."""
+    return number % (1 << 64)
+
+
+def connect(path: str | Path) -> sqlite3.Connection:
+    """A connection to a state file, made if it is not there; refused if another version of this library wrote it."""
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
+        with _exclusive(connection):
+            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+            if not found:
+                for statement in _SCHEMA.split(";\n"):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
+        (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
+    if version != SCHEMA_VERSION:
+        connection.close()
+        raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
+    return connection
+
+
+@contextmanager
+def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@dataclass
+class Stored:
+    """Rows of a bucket as they stand in the state: those of one proxy that waited, or (proxy None) the ids that are joined."""
+
+    channel: int
+    epoch: int
+    bucket: int
+    proxy: int | None
+    rows: _Words
+
+
+@dataclass
+class Step:
+    """What one step of the engine changes."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    identities: dict[int, str] = field(default_factory=dict)
+    stored: list[Stored] = field(default_factory=list)
+    panes: dict[PaneKey, Pane] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def __bool__(self) -> bool:
+        return bool(self.offsets or self.identities or self.stored or self.panes or self.ledger)
+
+
+class State:
+    """The state of one engine. Only one process at a time may have it open as such."""
+
+    def __init__(self, path: str | Path, proxies: Sequence[str]) -> None:
+        self.path, self.proxies = Path(path), tuple(proxies)
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise StateError(f"another aggregator is running on {path}") from None
+        try:
+            self.connection = connect(path)
+            self._settle_proxies()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _settle_proxies(self) -> None:
+        rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
+        names = tuple(name for (name,) in rows)
+        if not names:
+            with self.transaction():
+                self.connection.executemany("INSERT INTO proxies VALUES (?, ?, NULL, 0)", list(enumerate(self.proxies)))
+        elif names != self.proxies:
+            self.connection.close()
+            raise StateError(f"{self.path} was written for the proxies {list(names)}, and these are {list(self.proxies)}")
+
+    def close(self) -> None:
+        """Give the state back."""
+        self.connection.close()
+        os.close(self._lock)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of what is done inside, or nothing."""
+        with _exclusive(self.connection):
+            yield
+
+    # --- what the engine starts from --------------------------------------------------------------------------------
+
+    def offsets(self) -> list[int]:
+        """How far each proxy's log is counted."""
+        return [offset for (offset,) in self.connection.execute("SELECT offset FROM proxies ORDER BY proxy")]
+
+    def identities(self) -> list[str | None]:
+        """The identity of each proxy's log, if it was ever read. Offsets mean something only beside it."""
+        return [identity for (identity,) in self.connection.execute("SELECT identity FROM proxies ORDER BY proxy")]
+
+    def fronts(self) -> dict[int, int]:
+        """For each channel the first epoch that is not closed."""
+        return {unsigned(channel): front for channel, front in self.connection.execute("SELECT channel, front FROM channels")}
+
+    def firsts(self) -> dict[int, int]:
+        """For each channel the first epoch that was ever counted."""
+        return {unsigned(channel): first for channel, first in self.connection.execute("SELECT channel, first FROM channels")}
+
+    def stored(self) -> Iterator[Stored]:
+        """The joined ids of all open epochs, then the rows that waited at some time (of which the joined ones wait no more)."""
+        still_open = "(SELECT 1 FROM channels WHERE channels.channel = {0}.channel AND {0}.epoch >= front)"
+        joined = f"SELECT channel, epoch, bucket, ids FROM joined WHERE EXISTS {still_open.format('joined')}"  # noqa: S608 - no input
+        for channel, epoch, bucket, content in self.connection.execute(joined):
+            yield Stored(unsigned(channel), epoch, bucket, None, np.frombuffer(content, dtype="<u8").reshape(2, -1))
+        waiting = f"SELECT channel, epoch, bucket, proxy, words, content FROM waiting WHERE EXISTS {still_open.format('waiting')}"  # noqa: S608
+        for channel, epoch, bucket, proxy, words, content in self.connection.execute(waiting):
+            rows = np.frombuffer(content, dtype="<u8").reshape(words, -1)
+            yield Stored(unsigned(channel), epoch, bucket, proxy, rows)
+
+    # --- what the engine changes (inside a transaction) -------------------------------------------------------------
+
+    def apply(self, step: Step) -> None:
+        """Everything a step changes."""
+        run = self.connection.executemany
+        run("UPDATE proxies SET offset = ? WHERE proxy = ?", [(offset, proxy) for proxy, offset in step.offsets.items()])
+        run("UPDATE proxies SET identity = ? WHERE proxy = ?", [(name, proxy) for proxy, name in step.identities.items()])
+        for part in step.stored:
+            place = (signed(part.channel), part.epoch, part.bucket)
+            content = memoryview(np.ascontiguousarray(part.rows, dtype="<u8")).cast("B")
+            if part.proxy is None:
+                self.connection.execute("INSERT INTO joined (channel, epoch, bucket, ids) VALUES (?, ?, ?, ?)", (*place, content))
+            else:
+                self.connection.execute(
+                    "INSERT INTO waiting (channel, epoch, bucket, proxy, words, content) VALUES (?, ?, ?, ?, ?, ?)",
+                    (*place, part.proxy, len(part.rows), content),
+                )
+        for key, pane in step.panes.items():
+            self._add_pane(key, pane)
+        self.enter(step.ledger)
+
+    def _add_pane(self, key: PaneKey, pane: Pane) -> None:
+        place = (key.query, key.serial, key.epoch, key.stratum)
+        known = self.connection.execute(
+            "SELECT n, silent, counts FROM panes WHERE query = ? AND serial = ? AND epoch = ? AND stratum = ?", place
+        ).fetchone()
+        total = Pane(pane.counts.copy(), pane.n, pane.nothing)
+        if known:
+            total += Pane(np.frombuffer(known[2], dtype="<i8"), known[0], known[1])
+        self.connection.execute(
+            "INSERT OR REPLACE INTO panes (query, serial, epoch, stratum, n, silent, counts) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*place, total.n, total.nothing, total.counts.astype("<i8").tobytes()),
+        )
+
+    def enter(self, ledger: Ledger) -> None:
+        """Add the entries of a ledger to the accounts, to the totals, and to the refusals by reason."""
+        added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in _FIGURES)
+        self.connection.executemany(
+            f"INSERT INTO accounts (channel, epoch, proxy, {', '.join(_FIGURES)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+            f"ON CONFLICT DO UPDATE SET {added}",
+            [
+                (OUTSIDE if epoch == OUTSIDE else signed(channel), epoch, proxy, *(getattr(account, f) for f in _FIGURES))
+                for (proxy, channel, epoch), account in ledger.accounts.items()
+            ],
+        )
+        totals: dict[tuple[int, str], int] = {}
+        for (proxy, _, _), account in ledger.accounts.items():
+            for figure in _FIGURES:
+                totals[proxy, figure] = totals.get((proxy, figure), 0) + getattr(account, figure)
+        for table, column, entries in (("totals", "outcome", totals), ("refusals", "reason", ledger.reasons)):
+            self.connection.executemany(
+                f"INSERT INTO {table} (proxy, {column}, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",  # noqa: S608
+                [(*key, n) for key, n in entries.items() if n],
+            )
+
+    def close_epoch(self, channel: int, epoch: int, missing: Iterable[int]) -> None:
+        """Let no share of this epoch, or of one before it, be counted any more; `missing` are the proxies it was closed without."""
+        self.connection.executemany(
+            "INSERT INTO closures VALUES (?, ?, ?)",
+            [(signed(channel), epoch, " ".join(map(str, chosen))) for chosen in [sorted(missing)] if chosen],
+        )
+        self.connection.execute("UPDATE channels SET front = ? WHERE channel = ?", (epoch + 1, signed(channel)))
+
+    def missing(self, channel: int, epochs: range) -> set[int]:
+        """The proxies without which some of these epochs were closed."""
+        rows = self.connection.execute(
+            "SELECT missing FROM closures WHERE channel = ? AND epoch >= ? AND epoch < ?",
+            (signed(channel), epochs.start, epochs.stop),
+        )
+        return {int(proxy) for (text,) in rows for proxy in text.split()}
+
+    def drop_waiting(self, channel: int, epoch: int, proxy: int) -> None:
+        """Give up the shares of a proxy that wait in an epoch."""
+        self.connection.execute(
+            "DELETE FROM waiting WHERE channel = ? AND epoch = ? AND proxy = ?", (signed(channel), epoch, proxy)
+        )
+
+    def panes(self, query: str, epochs: range) -> dict[PaneKey, Pane]:
+        """The panes of a query in these epochs."""
+        rows = self.connection.execute(
+            "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+            (query, epochs.start, epochs.stop),
+        )
+        return {
+            PaneKey(query, serial, epoch, stratum): Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n, nothing)
+            for serial, epoch, stratum, n, nothing, counts in rows
+        }
+
+    def accounts(self, channel: int, epochs: range) -> dict[int, Account]:
+        """What became of the shares of each proxy in these epochs of a channel."""
+        totals = ", ".join(f"sum({figure})" for figure in _FIGURES)
+        rows = self.connection.execute(
+            f"SELECT proxy, {totals} FROM accounts WHERE channel = ? AND epoch >= ? AND epoch < ? GROUP BY proxy",  # noqa: S608
+            (OUTSIDE if epochs.start == OUTSIDE else signed(channel), epochs.start, epochs.stop),
+        )
+        return {proxy: Account(*figures) for proxy, *figures in rows}
+
+    def release(self, query: str, window: int, start: int, condition: str, document: str) -> None:
+        """Store the result of a window. Each window has one."""
+        self.connection.execute(
+            "INSERT INTO results (query, number, start, condition, document) VALUES (?, ?, ?, ?, ?)",
+            (query, window, start, condition, document),
+        )
+
+    # --- garbage ----------------------------------------------------------------------------------------------------
+
+    def collect_garbage(self, most_rows: int) -> int:
+        """Delete up to so many rows of closed epochs; returns how many were deleted. For as long as there are some, call again."""
+        deleted = 0
+        for table in ("joined", "waiting"):
+            closed = f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
+            cursor = self.connection.execute(f"DELETE FROM {table} WHERE seq IN ({closed})", (most_rows - deleted,))  # noqa: S608
+            deleted += cursor.rowcount
+        return deleted
+
+    def forget(self, channel: int, queries: Iterable[str], before_epoch: int, before_time: int) -> None:
+        """Delete panes, accounts and results that are older than they are kept."""
+        self.connection.execute(
+            "DELETE FROM accounts WHERE channel = ? AND epoch < ? AND epoch >= 0", (signed(channel), before_epoch)
+        )
+        self.connection.execute("DELETE FROM closures WHERE channel = ? AND epoch < ?", (signed(channel), before_epoch))
+        for query in queries:
+            self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
+            self.connection.execute("DELETE FROM results WHERE query = ? AND start < ?", (query, before_time))
+
+
+Clock = Callable[[], int]
+"""What tells the time, in whole seconds of UTC: injected, so that tests and simulations can run it faster."""

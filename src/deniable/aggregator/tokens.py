@@ -1,0 +1,41 @@
+"""Bearer tokens of the aggregator's interface: 256 random bits each, of which the state holds only SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+
+from deniable.errors import ParameterError
+
+__all__ = ["ROLES", "add_token", "find_token", "revoke_token"]
+
+ROLES = ("analyst", "reader")
+"""An analyst publishes and stops queries and reads results; a reader only reads."""
+_PREFIX = "deniable_"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def add_token(connection: sqlite3.Connection, name: str, role: str, now: int) -> str:
+    """A new token. This is the only time that it is seen in clear."""
+    if role not in ROLES:
+        raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
+    if not name or len(name) > 100:
+        raise ParameterError("name", name, "must have 1 to 100 characters: whose token it is")
+    token = _PREFIX + secrets.token_urlsafe(32)
+    connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (_digest(token), name, role, now))
+    return token
+
+
+def find_token(connection: sqlite3.Connection, token: str) -> str | None:
+    """The role of a token that somebody shows, or None."""
+    row = connection.execute("SELECT role FROM tokens WHERE digest = ?", (_digest(token),)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def revoke_token(connection: sqlite3.Connection, name: str) -> int:
+    """Forget all tokens of this name; how many there were."""
+    return connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount

@@ -1,0 +1,248 @@
+"""Windows: panes added up and solved, with an error that covers sampling, randomization, strata and a finite population.
+
+A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by its reports. With n_e
+reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled estimate is
+
+    V = V_infinite - V_s / U_w,        U_w = U n^2 / sum n_e^2
+
+which is MATHS 1 for one epoch, and the formula for a population of m U in m equal ones. A query without a stated population is
+given V_infinite, which is never below that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.estimation.estimate import Estimate
+from deniable.mechanisms.reports import Tally
+from deniable.privacy.response import sampled_epsilon
+from deniable.queries.query import Query
+from deniable.randomness import ONE
+
+__all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble"]
+
+COMPLETE = "complete"
+WITHHELD = "withheld"
+"""Fewer answers than the query's minimum cohort: there is no estimate."""
+PROXY_DOWN = "proxy down"
+"""Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
+_LARGEST_SENT = 64
+"""Up to this many labels a result carries the covariance of its estimate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The result of one window. Printed, it is the estimate under a line that says when it was and what is missing."""
+
+    query: str
+    serial: int
+    """The newest version counted in it."""
+    index: int
+    start: int
+    end: int
+    """In seconds of UTC; the first after the window."""
+    condition: str
+    n: int
+    nothing: int
+    """Messages that said there was nothing to report."""
+    estimate: Estimate | None
+    missing: tuple[str, ...] = ()
+    """The proxies without which some of its epochs were closed."""
+    conservation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What became of the shares of its channel and epochs, per proxy."""
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """As JSON can hold it: what :meth:`from_dict` reads."""
+        out: dict[str, Any] = {
+            "query": self.query,
+            "serial": self.serial,
+            "index": self.index,
+            "start": self.start,
+            "end": self.end,
+            "condition": self.condition,
+            "n": self.n,
+            "nothing": self.nothing,
+            "missing": list(self.missing),
+            "conservation": dict(self.conservation),
+        }
+        if self.estimate is not None:
+            told = self.estimate.to_dict(confidence)
+            told.pop("window")
+            out |= {name: _plain(value) for name, value in told.items()}
+            covariance = self.estimate.covariance
+            out["covariance"] = (
+                _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
+            )
+            out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
+        return out
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Window:
+        """The window that :meth:`to_dict` described."""
+        estimate = None
+        if "estimate" in told:
+            variance = np.square(np.array(told["stderr"], dtype=np.float64))
+            estimate = Estimate(
+                labels=tuple(told["labels"]),
+                proportions=np.array(told["estimate"], dtype=np.float64),
+                variance=variance,
+                covariance=None if told["covariance"] is None else np.array(told["covariance"], dtype=np.float64),
+                n=told["n"],
+                population=told["population"],
+                mechanism=told["mechanism"],
+                epsilon=told["epsilon_local"],
+                sampled_epsilon=told["epsilon_sampled"],
+                support=None if told["support"] is None else tuple(np.array(side) for side in told["support"]),
+                window=(told["start"], told["end"]),
+                notes=tuple(told["notes"]),
+            )
+        names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
+        kept = {name: told[name] for name in names}
+        return cls(**kept, estimate=estimate, missing=tuple(told["missing"]), conservation=told["conservation"])
+
+    def __str__(self) -> str:
+        head = f"{self.query}, window {self.index} [{self.start}, {self.end})"
+        if self.missing:
+            head += f": closed without {', '.join(self.missing)}"
+        if self.estimate is None:
+            return f"{head}: no estimate, {self.condition} ({self.n:,} answers)"
+        return f"{head}\n{self.estimate}"
+
+    def __repr__(self) -> str:
+        return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
+
+
+def _plain(value: Any) -> Any:
+    """The value without infinities, which JSON does not have."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def assemble(
+    versions: Sequence[Query],
+    index: int,
+    panes: Mapping[PaneKey, Pane],
+    missing: Iterable[str] = (),
+    conservation: Mapping[str, Any] | None = None,
+) -> Window:
+    """The result of a window of a query from the panes of its epochs; `versions` are the query's, oldest first."""
+    start, end = versions[-1].schedule.bounds_of_window(index)
+    missing = tuple(missing)
+    counted = [query for query in versions if any(key.serial == query.serial and pane.n for key, pane in panes.items())]
+    newest = counted[-1] if counted else versions[-1]
+    # Shares of other buckets say nothing about these: a version that changed the labels starts anew.
+    same = [query for query in counted if query.labels == newest.labels]
+    used = {key: pane for key, pane in panes.items() if any(key.serial == query.serial for query in same)}
+    n = sum(pane.n for pane in used.values())
+    estimate = None
+    if n >= max(query.minimum_cohort for query in [newest, *same]):
+        estimate = _estimate(same, used, (start, end))
+        notes = list(estimate.notes)
+        if len(same) < len(counted):
+            notes.append("answers to earlier versions with other buckets are left out")
+        if missing:
+            notes.append(f"some epochs were closed without {', '.join(missing)}: answers are missing")
+        estimate = dataclasses.replace(estimate, notes=tuple(notes))
+    condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
+    nothing = sum(pane.nothing for pane in panes.values())
+    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, conservation or {})
+
+
+def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: tuple[int, int]) -> Estimate:
+    parts = []
+    for query in versions:
+        mine = {key: pane for key, pane in panes.items() if key.serial == query.serial and pane.n}
+        parts.append(_estimate_version(query, mine))
+    n = [part.n for part in parts]
+    if len(parts) == 1:
+        total = parts[0]
+    else:
+        total = weighted(parts, n, f"{len(parts)} versions of the query, weighed by their answers")
+        total = dataclasses.replace(total, population=parts[-1].population)  # the same people, not more of them
+    losses = [_sampled(query) for query in versions]
+    return dataclasses.replace(
+        total,
+        epsilon=max(query.epsilon_local for query in versions),
+        sampled_epsilon=None if None in losses else max(loss for loss in losses if loss is not None),
+        window=window,
+    )
+
+
+def _sampled(query: Query) -> float | None:
+    share = max(query.sampling_of(stratum) for stratum in range(max(len(query.strata), 1)))
+    return None if share >= ONE else sampled_epsilon(query.epsilon_local, share / ONE)
+
+
+def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
+    notes = []
+    strata = sorted({key.stratum for key in panes})
+    parts, sizes, known = [], [], True
+    for stratum in strata:
+        epochs = [pane for key, pane in panes.items() if key.stratum == stratum]
+        of = query.strata[stratum].population if query.strata else query.population
+        known = known and of is not None
+        parts.append(_estimate_stratum(query, epochs, of))
+        share = query.sampling_of(stratum) / ONE
+        sizes.append(float(of) if of is not None else sum(pane.n for pane in epochs) / share)
+    if query.rows == "several":
+        notes.append("a person may have sent several rows; ± takes them for independent")
+    if query.memoize and len({key.epoch for key in panes}) > 1:
+        notes.append("devices repeat their permanent answers: ± is that of the epoch with the most answers")
+    silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
+    if silent:
+        notes.append(f"no answers from {', '.join(silent)}: the estimate is of the other strata")
+    if not query.strata:
+        total = parts[0]
+    else:
+        how = "by their size" if known else "by their size, estimated from the answers where it is not stated"
+        names = ", ".join(query.strata[stratum].name for stratum in strata)
+        total = weighted(parts, sizes, f"strata {names}, weighed {how}")
+    return dataclasses.replace(total, notes=(*total.notes, *notes))
+
+
+def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | None) -> Estimate:
+    mechanism = query.mechanism
+    counts = np.sum([pane.counts for pane in panes], axis=0, dtype=np.int64)
+    tally = Tally(mechanism, counts, sum(pane.n for pane in panes))
+    note = ()
+    person_epochs = None
+    if population is not None and query.rows != "several":
+        if max(pane.n for pane in panes) > population:
+            note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
+        else:
+            person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
+    estimate: Estimate = mechanism.estimate(tally, person_epochs)
+    if query.memoize:
+        # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
+        repeated = tally.n / max(pane.n for pane in panes)
+        covariance = None if estimate.covariance is None else estimate.covariance * repeated
+        estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
+    return dataclasses.replace(estimate, population=population, notes=(*estimate.notes, *note))
+
+
+def weighted(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:
+    """The mean of independent estimates of the same labels: r = sum B_i r_i / B, covariance sum B_i^2 C_i / B^2 (Quoc 2017, 3.3.1)."""
+    weights = np.asarray(sizes, dtype=np.float64) / np.sum(sizes)
+    covariances = [part.covariance for part in parts]
+    total = None
+    if all(covariance is not None for covariance in covariances):
+        total = np.sum([w**2 * c for w, c in zip(weights, covariances, strict=True) if c is not None], axis=0)
+    populations = [part.population for part in parts]
+    return dataclasses.replace(
+        parts[0],
+        proportions=np.sum([w * part.proportions for w, part in zip(weights, parts, strict=True)], axis=0),
+        variance=np.sum([w**2 * part.variance for w, part in zip(weights, parts, strict=True)], axis=0),
+        covariance=total,
+        n=sum(part.n for part in parts),
+        population=None if None in populations else sum(size for size in populations if size is not None),
+        support=parts[0].support if len(parts) == 1 else None,
+        notes=(*dict.fromkeys(text for part in parts for text in part.notes), note),
+    )

@@ -1,0 +1,271 @@
+"""The engine: order, restarts and slow proxies change no count; what waits is bounded; a dead proxy is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deniable.aggregator.engine import Engine, Limits
+from deniable.aggregator.state import SCHEMA_VERSION, State
+from deniable.errors import ParameterError, PublicationError, RollbackError, StateError
+from deniable.proxy.log import BlockLog
+from toolkit.crowds import ORIGIN, Crowd, minute_query
+
+PROXIES = {2: ["one", "two"], 3: ["one", "two", "three"]}
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    crowd = Crowd(tmp_path)
+    yield crowd
+    crowd.close_all()
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_whatever_order_and_restarts_the_counts_are_those_of_the_reports(n_proxies: int, tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, minute_query(proxies=PROXIES[n_proxies]))
+    rng = np.random.default_rng(n_proxies)
+    truth = rng.integers(0, 12, (3, 200))
+    pieces: list[tuple[int, int, Any]] = []
+    for epoch in range(3):
+        shares = crowd.split(truth[epoch], epoch)
+        for proxy, rows in enumerate(shares):
+            pieces += [(epoch, proxy, part) for part in np.array_split(rows[:, rng.permutation(200)], 7, axis=1)]
+    engine = crowd.engine()
+    crowd.now = ORIGIN + 150
+    for i in rng.permutation(len(pieces)).tolist():
+        epoch, proxy, rows = pieces[i]
+        crowd.append(proxy, rows, epoch, prefix_bits=int(rng.integers(0, 5)))
+        if i % 3 == 0:
+            engine.step()
+        if i % 11 == 0:
+            engine = crowd.engine()
+    crowd.mark(3)
+    engine.drain()
+    for epoch in range(3):
+        assert crowd.counts(range(epoch, epoch + 1)).tolist() == np.bincount(truth[epoch], minlength=12).tolist()
+    assert [w.n for w in crowd.windows()] == [600]
+    crowd.close_all()
+
+
+def test_a_proxy_ten_minutes_behind_loses_nothing(crowd: Crowd) -> None:
+    """
+    minute          0 1 2 3 4 5 6 7 8 9 10 11 …
+    proxy 1 logs    0 1 2 3 4 5 6 7 8 9 10 11          its epoch, and marks it
+    proxy 2 logs                        0  1  2 …      ten minutes behind, to the end
+    """
+    engine = crowd.engine(patience=900, behind=120)
+    shares = {}
+    conditions = set()
+    for minute in range(40):
+        crowd.now = ORIGIN + 60 * minute + 60
+        if minute < 30:
+            shares[minute] = crowd.split([minute % 12] * 5, minute)
+            crowd.append(0, shares[minute][0], minute)
+        crowd.mark(minute + 1, [0])
+        if minute >= 10:
+            crowd.append(1, shares[minute - 10][1], minute - 10)
+            crowd.mark(minute - 9, [1])
+        engine.drain()
+        if minute % 7 == 0:
+            engine = crowd.engine(patience=900, behind=120)
+            engine.drain()
+        conditions.add(engine.health[1].condition)
+    assert conditions == {"up", "behind"}  # not "down"
+    assert [(w.condition, w.n) for w in crowd.windows()] == [("complete", 15)] * 28
+    for epoch in range(30):
+        assert crowd.accounts(epoch) == [{"received": 5, "counted": 5}] * 2
+
+
+def test_a_dead_proxy_raises_the_declared_condition(crowd: Crowd) -> None:
+    engine = crowd.engine(patience=300, behind=120)
+    for minute in range(12):
+        crowd.now = ORIGIN + 60 * minute + 60
+        alive = [0, 1] if minute < 2 else [0]
+        crowd.answer([1] * 5, minute, proxies=alive)
+        crowd.mark(minute + 1, alive)
+        engine.drain()
+    assert [health.condition for health in engine.health] == ["up", "down"]
+    windows = crowd.windows()
+    assert [(w.index, w.condition, w.missing, w.n) for w in windows] == [
+        (0, "proxy down", ("https://two.example",), 10),
+        (1, "proxy down", ("https://two.example",), 5),
+        (2, "proxy down", ("https://two.example",), 0),
+        (3, "proxy down", ("https://two.example",), 0),
+        (4, "proxy down", ("https://two.example",), 0),
+    ]
+    assert all(w.conservation["balanced"] for w in windows)
+    assert crowd.accounts(2) == [{"received": 5, "orphaned": 5}, {}]
+    # It comes back: what it kept of epochs that are still open is counted, what it kept of closed ones is late.
+    crowd.mark(12, [1])
+    engine.drain()
+    assert [health.condition for health in engine.health] == ["up", "up"]
+
+
+def test_a_log_that_is_not_there_yet_is_a_problem_that_goes_away(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    away = tmp_path / "away"
+    away.mkdir()
+    crowd.logs[1].close()
+    crowd.answer([1] * 4, proxies=[0])
+    for file in tmp_path.glob("log1.db*"):
+        file.rename(away / file.name)
+    engine = crowd.engine()
+    engine.drain()
+    assert "not there" in engine.health[1].problem
+    for file in away.glob("log1.db*"):
+        file.rename(tmp_path / file.name)
+    crowd.logs[1] = BlockLog(tmp_path / "log1.db")
+    crowd.answer([2] * 3)
+    engine.drain()
+    assert engine.health[1].problem == ""
+    assert crowd.counts()[2] == 3
+    crowd.close_all()
+
+
+def test_another_log_in_the_place_of_the_one_that_was_read_is_refused(crowd: Crowd) -> None:
+    crowd.engine().drain()
+    crowd.answer([1] * 4)
+    crowd.engine().drain()
+    crowd.logs[1].close()
+    for file in crowd.folder.glob("log1.db*"):
+        file.unlink()
+    crowd.logs[1] = BlockLog(crowd.folder / "log1.db")
+    crowd.answer([1] * 4)
+    engine = crowd.engine()
+    engine.drain()
+    assert "not the log" in engine.health[1].problem
+    assert crowd.counts().sum() == 4
+
+
+def test_a_failed_commit_changes_nothing_and_is_made_up_for(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = crowd.engine()
+    assert crowd.state is not None
+    crowd.answer([1] * 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "enter", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            engine.step()
+    assert crowd.counts().sum() == 0
+    engine.drain()
+    assert crowd.counts()[1] == 4
+    assert crowd.accounts() == [{"received": 4, "counted": 4}] * 2
+
+
+def test_a_proxy_that_is_far_ahead_is_not_read_until_the_others_catch_up(crowd: Crowd) -> None:
+    engine = crowd.engine(most_waiting=100, step_bytes=1)
+    shares = crowd.split([3] * 2000)
+    for start in range(0, 2000, 20):
+        crowd.append(0, shares[0][:, start : start + 20])
+    most = 0
+    for start in range(0, 2000, 100):
+        crowd.append(1, shares[1][:, start : start + 100])
+        for _ in range(3):
+            engine.step()
+            most = max(most, engine.health[0].waiting)
+    engine.drain()
+    assert most < 500
+    assert crowd.counts()[3] == 2000
+    assert crowd.accounts() == [{"received": 2000, "counted": 2000}] * 2
+
+
+def test_a_flood_of_shares_without_partners_is_given_up_when_no_partner_can_come(crowd: Crowd) -> None:
+    engine = crowd.engine(most_waiting=100)
+    for epoch in (0, 1):
+        crowd.answer([3] * 80, epoch, proxies=[0])
+    engine.drain()
+    assert engine.health[0].waiting == 160
+    crowd.mark(1, [1])
+    engine.drain()
+    engine.drain()
+    assert crowd.accounts(0) == [{"received": 80, "orphaned": 80}, {}]
+    assert crowd.accounts(1) == [{"received": 80, "waiting": 80}, {}]
+    engine = crowd.engine(most_waiting=100)
+    assert engine.health[0].waiting == 80
+
+
+def test_closed_epochs_leave_no_rows_behind(crowd: Crowd) -> None:
+    engine = crowd.engine(garbage=1)
+    for epoch in range(3):
+        crowd.now = ORIGIN + 60 * epoch
+        crowd.answer([1] * 20, epoch)
+        crowd.answer([1] * 20, epoch, proxies=[0])
+        crowd.mark(epoch + 1)
+        engine.drain()
+    assert crowd.state is not None
+    for table in ("joined", "waiting"):
+        assert crowd.state.connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert engine._epochs == {}
+
+
+def test_old_panes_accounts_and_results_are_forgotten(crowd: Crowd) -> None:
+    engine = crowd.engine(retention=600)
+    for epoch in range(30):
+        crowd.now = ORIGIN + 60 * epoch + 60
+        crowd.answer([1], epoch)
+        crowd.mark(epoch + 1)
+        engine.drain()
+    assert [w.index for w in crowd.windows()] == list(range(20, 28))
+    assert crowd.counts().sum() == 10
+    assert crowd.accounts(19) == [{}, {}]
+
+
+def test_a_query_is_counted_from_when_it_is_published(crowd: Crowd) -> None:
+    engine = crowd.engine(publish_query=False)
+    crowd.answer([1] * 4)
+    engine.drain()
+    assert crowd.accounts(-1) == [{"received": 4, "malformed": 4}] * 2
+    crowd.publish(crowd.query)
+    crowd.answer([1] * 3)
+    engine.drain()
+    assert crowd.counts()[1] == 3
+
+
+def test_versions_are_accepted_in_order_and_on_the_same_schedule(crowd: Crowd) -> None:
+    engine = crowd.engine()
+    second = crowd.query.revised(sampling=0.5)
+    crowd.publish(second)
+    crowd.publish(second)
+    crowd.answer([2] * 3, query=second)
+    crowd.answer([1] * 2)
+    engine.drain()
+    assert crowd.counts()[:3].tolist() == [0, 2, 3]
+    with pytest.raises(RollbackError):
+        crowd.publish(crowd.query)
+    with pytest.raises(PublicationError, match="must keep its channel"):
+        crowd.publish(second.revised(size_class=3))
+    with pytest.raises(PublicationError, match="proxies"):
+        crowd.publish(minute_query(id="other", proxies=["a", "b"]))
+
+
+def test_one_aggregator_at_a_time_has_a_state(crowd: Crowd) -> None:
+    crowd.engine()
+    with pytest.raises(StateError, match="another aggregator is running"):
+        State(crowd.folder / "state.db", crowd.query.proxies)
+
+
+def test_a_state_of_other_proxies_or_another_version_is_refused(tmp_path: Path) -> None:
+    State(tmp_path / "state.db", ["a", "b"]).close()
+    with pytest.raises(StateError, match=r"was written for the proxies \['a', 'b'\]"):
+        State(tmp_path / "state.db", ["a", "c"])
+    state = State(tmp_path / "state.db", ["a", "b"])
+    state.connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA_VERSION + 1,))
+    state.close()
+    with pytest.raises(StateError, match="schema version 2"):
+        State(tmp_path / "state.db", ["a", "b"])
+    (tmp_path / "text.db").write_text("not a database, but longer than the header of one " * 20)
+    with pytest.raises(StateError, match="cannot be used"):
+        State(tmp_path / "text.db", ["a", "b"])
+
+
+def test_limits_are_checked(crowd: Crowd) -> None:
+    with pytest.raises(ParameterError, match="patience = 0 must be at least 1"):
+        Limits(patience=0)
+    crowd.engine()
+    assert crowd.state is not None
+    with pytest.raises(ParameterError, match="logs = 1 must be one for each of the 2 proxies"):
+        Engine(crowd.state, [object()])  # type: ignore[list-item]

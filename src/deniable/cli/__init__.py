@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "client": "deniable.cli.client:client",
     "aggregator": "deniable.cli.aggregator:aggregator",
+    "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
     "plan": "deniable.cli.plan:plan",
     "proxy": "deniable.cli.proxy:proxy",

@@ -31,7 +31,7 @@ def device_in(folder: Path) -> Device:
     return Device(Vault.open(folder / "ann.db"), policy, Store(folder / "ann.db.client", durable=False))
 
 
-def live(folder: Path, task: dict[str, float], report: int) -> None:
+def live(folder: Path, task: dict[str, float], transport: HttpTransport, report: int) -> None:
     """One process of the device: ask, answer, upload; and die on the way if that is the task."""
     steps = 0
 
@@ -45,19 +45,19 @@ def live(folder: Path, task: dict[str, float], report: int) -> None:
     found = device_in(folder)
     isolated = bool(task.get("isolated"))
     device = Device(found.vault, found.policy, found.store, isolated=isolated, on_step=on_step)
-    with HttpTransport() as transport:
-        device.once(transport, int(task["now"]))
+    device.once(transport, int(task["now"]))
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    transport = HttpTransport()  # made once, for it takes longer than all the rest; each process opens connections of its own
     for line in sys.stdin:
         task = json.loads(line)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            live(folder, task, writing)
+            live(folder, task, transport, writing)
             os._exit(0)
         os.close(writing)
         if "delay" in task:

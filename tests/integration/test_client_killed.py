@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -102,14 +103,18 @@ def test_a_device_killed_at_any_point_neither_repeats_nor_loses_anything(tmp_pat
     killed_at: Counter[str] = Counter()
     killed_from_outside = 0
     with Driver(tmp_path) as driver:
-        for i in range(ROUNDS):
+        for epoch in range(2):  # how long a process of this device lives on this machine
+            started = time.perf_counter()
+            assert driver.run(now=at(epoch)) == (0, "")
+            lifetime = time.perf_counter() - started
+        for i in range(4, ROUNDS):
             # Two processes an epoch: the second finds what the first left of it.
             now, isolated = at(i // 2, 300 * (i % 2)), i % 20 == 0
             if i % 3:
                 status, step = driver.run(now=now, isolated=isolated, step=1 + i % 40)
                 killed_at[step] += 1
             else:
-                status, _ = driver.run(now=now, isolated=isolated, delay=dice.uniform(0, 0.12))
+                status, _ = driver.run(now=now, isolated=isolated, delay=dice.uniform(0, lifetime))
                 killed_from_outside += status == -9
             assert status in (0, -9)
         for proxy in proxies:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from deniable.cli import cli
+from deniable.cli.client import client
 from deniable.client.vault import Vault
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.schedule import Schedule
@@ -152,3 +153,9 @@ def test_an_error_is_one_line(deniable: Command, proxies: list[Proxy], arguments
 def test_nobody_has_asked_yet(deniable: Command, proxies: list[Proxy]) -> None:
     settings(proxies)
     assert deniable("log", "ann.db") == "Nobody has asked anything yet.\n"
+
+
+def test_every_command_is_on_the_clients_page_and_none_that_is_not_there() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1].split()[1] for line in page.splitlines() if line.startswith("| `client ")}
+    assert rows == set(client.commands)

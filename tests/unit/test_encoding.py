@@ -56,7 +56,7 @@ def test_no_answer_is_other_where_there_is_one_and_else_in_no_bucket() -> None:
     assert encoding.no_answer(complete) == 2 == complete.buckets.index([None])
     two = asked(columns=[Column("a", ["x", "y"], other=True), Column("b", ["z"], other=True)])
     assert encoding.no_answer(two) == two.buckets.index([None, None])
-    same = [encoding.randomize(complete, np.array([index]), seeded_source(1)).tobytes() for index in (-1, 2)]
+    same = [encoding.randomize(complete, np.full(500, index), seeded_source(1)).tobytes() for index in (-1, 2)]
     assert same[0] == same[1]
 
 

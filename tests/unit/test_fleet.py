@@ -182,6 +182,10 @@ def test_a_fleet_refuses_strata_that_the_query_has_not() -> None:
         Fleet(asked(), 2, strata=[0, 1])
 
 
+def test_strata_given_one_by_one_to_a_query_without_any_are_all_the_first() -> None:
+    assert len(Fleet(asked(), 3, strata=[0, 0, 0]).answer(0, [1, 2, 3])) == 3
+
+
 def test_the_policy_and_epochs_of_the_toolkit_are_those_of_its_query() -> None:
     query = asked()
     assert query.schedule.every == EVERY

@@ -66,7 +66,7 @@ def test_a_proxy_that_failed_is_left_alone_longer_each_time_and_the_other_is_not
     network = Network(down={ONE})
     now, waits = at(10), []
     for _ in range(12):
-        assert device.upload(network, now).problems == (f"{ONE}: cannot be reached",)
+        assert device.upload(network, now).problems == (f"{ONE}: cannot be reached, to be tried again",)
         with device.store.transaction() as book:
             [(retry_at,)] = book._db.execute("SELECT retry_at FROM proxies").fetchall()
         assert device.upload(network, retry_at - 1).problems == (), "it was asked again too early"
@@ -99,6 +99,7 @@ def test_a_share_that_its_proxy_will_never_take_does_not_hold_up_the_others(tmp_
     network = Network(refusing={poison})
     done = device.upload(network, at(10))
     assert (done.sent, done.refused, done.waiting) == (8, 2, 0)
+    assert done.problems == tuple(f"{proxy}: answered 410, given up" for proxy in (ONE, TWO))
     with device.store.transaction() as book:
         assert book.counters()["shares dropped: refused by the proxy"] == 2
     assert len(network.messages()) == 4
@@ -158,7 +159,7 @@ def test_a_proxy_that_is_no_longer_allowed_gets_nothing(tmp_path: Path) -> None:
     device.policy = make_policy(query, proxies={TWO: "token"})
     network = Network()
     done = device.upload(network, at(1))
-    assert done.problems == (f"{ONE}: {ONE} is no longer among the proxies you allow",)
+    assert done.problems == (f"{ONE}: {ONE} is no longer among the proxies you allow, to be tried again",)
     assert {proxy for proxy, _, _ in network.bodies} == {TWO}
     assert len(queued(device)) == 1
 

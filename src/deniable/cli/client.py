@@ -227,7 +227,7 @@ def _say_uploaded(uploaded: Uploaded) -> None:
     rest = f"{_counted(uploaded.waiting, 'share')} still waiting" + (f", {lost} given up" if lost else "")
     click.echo(f"{_counted(uploaded.sent, 'share')} sent, {rest}.")
     for problem in uploaded.problems:
-        click.echo(f"{problem}; it will be tried again.", err=True)
+        click.echo(problem, err=True)
 
 
 def _counted(n: int, noun: str) -> str:

@@ -58,9 +58,9 @@ class Fleet:
     >>> from deniable.queries.buckets import Column
     >>> from deniable.queries.schedule import Schedule
     >>> query = Query("commute", "City", "SELECT km FROM trips", [Column("km", ["[0,5)", "[5,inf)"])],
-    ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5}, sampling=0.5)
+    ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5})
     >>> Fleet(query, 1000, source=seeded_source(1)).answer_columns(0, [np.arange(1000) % 10])
-    <505 messages of epoch 0 for 'commute', 505 of them answers>
+    <1,000 messages of epoch 0 for 'commute', 1,000 of them answers>
     """
 
     def __init__(self, query: Query, n: int, *, strata: Any = 0, source: Source | None = None) -> None:
@@ -71,7 +71,7 @@ class Fleet:
         if given.dtype.kind not in "iu" or given.shape not in ((), (n,)) or given.min() < 0 or given.max() > most:
             raise ParameterError("strata", f"{given.dtype} {given.shape}", f"must be one number up to {most} for all or for each")
         self.query, self.n = query, n
-        self._strata: Any = int(given) if not given.ndim or not query.strata else given
+        self._strata: Any = given if given.ndim and query.strata else int(given.max())
         self._source = source or system_source()
         self._memo: _Memo | None = None
         if query.memoize:

@@ -94,7 +94,7 @@ def upload(
                 if about_a_share and len(shares) > 1:
                     most = 1  # find out which of them it is
                     continue
-                problems.append(f"{proxy}: {error.detail}")
+                problems.append(f"{proxy}: {error.detail}, {'given up' if error.final else 'to be tried again'}")
                 if not about_a_share:
                     _leave_alone(store, proxy, now, error, coins)
                     break

@@ -13,7 +13,7 @@ import pytest
 from deniable.errors import LogError, ParameterError, RefusedError
 from deniable.proxy.channels import Channel, channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import BlockLog
+from deniable.proxy.log import LogReader
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Spool
 from deniable.queries.query import Query
@@ -542,14 +542,27 @@ def test_all_of_many_random_ids_are_found_again_and_no_others() -> None:
     assert (found.n_same, found.n_changed) == (40_000, 0)
 
 
+def test_a_check_is_the_sum_of_products_of_its_definition() -> None:
+    random = np.random.default_rng(7)
+    columns = random.integers(0, 1 << 64, (8, 20), dtype=np.uint64)
+    key = random.integers(0, 1 << 32, (2, 6), dtype=np.uint64)
+    expected = []
+    for column in columns.T.tolist():
+        halves = [(word & 0xFFFFFFFF, word >> 32) for word in column[2:]]
+        terms = [(a + k) % 2**32 * ((b + m) % 2**32) for (a, b), k, m in zip(halves, *key.tolist(), strict=True)]
+        expected.append(sum(terms) % 2**64)
+    assert Checker(key.astype("<u4").tobytes())(columns).tolist() == expected
+
+
 def test_a_check_depends_on_every_word_of_the_share_and_not_on_the_id() -> None:
-    columns = np.random.default_rng(7).integers(0, 1 << 64, (8, 1), dtype=np.uint64)
-    check = Checker(bytes(range(16)))
-    for word in range(8):
-        other = columns.copy()
-        other[word] ^= np.uint64(1) << np.uint64(63)
-        assert (check(other) != check(columns)).all() == (word >= 2)
-    assert Checker(bytes(16))(columns) != check(columns)
+    check = Checker.fresh()
+    for size_class in (0, 6):
+        columns = np.random.default_rng(8).integers(0, 1 << 64, (8 << size_class, 1), dtype=np.uint64)
+        for word in range(8 << size_class):
+            other = columns.copy()
+            other[word] ^= np.uint64(1) << np.uint64(63)
+            assert (check(other) != check(columns)).all() == (word >= 2)
+    assert Checker.fresh()(columns) != check(columns)
 
 
 @pytest.mark.parametrize(("name", "value"), [("threshold", 0), ("deadline", -1), ("prefix_bits", 17), ("grace", 1.5)])
@@ -561,6 +574,6 @@ def test_rules_that_cannot_be_kept_are_refused(name: str, value: float) -> None:
 def test_a_log_of_a_running_proxy_can_be_read_by_another(place: Place) -> None:
     place.take(make_columns(QUERY, EPOCH, 100)[0])
     place.intake.tick()
-    other = BlockLog(place.folder / "log.db")
-    assert other.end == 1
-    other.close()
+    reader = LogReader(place.folder / "log.db")
+    assert reader.end == 1
+    reader.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deniable.errors import LogError
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "lock"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,18 @@ class Layout:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA application_id = {self.application_id}")
         connection.executescript(f"BEGIN IMMEDIATE; {self.schema} PRAGMA user_version = {self.version}; COMMIT;")
+
+
+def lock(path: Path) -> sqlite3.Connection:
+    """Keep others from using what stands beside a file, until the connection is closed or the process ends, however it does."""
+    _make_private(path)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        connection.close()
+        raise LogError(f"{path.parent} is in use by another proxy") from None
+    return connection
 
 
 def _make_private(path: Path) -> None:

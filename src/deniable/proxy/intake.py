@@ -9,6 +9,7 @@ log and notes the spool's segment there in one transaction, so that a crash at a
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import LogError, ParameterError, RefusedError, WireError
 from deniable.proxy.channels import Channel
+from deniable.proxy.database import lock
 from deniable.proxy.log import BlockLog
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
@@ -29,6 +31,7 @@ from deniable.wire.shares import read_batch
 
 __all__ = ["Intake", "Receipt", "Rules", "Upload"]
 
+_LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
 _ROWS_PER_BLOCK = 512
 """Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
@@ -50,7 +53,7 @@ class Rules:
     """How long blocks stay in the log."""
     prefix_bits: int = 6
     most_ids: int = 50_000_000
-    """How many message ids of open epochs are held in memory, at 28 to 36 bytes each; above it, uploads are put off."""
+    """How many message ids of open epochs are held in memory, at 28 to 32 bytes each; above it, uploads are put off."""
 
     def __post_init__(self) -> None:
         for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids"):
@@ -121,9 +124,10 @@ class Intake:
     def __init__(self, folder: Path, rules: Rules, clock: Callable[[], int]) -> None:
         self.rules, self._clock = rules, clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = lock(folder / "lock")
         self.log = BlockLog(folder / "log.db")
         self._spool = Spool(folder / "spool")
-        self._check = Checker(secrets.token_bytes(16))
+        self._check = Checker.fresh()
         self._channels: Mapping[int, Channel] = {}
         self._epochs: dict[Group, _Epoch] = {}
         self._closed = {channel: mark.epoch for channel, mark in self.log.marks().items()}
@@ -303,6 +307,8 @@ class Intake:
                 self.counters["flushes_due"] += 1
         self.log.append([], now, marks=marks)
         self._closed.update(marks)
+        for tag, epoch in marks.items():
+            _LOGGER.info("epochs closed", extra={"fields": {"channel": f"{tag:016x}", "before": epoch}})
         for group in over:
             del self._epochs[group]
         self.counters["closed"] += len(over)
@@ -314,3 +320,4 @@ class Intake:
                 epoch.segment.close()
         self._epochs.clear()
         self.log.close()
+        self._lock.close()

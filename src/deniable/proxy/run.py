@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from deniable.proxy.settings import Settings
 __all__ = ["JsonLines", "serve"]
 
 _SECONDS_TO_STOP = 10
+_SWITCH = 0.0005
+"""Seconds after which the thread of the intake lets that of the connections go on: by default uploads wait ten times as long."""
 _LOGGER = logging.getLogger("deniable.proxy")
 
 
@@ -50,6 +53,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     `announce` is called with the address once connections can be made.
     """
     _write_json_lines()
+    sys.setswitchinterval(_SWITCH)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -21,7 +21,7 @@ from deniable.errors import LogError, RefusedError
 from deniable.proxy.board import Board
 from deniable.proxy.desk import Desk
 from deniable.proxy.intake import Intake, Upload
-from deniable.proxy.log import LogReader
+from deniable.proxy.log import LogReader, Record
 from deniable.proxy.metrics import exposition
 from deniable.proxy.server import problem
 from deniable.proxy.settings import Settings
@@ -33,6 +33,8 @@ __all__ = ["Proxy", "create_app"]
 _SHARES = "application/octet-stream"
 _LARGEST_QUERY = 1 << 21
 _MOST_BLOCKS = 256
+_ENOUGH = 8 << 20
+"""Bytes of the log after which an answer holds no further block."""
 _FRAME = struct.Struct("<QI")
 _SECONDS_TO_DRAIN = 2.0
 
@@ -268,7 +270,11 @@ def _page(path: Path, after: int, limit: int) -> Response:
     reader = LogReader(path)
     try:
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
-        records = reader.read(after, limit)
+        records: list[Record] = []
+        n_bytes = 0
+        while n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)) and len(records) < limit:
+            records += one
+            n_bytes += len(one[0].block)
         headers = {"Log-Identity": reader.identity, "Log-Marks": marks}
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None

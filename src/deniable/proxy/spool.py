@@ -27,6 +27,7 @@ _Words = NDArray[np.uint64]
 _MAGIC = b"dnspool1"
 _HEADER = struct.Struct("<8sQII")
 _RECORD = struct.Struct("<II")
+_sync = getattr(os, "fdatasync", os.fsync)  # not every system has the cheaper one
 
 
 class Group(NamedTuple):
@@ -55,7 +56,7 @@ class Segment:
         """Write rows, and come back when they are on the disk."""
         rows = np.ascontiguousarray(columns, dtype="<u8").tobytes()
         self._write(_RECORD.pack(len(rows), zlib.crc32(rows)) + rows)
-        os.fdatasync(self._file)
+        _sync(self._file)
 
     def close(self) -> None:
         """Let go of the file, which stays."""

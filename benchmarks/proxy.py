@@ -1,0 +1,162 @@
+"""How many shares a second a proxy takes, in uploads of thousands: `python benchmarks/proxy.py`.
+
+First the intake alone, in this process; then a proxy in its own process, over HTTP on loopback. Every figure is given by the
+clock and by the processor time that the proxy itself used, because a loaded machine slows the clock's figure down. All of it is
+durable: each upload is on the disk before it is acknowledged, and at the end all shares are in the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from deniable.proxy.channels import Channel
+from deniable.proxy.intake import Intake, Receipt, Rules, Upload
+from deniable.proxy.log import LogReader
+from deniable.proxy.tokens import TokenBook
+from deniable.queries.buckets import Column
+from deniable.queries.keys import AnalystKey
+from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
+from deniable.queries.signing import sign
+
+_SERVE = "from deniable.cli import main; main()"
+
+
+def question() -> Query:
+    origin = int(time.time()) // 600 * 600 - 6000
+    return Query(
+        id="distance",
+        analyst="City",
+        sql="SELECT distance FROM trips",
+        columns=[Column("distance", [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"])],
+        schedule=Schedule(origin, origin + 864_000, 600, 600, 600),
+        proxies=["https://one.example", "https://two.example"],
+        mechanism={"name": "TwoCoin", "p": 0.3, "q": 0.6},
+    )
+
+
+def bodies(query: Query, n_uploads: int, n_rows: int) -> list[bytes]:
+    """Uploads of shares as they would come: random ids, random payloads."""
+    random = np.random.default_rng(1)
+    head = 1 | ord("S") << 8 | query.schedule.epoch_of(int(time.time())) << 32
+    made = []
+    for _ in range(n_uploads):
+        records = random.integers(0, 1 << 64, (n_rows, 10), dtype=np.uint64)
+        records[:, 0], records[:, 1] = head, query.channel_tag
+        made.append(records.tobytes())
+    return made
+
+
+def intake_alone(query: Query, uploads: list[bytes], folder: Path) -> tuple[float, float]:
+    intake = Intake(folder, Rules(threshold=100_000), lambda: int(time.time()))
+    intake.set_channels({query.channel_tag: Channel.of_query(query)})
+    clock, cpu = time.perf_counter(), time.process_time()
+    for start in range(0, len(uploads), 4):
+        results = intake.take([Upload(b"client", 1 << 40, content) for content in uploads[start : start + 4]])
+        assert all(isinstance(result, Receipt) and not result.already for result in results)
+        intake.tick()
+    intake.flush()
+    elapsed = time.perf_counter() - clock, time.process_time() - cpu
+    intake.close()
+    return elapsed
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def send(address: str, token: str, uploads: list[bytes]) -> None:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
+    for content in uploads:
+        connection.request("POST", "/v1/shares", content, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status == 202, text
+    connection.close()
+
+
+def over_http(query: Query, uploads: list[bytes], folder: Path, n_connections: int) -> tuple[float, float]:
+    data = folder / "data"
+    data.mkdir(parents=True)
+    (folder / "proxy.toml").write_text('folder = "data"\nport = 0\n[intake]\nthreshold = 100000\n')
+    book = TokenBook(data / "tokens.db")
+    (operator,), (device,) = book.add("operator"), book.add("device", quota=1 << 40)
+    book.close()
+    command = [sys.executable, "-c", _SERVE, "proxy", "run", str(folder / "proxy.toml")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("listening on ").strip()
+        parts = urlsplit(address)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        signed = sign(query, AnalystKey.generate(query.analyst)).to_bytes()
+        connection.request("PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"})
+        assert connection.getresponse().status == 201
+        shared = [uploads[i::n_connections] for i in range(n_connections)]
+        senders = [threading.Thread(target=send, args=(address, device, part)) for part in shared]
+        clock, cpu = time.perf_counter(), cpu_seconds(process.pid)
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        elapsed = time.perf_counter() - clock, cpu_seconds(process.pid) - cpu
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+    return elapsed
+
+
+def logged(path: Path) -> int:
+    reader = LogReader(path)
+    (n,) = reader._connection.execute("SELECT sum(n) FROM blocks").fetchone()
+    reader.close()
+    return int(n)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shares", type=int, default=4_000_000)
+    parser.add_argument("--rows", type=int, default=8192, help="shares in one upload")
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    query = question()
+    uploads = bodies(query, given.shares // given.rows, given.rows)
+    n = len(uploads) * given.rows
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, elapsed, log in (
+            ("intake", intake_alone(query, uploads, Path(folder) / "one"), Path(folder) / "one" / "log.db"),
+            (
+                "http",
+                over_http(query, uploads, Path(folder) / "two", given.connections),
+                Path(folder) / "two" / "data" / "log.db",
+            ),
+        ):
+            assert logged(log) == n, (logged(log), n)
+            found[name] = {"shares": n, "shares_per_second": n / elapsed[0], "shares_per_cpu_second": n / elapsed[1]}
+    if given.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, figures in found.items():
+        by_clock, by_cpu = figures["shares_per_second"], figures["shares_per_cpu_second"]
+        print(f"{name:<8} {n:,} shares: {by_clock:>12,.0f} a second, {by_cpu:>12,.0f} a second of the proxy's processor time")
+
+
+if __name__ == "__main__":
+    main()

@@ -103,7 +103,6 @@ class Crowd:
         for engine in self._engines:
             engine.close()
             for log in engine.logs:
-                assert isinstance(log, EmbeddedLog)
                 log.close()
         self._engines = []
         if self.state is not None:
@@ -128,7 +127,10 @@ class Crowd:
         """The counts of all panes of the query in these epochs, added up."""
         assert self.state is not None
         panes = self.state.panes(self.query.id, epochs).values()
-        return np.sum([np.zeros(self.query.mechanism.cells, dtype=np.int64), *(pane.counts for pane in panes)], axis=0)
+        total = np.zeros(self.query.mechanism.cells, dtype=np.int64)
+        for pane in panes:
+            total += pane.counts
+        return total
 
     def accounts(self, epoch: int = 0) -> list[dict[str, int]]:
         """The account of each proxy in an epoch (-1: outside any window), without figures that are 0."""

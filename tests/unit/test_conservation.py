@@ -117,7 +117,8 @@ def test_what_belongs_to_no_window_is_booked_outside_of_all(crowd: Crowd) -> Non
     crowd.answer([1] * 4, epoch=86400)  # after the end
     log = crowd.logs[0]
     log._connection.execute(
-        "INSERT INTO blocks (channel, epoch, size_class, prefix_bits, prefix, n, appended, block) VALUES ('', 0, 0, 0, 0, 1, 0, ?)",
+        "INSERT INTO blocks (channel, epoch, size_class, prefix_bits, prefix, n, appended, block)"
+        " VALUES ('', 0, 0, 0, 0, 1, 0, ?)",
         (b"no block at all",),
     )
     engine.drain()

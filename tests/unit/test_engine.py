@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 from deniable.aggregator.engine import Engine, Limits
+from deniable.aggregator.logs import HttpLog
 from deniable.aggregator.state import SCHEMA_VERSION, State
 from deniable.errors import ParameterError, PublicationError, RollbackError, StateError
 from deniable.proxy.log import BlockLog
@@ -197,8 +200,8 @@ def test_closed_epochs_leave_no_rows_behind(crowd: Crowd) -> None:
         crowd.mark(epoch + 1)
         engine.drain()
     assert crowd.state is not None
-    for table in ("joined", "waiting"):
-        assert crowd.state.connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    left = crowd.state.connection.execute("SELECT (SELECT count(*) FROM joined), (SELECT count(*) FROM waiting)").fetchone()
+    assert left == (0, 0)
     assert engine._epochs == {}
 
 
@@ -269,3 +272,71 @@ def test_limits_are_checked(crowd: Crowd) -> None:
     assert crowd.state is not None
     with pytest.raises(ParameterError, match="logs = 1 must be one for each of the 2 proxies"):
         Engine(crowd.state, [object()])  # type: ignore[list-item]
+
+
+def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Crowd) -> None:
+    """Sixty epochs of 400 answers; each is marked one epoch after its end, so that at most three are open at a time."""
+    engine = crowd.engine()
+    sizes = []
+    for epoch in range(60):
+        crowd.now = ORIGIN + 60 * epoch + 59
+        crowd.answer([1] * 400, epoch)
+        crowd.answer([1] * 20, epoch, proxies=[epoch % 2])
+        crowd.mark(max(0, epoch - 1))
+        engine.drain()
+        ids = sum(len(bucket.done) for place in engine._epochs.values() for bucket in place.buckets.values())
+        waiting = sum(health.waiting for health in engine.health)
+        assert ids <= 3 * 400
+        assert waiting <= 3 * 20
+        assert crowd.state is not None
+        sizes.append(crowd.state.connection.execute("PRAGMA page_count").fetchone()[0])
+    assert crowd.counts().sum() == 60 * 400
+    # Panes, accounts and results grow by some hundred bytes an epoch; the rows of closed epochs make room for others.
+    assert sizes[-1] - sizes[10] <= 12
+
+
+class Wire:
+    """The other end of an HTTP connection: the `/v1/log` of a proxy (docs/proxy.md)."""
+
+    def __init__(self, log: BlockLog) -> None:
+        self.log, self.down, self.cut_off = log, False, False
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.down:
+            raise httpx.ConnectError("refused")
+        if request.headers["authorization"] != "Bearer right":
+            return httpx.Response(401, text="no")
+        asked = request.url.params
+        marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in self.log.marks().values())
+        records = self.log.read(int(asked["after"]), min(2, int(asked["limit"])))
+        body = b"".join(struct.pack("<QI", record.offset, len(record.block)) + record.block for record in records)
+        headers = {"Log-Identity": self.log.identity, "Log-Marks": marks}
+        return httpx.Response(200, content=body[:-1] if self.cut_off else body, headers=headers)
+
+
+def test_a_log_read_over_http_counts_the_same_and_its_failures_are_problems(crowd: Crowd) -> None:
+    engine = crowd.engine()
+    wires = [Wire(log) for log in crowd.logs]
+    clients = [httpx.Client(transport=httpx.MockTransport(wire)) for wire in wires]
+    engine.logs = [HttpLog(f"http://proxy{i}/", "right", client) for i, client in enumerate(clients)]
+    crowd.answer([1] * 30)
+    crowd.answer([2] * 12)
+    crowd.mark(3)
+    wires[1].down = True
+    engine.drain()
+    assert "cannot be reached" in engine.health[1].problem
+    wires[1].down, wires[1].cut_off = False, True
+    engine.drain()
+    assert "no log" in engine.health[1].problem
+    wires[1].cut_off = False
+    engine.logs[0], right = HttpLog("http://proxy0", "wrong", clients[0]), engine.logs[0]
+    engine.drain()
+    assert "answered 401" in engine.health[0].problem
+    engine.logs[0] = right
+    engine.drain()
+    assert [health.problem for health in engine.health] == ["", ""]
+    assert crowd.counts()[1:3].tolist() == [30, 12]
+    assert [(w.condition, w.n) for w in crowd.windows()] == [("complete", 42)]
+    for log in engine.logs:
+        log.close()
+    engine.logs = []

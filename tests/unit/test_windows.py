@@ -1,4 +1,4 @@
-"""Windows: panes added up over epochs, strata and versions; the error is that of the finite population; small cohorts are withheld."""
+"""Windows: panes added up over epochs, strata and versions, with the error of a finite population; small cohorts are withheld."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_one_epoch_has_the_error_of_its_finite_population() -> None:
 
 
 def test_the_window_of_several_epochs_covers_at_the_stated_rate() -> None:
-    """1,500 windows of three epochs with unequal answers; a wrong population (that of one epoch, or none) would miss the variance.
+    """1,500 windows of three epochs with unequal answers; a wrong population (of one epoch, or none) would miss the variance.
 
     At s = 0.95 and nearly truthful answers the sampling error is most of what an infinite population would have, and is nearly
     gone. The empirical variance of 1,500 estimates lies within 1 ± 6 sqrt(2/1499) of the stated one but for a chance of 1e-8.

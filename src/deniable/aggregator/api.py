@@ -176,7 +176,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
     def range_of_results(
         query_id: str, request: Request, start: int | None = None, end: int | None = None, after: int = 0, limit: int = 100
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), oldest first; `next` goes on from there as `after`."""
+        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`."""
         _authorize(service, request, "analyst", "reader")
         _known(service, query_id)
         limit = min(max(1, limit), _MOST_RESULTS)
@@ -231,7 +231,7 @@ def _numbered(number: int, document: str) -> str:
 def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     def health() -> Response:
-        """200 while answers are counted, 503 otherwise. "degraded" if a proxy is behind or down: its windows are late, or incomplete."""
+        """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind or down."""
         proxies = [asdict(proxy) for proxy in service.engine.health]
         fine = all(proxy["condition"] == "up" for proxy in proxies)
         status = "failed" if not service.running else "ok" if fine else "degraded"

@@ -36,7 +36,7 @@ class Published:
 
 @dataclass
 class Channel:
-    """What shares of one channel can be: of these versions. They have the same epochs and size class, for the channel is made of them."""
+    """Versions of which a channel's shares can be. They share epochs and size class, for the channel's tag is made of them."""
 
     tag: int
     schedule: Schedule
@@ -97,9 +97,8 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
     if any(entry.query.digest == query.digest for entry in earlier):
         return query
     if set(query.proxies) != set(proxies):
-        raise PublicationError(
-            f"query {query.id!r} names the proxies {list(query.proxies)}, and this aggregator reads {list(proxies)}"
-        )
+        found = f"query {query.id!r} names the proxies {list(query.proxies)}"
+        raise PublicationError(f"{found}, and this aggregator reads {list(proxies)}")
     if earlier:
         last = earlier[-1]
         if last.query.analyst != query.analyst:
@@ -125,6 +124,6 @@ def _check_revision(last: Query, query: Query) -> None:
 
 
 def stop(connection: sqlite3.Connection, query_id: str, now: int) -> bool:
-    """Stop a query: devices are not asked any more; what comes of epochs that are open is still counted. Whether it was running."""
+    """Stop a query: devices are asked no more; what comes of open epochs is still counted. Whether it was running."""
     cursor = connection.execute("UPDATE queries SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
     return cursor.rowcount > 0

@@ -38,7 +38,7 @@ class Account:
     @property
     def waiting(self) -> int:
         """What has no outcome yet: shares that wait for those of other proxies. None, once the epoch is closed."""
-        return self.received - sum(getattr(self, outcome) for outcome in OUTCOMES)
+        return self.received - self.counted - self.orphaned - self.duplicate - self.late - self.malformed
 
     def __iadd__(self, other: Account) -> Account:
         for field in fields(self):

@@ -1,16 +1,17 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits offsets, waiting shares, panes and accounts in one
-transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows it completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits offsets, waiting shares, panes and accounts in
+one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows it
+completes.
 
 When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
 marked it and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses nothing. If one has not
 marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined without all of its
 shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment the proxy is behind.
 
-What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which keeps
-them as well, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned at once,
-for nothing more can come to it. Neither loses an answer.
+What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which
+keeps the rest, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned
+at once, for nothing more can come to it. Neither loses an answer.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ _Arrivals = dict[_Task, list[list[_Words]]]
 class Limits:
     """How much the engine takes on, and how long it waits."""
 
-    patience: int = 900
-    """Seconds after the end of an epoch until it is closed without the proxies that have not marked it."""
-    behind: int = 120
+    patience: int = 1800
+    """Seconds after the end of an epoch until it is closed without the proxies that have not marked it: more than their grace."""
+    behind: int = 900
     """Seconds after the end of an epoch from which a proxy that has not marked it is called behind."""
     skew: int = 300
     """Seconds by which a device's clock may be ahead: shares of epochs that begin later are refused."""

@@ -1,9 +1,9 @@
 """Joining: the shares of n proxies, matched by message id, one bucket of ids at a time.
 
-A bucket holds the shares of one channel and epoch whose ids start with the same bits: few enough for a core's cache. Blocks come
-with their ids ascending, so matching is a comparison of sorted columns, and only what finds no partner yet is kept.
+A bucket holds the shares of one channel and epoch whose ids start with the same bits: few enough for a core's cache. Blocks
+come with their ids ascending, so matching is a comparison of sorted columns, and only what finds no partner yet is kept.
 
-The first share of a proxy under an id is the one that counts. A later one is a duplicate, whether its message is still waiting for
+The first share of a proxy under an id is the one that counts. A later one is a duplicate, whether its message still waits for
 other proxies or is joined already; so a message is joined from one share of *every* proxy, never from two of the same.
 """
 
@@ -35,13 +35,12 @@ def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
     if len(parts) == 1:
         return parts[0], 0
     rows = np.concatenate(parts, axis=1)
-    # Stable, and in runs that ascend already: a merge, not a sort; and of equal ids the earlier stays first.
-    order = np.argsort(rows[0], kind="stable")
+    order = np.argsort(rows[0])
     high = rows[0][order]
     tied = high[1:] == high[:-1]
     n_repeated = 0
     if tied.any():
-        order = np.lexsort((rows[1], rows[0]))
+        order = np.lexsort((rows[1], rows[0]))  # stable: of equal ids the earlier stays first
         high, low = rows[0][order], rows[1][order]
         again = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
         n_repeated = int(np.count_nonzero(again))

@@ -112,6 +112,8 @@ def _note(refused: dict[str, int], reason: str, n: int) -> None:
 def _by_stratum(query: Query, strata: NDArray[np.uint16], refused: dict[str, int]) -> Iterable[tuple[int, NDArray[Any]]]:
     """For each stratum of the query that occurs, which of the messages are of it; the others are refused."""
     n_strata = max(len(query.strata), 1)
+    if n_strata == 1 and strata.size and not strata.any():
+        return [(0, np.ones(strata.size, dtype=bool))]
     found = np.bincount(strata, minlength=n_strata)
     _note(refused, "stratum", int(found[n_strata:].sum()))
     return [(stratum, strata == stratum) for stratum in np.flatnonzero(found[:n_strata]).tolist()]

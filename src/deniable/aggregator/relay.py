@@ -14,7 +14,7 @@ PUBLISH, STOP = "publish", "stop"
 
 
 def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: str, n_proxies: int) -> None:
-    """Note, inside a transaction of the caller, that every proxy is to be told; it takes the place of what it was to be told before."""
+    """Note, inside a transaction of the caller, that every proxy is to be told this, in place of anything before it."""
     connection.executemany(
         "INSERT OR REPLACE INTO relays (id, serial, proxy, what, done, problem) VALUES (?, ?, ?, ?, 0, NULL)",
         [(query, serial, proxy, what) for proxy in range(n_proxies)],

@@ -100,9 +100,10 @@ def read_settings(path: str | Path) -> Settings:
         found = re.search(r"line (\d+)", str(error))
         raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
     try:
-        return _built("", Settings, tree, path.parent)
+        settings: Settings = _built("", Settings, tree, path.parent)
     except ParameterError as error:
         raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+    return settings
 
 
 def _built(place: str, kind: type, given: Any, base: Path) -> Any:

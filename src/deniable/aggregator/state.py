@@ -3,8 +3,8 @@
 A step of the engine is one transaction. Killed at any point, the engine finds the state of its last finished step, and the logs
 still hold what came after: nothing is lost, and nothing is counted twice.
 
-Rows that wait are only ever added. A row whose id is among the joined ones waits no longer, so joining does not rewrite what waited;
-both go when their epoch is closed.
+Rows that wait are only ever added. A row whose id is among the joined ones waits no longer, so joining does not rewrite what
+waited; both go when their epoch is closed.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class State:
         run("UPDATE proxies SET identity = ? WHERE proxy = ?", [(name, proxy) for proxy, name in step.identities.items()])
         for part in step.stored:
             place = (signed(part.channel), part.epoch, part.bucket)
-            content = memoryview(np.ascontiguousarray(part.rows, dtype="<u8")).cast("B")
+            content = np.ascontiguousarray(part.rows, dtype="<u8").data
             if part.proxy is None:
                 self.connection.execute("INSERT INTO joined (channel, epoch, bucket, ids) VALUES (?, ?, ?, ?)", (*place, content))
             else:
@@ -249,7 +249,7 @@ class State:
             )
 
     def close_epoch(self, channel: int, epoch: int, missing: Iterable[int]) -> None:
-        """Let no share of this epoch, or of one before it, be counted any more; `missing` are the proxies it was closed without."""
+        """Let no share of this epoch, or of one before it, be counted any more; it was closed without the `missing` proxies."""
         self.connection.executemany(
             "INSERT INTO closures VALUES (?, ?, ?)",
             [(signed(channel), epoch, " ".join(map(str, chosen))) for chosen in [sorted(missing)] if chosen],
@@ -300,7 +300,7 @@ class State:
     # --- garbage ----------------------------------------------------------------------------------------------------
 
     def collect_garbage(self, most_rows: int) -> int:
-        """Delete up to so many rows of closed epochs; returns how many were deleted. For as long as there are some, call again."""
+        """Delete up to so many rows of closed epochs; returns how many were deleted. While there are some, call again."""
         deleted = 0
         for table in ("joined", "waiting"):
             closed = f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input

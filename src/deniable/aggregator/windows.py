@@ -1,7 +1,8 @@
 """Windows: panes added up and solved, with an error that covers sampling, randomization, strata and a finite population.
 
-A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by its reports. With n_e
-reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled estimate is
+A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by its reports. With
+n_e reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled
+estimate is
 
     V = V_infinite - V_s / U_w,        U_w = U n^2 / sum n_e^2
 
@@ -99,7 +100,7 @@ class Window:
                 mechanism=told["mechanism"],
                 epsilon=told["epsilon_local"],
                 sampled_epsilon=told["epsilon_sampled"],
-                support=None if told["support"] is None else tuple(np.array(side) for side in told["support"]),
+                support=None if told["support"] is None else (np.array(told["support"][0]), np.array(told["support"][1])),
                 window=(told["start"], told["end"]),
                 notes=tuple(told["notes"]),
             )
@@ -210,9 +211,9 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
 
 def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | None) -> Estimate:
     mechanism = query.mechanism
-    counts = np.sum([pane.counts for pane in panes], axis=0, dtype=np.int64)
+    counts = np.array([pane.counts for pane in panes]).sum(axis=0)
     tally = Tally(mechanism, counts, sum(pane.n for pane in panes))
-    note = ()
+    note: tuple[str, ...] = ()
     person_epochs = None
     if population is not None and query.rows != "several":
         if max(pane.n for pane in panes) > population:
@@ -229,7 +230,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
 
 
 def weighted(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:
-    """The mean of independent estimates of the same labels: r = sum B_i r_i / B, covariance sum B_i^2 C_i / B^2 (Quoc 2017, 3.3.1)."""
+    """The mean of independent estimates: r = sum B_i r_i / B, covariance sum B_i^2 C_i / B^2 (Quoc 2017, 3.3.1)."""
     weights = np.asarray(sizes, dtype=np.float64) / np.sum(sizes)
     covariances = [part.covariance for part in parts]
     total = None

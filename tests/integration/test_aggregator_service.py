@@ -1,0 +1,261 @@
+"""The aggregator as a process: queries in over HTTP, shares from logs, windows out to the Analyst."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from deniable.aggregator.analyst import Analyst
+from deniable.aggregator.settings import read_settings
+from deniable.cli import cli
+from deniable.errors import DeniableError, ResponseError, SettingsError
+from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
+from deniable.queries.signing import SignedQuery, sign
+from toolkit.crowds import KEY, RING, Crowd, minute_query
+from toolkit.services import Relays, running
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 30) -> Any:
+    """What the condition gives, once it gives something."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+class House:
+    """A crowd with two proxies' logs, and an aggregator as a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.relays = [Relays(), Relays()]
+        now = int(time.time())
+        # Epochs of a second, so that windows end while a test waits.
+        schedule = Schedule(origin=now - 2, expires=now + 3600, every=1, window=2, slide=1)
+        self.query = minute_query(schedule=schedule, proxies=[relay.url for relay in self.relays])
+        self.crowd = Crowd(folder, self.query)
+        RING.save(folder / "ring.json")
+        (folder / "operator.token").write_text("deniable_operator\n")
+        proxies = "".join(
+            f'[[proxies]]\nname = "{relay.url}"\nlog = "log{i}.db"\ntoken_file = "operator.token"\n'
+            for i, relay in enumerate(self.relays)
+        )
+        self.settings = folder / "aggregator.toml"
+        self.settings.write_text(
+            f'state = "state.db"\nring = "ring.json"\nport = 0\n{proxies}[limits]\npatience = "60 s"\nbehind = "30 s"\n'
+        )
+
+    def token(self, role: str) -> str:
+        arguments = ["aggregator", "token", str(self.settings), "--name", role, "--role", role]
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output.strip()
+
+    def answer(self, published: int, epochs: int, n: int = 5) -> None:
+        """Devices answer in each of the epochs from the one in which the query was published; the proxies mark them."""
+        first = self.query.schedule.epoch_of(published)
+        for epoch in range(first, first + epochs):
+            self.crowd.answer([epoch % 12] * n, epoch)
+        self.crowd.mark(first + epochs)
+
+    def close(self) -> None:
+        self.crowd.close_all()
+        for relay in self.relays:
+            relay.close()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path)
+    yield house
+    house.close()
+
+
+def test_a_query_is_published_relayed_counted_followed_and_stopped(house: House) -> None:
+    token = house.token("analyst")
+    signed = sign(house.query, KEY)
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
+        told = analyst.publish(signed)
+        assert (told["id"], told["serial"], told["stopped"]) == (house.query.id, 1, None)
+        for relay in house.relays:
+            (request,) = relay.wait(1)
+            assert request == ("PUT", f"/v1/queries/{house.query.id}", "Bearer deniable_operator", signed.to_bytes())
+        assert analyst.latest(house.query) is None
+        followed: list[Any] = []
+
+        def follow() -> None:
+            for window in analyst.follow(house.query):
+                followed.append(window)
+                if len(followed) == 3:
+                    return
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        time.sleep(0.5)
+        house.answer(told["published"], epochs=4)
+        thread.join(30)
+        assert [window.n for window in followed] == [10, 10, 10]
+        assert [window.index for window in followed] == list(range(followed[0].index, followed[0].index + 3))
+        assert all(window.condition == "complete" and window.conservation["balanced"] for window in followed)
+        listed = list(analyst.range(house.query))
+        assert [window.to_dict() for window in listed] == [window.to_dict() for window in followed]
+        assert [w.index for w in analyst.range(house.query, start=listed[1].start, end=listed[2].start)] == [listed[1].index]
+        latest = analyst.latest(house.query)
+        assert latest is not None
+        assert latest.to_dict() == followed[-1].to_dict()
+        epoch = latest.index + 1
+        assert latest.estimate is not None
+        assert np.allclose(latest.estimate.proportions[[epoch % 12, (epoch - 1) % 12]], 0.5, atol=1e-9)
+        assert [w.index for w in islice(analyst.follow(house.query, after=0), 3)] == [w.index for w in listed]
+        analyst.stop(house.query)
+        for relay in house.relays:
+            assert relay.wait(2)[1][:2] == ("DELETE", f"/v1/queries/{house.query.id}")
+        assert analyst.queries()[0]["stopped"] is not None
+        with pytest.raises(ResponseError, match="was stopped"):
+            analyst.publish(sign(house.query.revised(sampling=0.5), KEY))
+
+
+def test_followers_survive_a_restart_and_miss_nothing(house: House) -> None:
+    token = house.token("analyst")
+    found: list[Any] = []
+    port = 0
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url):
+        port = int(url.rpartition(":")[2])
+        analyst = Analyst(url, token)
+        told = analyst.publish(sign(house.query, KEY))
+        house.answer(told["published"], epochs=3)
+        stream = analyst.follow(house.query, after=0)
+        found = [next(stream), next(stream)]
+    house.settings.write_text(house.settings.read_text().replace("port = 0", f"port = {port}"))
+    last = found[-1].index + 2
+    for epoch in range(last, last + 2):
+        house.crowd.answer([1] * 5, epoch)
+    house.crowd.mark(last + 2)
+    with running(["aggregator", "run", str(house.settings)], house.folder):
+        found += [next(stream), next(stream)]
+        del stream
+    assert [window.index for window in found] == list(range(found[0].index, found[0].index + 4))
+    assert [window.n for window in found] == [10] * 4
+    analyst.close()
+
+
+def test_a_proxy_that_cannot_be_told_is_told_later(house: House) -> None:
+    house.relays[1].down = True
+    token = house.token("analyst")
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
+        analyst.publish(sign(house.query, KEY))
+        name = house.query.proxies[1]
+        assert wait_for(lambda: analyst.queries()[0]["relayed"][name].startswith("503"))
+        assert analyst.queries()[0]["relayed"][house.query.proxies[0]] == "done"
+        house.relays[1].down = False
+        assert wait_for(lambda: analyst.queries()[0]["relayed"][name] == "done")
+
+
+def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: House) -> None:
+    house.settings.write_text(house.settings.read_text().replace("60 s", "6 s").replace("30 s", "2 s"))
+    token = house.token("analyst")
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
+        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+        told = analyst.publish(sign(house.query, KEY))
+        house.answer(told["published"], epochs=2)
+        wait_for(lambda: analyst.latest(house.query))
+        house.crowd.mark(house.query.schedule.epoch_of(int(time.time())) + 3000, [0])
+        text = httpx.get(f"{url}/metrics").text
+        one, two = house.query.proxies
+        assert f'deniable_aggregator_shares_received_total{{proxy="{one}"}} 10\n' in text
+        assert f'deniable_aggregator_shares_total{{proxy="{two}",outcome="counted"}} 10\n' in text
+        assert "deniable_aggregator_engine_running 1\n" in text
+        # Only the first proxy has marked the epochs that follow.
+        degraded = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["status"] == "degraded" and told)
+        assert [proxy["condition"] for proxy in degraded["proxies"]] == ["up", "behind"]
+        down = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["proxies"][1]["condition"] == "down" and told)
+        assert down["proxies"][1]["name"] == two
+        window = wait_for(lambda: (w := analyst.latest(house.query)) is not None and w.condition == "proxy down" and w)
+        assert window.missing == (two,)
+
+
+def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: House) -> None:
+    analyst_token, reader_token = house.token("analyst"), house.token("reader")
+    signed = sign(house.query, KEY).to_bytes()
+    address = f"/v1/queries/{house.query.id}"
+    tampered = json.loads(signed)
+    tampered["query"] = tampered["query"].replace("SELECT distance", "SELECT salaries")
+    other = Query.from_dict({**house.query.to_dict(), "proxies": ["a", "b"]})
+    cases: list[tuple[str, str, str | None, bytes | None, int, str]] = [
+        ("GET", "/v1/queries", None, None, 401, "token"),
+        ("GET", "/v1/queries", "deniable_guessed", None, 401, "token"),
+        ("PUT", address, reader_token, signed, 403, "role"),
+        ("DELETE", address, reader_token, None, 403, "role"),
+        ("GET", "/v1/queries/nobody/results/latest", reader_token, None, 404, "unknown_query"),
+        ("GET", "/v1/queries/nobody/results/stream", reader_token, None, 404, "unknown_query"),
+        ("PUT", address, analyst_token, b"garbage", 422, "unusable_query"),
+        ("PUT", address, analyst_token, b"[" * 100_000, 422, "unusable_query"),
+        ("PUT", address, analyst_token, b"x" * ((1 << 21) + 1), 413, "too_large"),
+        ("PUT", "/v1/queries/another", analyst_token, signed, 422, "query_id"),
+        ("PUT", address, analyst_token, json.dumps(tampered).encode(), 422, "bad_signature"),
+        ("PUT", address, analyst_token, sign(other, KEY).to_bytes(), 409, "publication"),
+        ("POST", address, analyst_token, b"", 405, "method"),
+        ("GET", "/nothing", analyst_token, None, 404, "address"),
+        ("GET", f"{address}/results?limit=many", analyst_token, None, 422, "parameters"),
+    ]
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url):
+        for method, path, token, body, status, reason in cases:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            response = httpx.request(method, url + path, content=body, headers=headers)
+            assert (response.status_code, response.json()["reason"]) == (status, reason), (method, path, response.text)
+            assert response.headers["content-type"] == "application/problem+json"
+            assert {"type", "title", "status", "detail"} <= set(response.json())
+        text = httpx.get(f"{url}/metrics").text
+        assert 'deniable_aggregator_requests_refused_total{reason="token"} 2\n' in text
+        assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2\n' in text
+        document = httpx.get(f"{url}/openapi.json").json()
+        assert f"{address.replace(house.query.id, '{query_id}')}/results/stream" in document["paths"]
+        # It is still up, and works.
+        with Analyst(url, analyst_token) as analyst:
+            assert analyst.publish(SignedQuery.from_bytes(signed))["serial"] == 1
+
+
+def test_tokens_are_stored_hashed_and_can_be_revoked(house: House) -> None:
+    token = house.token("analyst")
+    stored = sqlite3.connect(house.folder / "state.db")
+    content = "\n".join(stored.iterdump())
+    stored.close()
+    assert token not in content
+    assert token.removeprefix("deniable_") not in content
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
+        assert analyst.queries() == []
+        result = CliRunner().invoke(cli, ["aggregator", "token", str(house.settings), "--name", "analyst", "--revoke"])
+        assert result.output == "1 tokens of analyst revoked\n"
+        with pytest.raises(ResponseError, match="401 token"):
+            analyst.queries()
+
+
+def test_settings_say_what_is_wrong_and_where(house: House) -> None:
+    good = house.settings.read_text()
+    for change, complaint in (
+        (good.replace("port = 0", "port = 99999"), "line 3: port = 99999 must be a whole number"),
+        (good.replace("patience =", "patients ="), "limits.patients = '60 s' is not a setting"),
+        (good.replace('patience = "60 s"', "patience = 0"), "limits.patience = 0"),
+        (good.replace('state = "state.db"\n', ""), "state = None is missing"),
+        (good.replace("port = 0", "port ="), "is not TOML"),
+    ):
+        house.settings.write_text(change)
+        with pytest.raises(SettingsError) as caught:
+            read_settings(house.settings)
+        assert complaint in str(caught.value)
+        assert isinstance(caught.value, DeniableError)

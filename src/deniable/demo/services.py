@@ -23,6 +23,8 @@ from deniable.proxy.tokens import Role, TokenBook
 
 __all__ = ["Address", "Aggregator", "Proxy", "Services", "free_ports"]
 
+_SOURCE = str(Path(__file__).parents[2])
+"""Where this package was imported from, so that the processes run the same code."""
 _COMMAND = (sys.executable, "-c", "from deniable.cli import main; main()")
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_STOP = 15.0
@@ -163,6 +165,7 @@ class Services:
     def start(self, name: str) -> None:
         """Start a service that does not run."""
         kind = "aggregator" if name == "aggregator" else "proxy"
+        path = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH", "")]))
         with self._errors(name).open("a") as errors:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command
                 [*_COMMAND, kind, "run", str(self.folder / f"{name}.toml")],
@@ -170,6 +173,7 @@ class Services:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,
             )
 

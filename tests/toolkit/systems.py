@@ -33,9 +33,8 @@ def running_system(
     """Start everything and publish the query; end everything afterwards."""
     ports = free_ports(n_proxies + 1)
     proxies = [Proxy(f"proxy-{i}", Address(port=port), intake=intake) for i, port in enumerate(ports[1:])]
-    RING.save(folder / "ring.json")
     aggregator = Aggregator(Address(port=ports[0]), limits={"patience": 300})
-    services = Services(folder / "services", folder / "ring.json", proxies, aggregator)
+    services = Services(folder / "services", RING, proxies, aggregator)
     tokens = [services.token(proxy, quota=1_000_000) for proxy in proxies]
     with services, Analyst(aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
         query = ask([proxy.address.url for proxy in proxies])

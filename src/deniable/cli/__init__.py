@@ -20,6 +20,7 @@ COMMANDS = {
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
+    "up": "deniable.cli.up:up",
     "vault": "deniable.cli.vault:vault",
 }
 """Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""

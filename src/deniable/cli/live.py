@@ -20,7 +20,7 @@ from deniable.queries.schedule import spoken_duration
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["run_simulation"]
+__all__ = ["ending_in_order", "run_simulation"]
 
 _BAR = 30
 _REFRESH = 0.2
@@ -34,7 +34,7 @@ def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: floa
     `crowd` says who the people are, `seconds` how long they answer (None: until somebody presses Ctrl-C).
     """
     interrupted = False
-    with _ending_in_order():
+    with ending_in_order():
         try:
             if wants_json:
                 _run_silently(simulation, seconds)
@@ -53,7 +53,7 @@ def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: floa
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
+def ending_in_order() -> Iterator[None]:
     """Have every polite way of ending this process run the same cleaning up, once, and let nothing interrupt that."""
     signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
     before = {each: signal.getsignal(each) for each in signals}

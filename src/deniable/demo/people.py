@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.client import sandbox
+from deniable.client.sources import checked
 from deniable.client.vault import Vault
-from deniable.errors import DeadlineError, SandboxError
+from deniable.errors import SandboxError
 from deniable.queries.buckets import NONE
 from deniable.queries.query import Query
 
-__all__ = ["Answers", "answers_of_vaults", "make_vaults"]
+__all__ = ["Answers", "answers_of_rows", "answers_of_vaults", "make_vaults"]
 
 
 class Answers:
@@ -93,17 +96,36 @@ def make_vaults(
     return vaults
 
 
-def answers_of_vaults(query: Query, vaults: Sequence[Vault]) -> Answers:
+def answers_of_vaults(query: Query, vaults: Iterable[Vault]) -> Answers:
     """What the query's SQL finds in each vault, in the sandbox; whoever's SQL fails there has no answer, as on a device."""
     found: list[list[int]] = []
     for vault in vaults:
         try:
             rows: Any = sandbox.run(vault, query.sql, isolated=False)
-        except DeadlineError:
-            rows = ()
         except SandboxError:
-            if not found:  # it fails for the first: for a reason that the owner of the data can read and mend
+            if not found:  # it fails for the first one: most likely for a reason that the owner of the data can mend
                 raise
             rows = ()
         found.append([query.buckets.index(row) for row in rows])
     return Answers(query, found)
+
+
+def answers_of_rows(
+    query: Query, folder: Path, table: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Sequence[object]]]
+) -> Answers:
+    """What the query's SQL would find in vaults with these rows: people take turns in one vault, without waiting for the disk."""
+
+    def turns(vault: Vault) -> Iterator[Vault]:
+        marks = ", ".join("?" * len(kinds))
+        with closing(sqlite3.connect(vault.path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            for own in rows:
+                connection.execute("BEGIN")
+                connection.execute(f'DELETE FROM "{table}"')  # noqa: S608 - the vault has checked the name
+                connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', checked(kinds, own))  # noqa: S608
+                connection.execute("COMMIT")
+                yield vault
+
+    (scratch,) = make_vaults(folder, table, kinds, [[]], list(kinds))
+    return answers_of_vaults(query, turns(scratch))

@@ -20,6 +20,7 @@ from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import add_token
 from deniable.errors import ServiceError
 from deniable.proxy.tokens import Role, TokenBook
+from deniable.queries.keys import KeyRing
 
 __all__ = ["Address", "Aggregator", "Proxy", "Services", "free_ports"]
 
@@ -89,11 +90,12 @@ class Services:
     They run in sessions of their own, so that an interrupt at the terminal reaches this process alone, which then ends them.
     """
 
-    def __init__(self, folder: Path, ring: Path, proxies: Sequence[Proxy], aggregator: Aggregator) -> None:
-        self.folder, self.ring = folder, ring
+    def __init__(self, folder: Path, ring: KeyRing, proxies: Sequence[Proxy], aggregator: Aggregator) -> None:
+        self.folder, self.ring = folder, folder / "ring.json"
         self.proxies, self.aggregator = list(proxies), aggregator
         self._processes: dict[str, subprocess.Popen[str]] = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ring.save(self.ring)
         for proxy in self.proxies:
             if proxy.here:
                 self._prepare_proxy(proxy)

@@ -80,13 +80,8 @@ class Simulation:
         names = [proxy.address.url for proxy in proxies]
         key = AnalystKey.generate(self._ask(names, int(time.time())).analyst)
         ring = KeyRing().add(key.public)
-        ring.save(self.folder / "ring.json")
-        self.services = Services(
-            self.folder / "services",
-            self.folder / "ring.json",
-            proxies,
-            Aggregator(Address(port=ports[0]), limits={"patience": 60}),
-        )
+        aggregator = Aggregator(Address(port=ports[0]), limits={"patience": 60})
+        self.services = Services(self.folder / "services", ring, proxies, aggregator)
         self._stack.callback(self.services.stop)
         for name in self.services.names:  # they start while the people are made
             self.services.start(name)
@@ -103,8 +98,8 @@ class Simulation:
         self.analyst = self._stack.enter_context(Analyst(self.services.aggregator.address.url, token))
         self._publish(key)
         devices = [
-            Device(vault, policy, Store(vault.path.with_suffix(".client"), durable=False), isolated=False)
-            for vault, policy in zip(vaults, policies, strict=True)
+            Device(vault, policy, Store(self.folder / f"{i}.client", durable=False), isolated=False)
+            for i, (vault, policy) in enumerate(zip(vaults, policies, strict=True))
         ]
         fleet = answers.part(len(vaults)) if len(vaults) < len(answers) else None
         self.crowd = Crowd(self.query, fleet, tokens, devices)

@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from deniable.aggregator.conservation import OUTCOMES
 from deniable.aggregator.windows import Window
 from deniable.cli.output import as_json
 from deniable.demo.simulation import Simulation
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ending_in_order", "run_simulation"]
 
-_BAR = 30
+_SHORTEST_BAR, _LONGEST_BAR = 10, 40
 _REFRESH = 0.2
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as shells know it."""
@@ -93,7 +94,8 @@ def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -
     def show() -> None:
         nonlocal shown
         for window in simulation.windows[shown:]:
-            console.print(_window(simulation, window))
+            console.print(_window(simulation, window, console.width))
+            console.print(_statement(window))
             console.print()
         shown = len(simulation.windows)
 
@@ -106,7 +108,7 @@ def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -
             time.sleep(_REFRESH)
         simulation.finish()
         show()
-        console.print(_foot(simulation))
+        console.print(_foot(simulation, "Finished."))
 
 
 def _run_live(simulation: Simulation, words: _Words, seconds: float | None) -> None:
@@ -117,13 +119,13 @@ def _run_live(simulation: Simulation, words: _Words, seconds: float | None) -> N
     with console.status(f"Starting proxies and aggregator, and making {words.crowd} …"):
         simulation.__enter__()
     try:
-        with Live(_screen(simulation, words), console=console, refresh_per_second=5, vertical_overflow="crop") as live:
+        with Live(_screen(simulation, words, console.width), console=console, refresh_per_second=5) as live:
             while _is_on(simulation, seconds):
                 simulation.look()
-                live.update(_screen(simulation, words))
+                live.update(_screen(simulation, words, console.width))
                 time.sleep(_REFRESH)
-            simulation.finish(lambda: live.update(_screen(simulation, words, "The last answers are being counted.")))
-            live.update(_screen(simulation, words, "Finished. Nothing is left running."))
+            simulation.finish(lambda: live.update(_screen(simulation, words, console.width, "The last ones are being counted.")))
+            live.update(_screen(simulation, words, console.width, "Finished."))
     finally:
         simulation.__exit__(None, None, None)
 
@@ -135,16 +137,16 @@ class _Words:
         self.title, self.crowd = title, crowd
 
 
-def _screen(simulation: Simulation, words: _Words, last: str = "Ctrl-C ends it.") -> RenderableType:
+def _screen(simulation: Simulation, words: _Words, width: int, last: str = "Ctrl-C ends it.") -> RenderableType:
+    """All of it, in 80 columns and 24 lines if there are two proxies and eleven buckets."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    parts: list[RenderableType] = [_head(simulation, words), Text()]
-    if simulation.windows:
-        parts += [_window(simulation, simulation.windows[-1]), _foot(simulation)]
-    else:
-        parts.append(Text("The first answers are on their way …"))
-    return Group(*parts, Text(last, style="dim"))
+    if not simulation.windows:
+        return Group(_head(simulation, words), Text(f"The first answers are on their way. {last}", style="dim"))
+    newest = simulation.windows[-1]
+    parts = [_head(simulation, words), _window(simulation, newest, width), _statement(newest), _foot(simulation, last)]
+    return Group(*parts)
 
 
 def _head(simulation: Simulation, words: _Words) -> RenderableType:
@@ -152,10 +154,10 @@ def _head(simulation: Simulation, words: _Words) -> RenderableType:
 
     query = simulation.query
     n_fleet = simulation.n_people - simulation.n_devices
-    who = f"{words.crowd}: {simulation.n_devices:,} whole devices (own vault, ledger, upload)"
-    who += f", {n_fleet:,} a fleet in bulk, same code." if n_fleet else "."
+    who = f"{words.crowd}: {simulation.n_devices:,} whole devices with vaults"
+    who += f", {n_fleet:,} in a fleet without." if n_fleet else "."
     how = f"{len(query.proxies)} proxies and an aggregator, each a process, over HTTP."
-    asked = f"Asked every {spoken_duration(query.schedule.every)}; {100 * query.sampling:g} % answer each time."
+    asked = f"Every {spoken_duration(query.schedule.every)} {100 * query.sampling:g} % answer."
     lines = [
         (f"{words.title}\n", "bold"),
         (f"{who}\n{how} {asked}\n", ""),
@@ -169,28 +171,28 @@ def _clock(seconds: int) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(seconds))
 
 
-def _window(simulation: Simulation, window: Window) -> RenderableType:
-    from rich import box  # noqa: PLC0415
+def _window(simulation: Simulation, window: Window, width: int) -> RenderableType:
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    title = Text(f"Window {window.index}, {_clock(window.start)} to {_clock(window.end)} UTC: {window.n:,} answers", style="bold")
+    when = f"{_clock(window.start)} to {_clock(window.end)} UTC"
+    title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {window.condition}", style="bold")
     if window.estimate is None:
-        return Group(title, Text(f"No estimate: {window.condition}."))
+        return Group(title, Text(f"There is no estimate: the query wants {simulation.query.minimum_cohort:,} answers at least."))
     estimate = window.estimate
     interval = estimate.interval(0.95)
     scale = _nice(max(float(interval[:, 1].max()), float(simulation.truth.max())))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("bucket", no_wrap=True)
-    table.add_column("truth", justify="right", no_wrap=True)
-    table.add_column("estimate", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
-    table.add_column(f"0 %{f'{scale:.0%}'.replace('%', ' %'):>{_BAR - 3}}", no_wrap=True)
-    rows = zip(window.estimate.labels, estimate.proportions, interval, simulation.truth, strict=True)
-    for label, share, (low, high), truth in rows:
+    labels = [_short(str(label)) for label in estimate.labels]
+    room = width - max(6, *map(len, labels)) - 36  # what the figures take
+    n_cells = max(_SHORTEST_BAR, min(_LONGEST_BAR, room))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name, justify in (("bucket", "left"), ("truth", "right"), ("estimate", "right"), ("95 % interval", "right")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column(f"0{f'{100 * scale:.0f} %':>{n_cells - 1}}", no_wrap=True)
+    for label, share, (low, high), truth in zip(labels, estimate.proportions, interval, simulation.truth, strict=True):
         figures = f"{100 * truth:.1f} %", f"{100 * share:.1f} %", f"{100 * low:.1f} to {100 * high:.1f}"
-        table.add_row(_short(str(label)), *figures, _bar(low, high, truth, scale))
+        table.add_row(Text(label), *figures, _bar(low, high, truth, scale, n_cells))
     return Group(title, table)
 
 
@@ -199,46 +201,52 @@ def _short(label: str, most: int = 24) -> str:
 
 
 def _nice(share: float) -> float:
-    """The next full five hundredths, so that the scale does not jump with every window."""
-    return max(0.05, math.ceil(share * 20 + 1e-9) / 20)
+    """The next full tenth, so that the scale does not jump with every window."""
+    return max(0.1, math.ceil(share * 10 - 1e-9) / 10)
 
 
-def _bar(low: float, high: float, truth: float, scale: float) -> Any:
+def _bar(low: float, high: float, truth: float, scale: float, n_cells: int) -> RenderableType:
     """Full up to where the interval begins, shaded along it, and a mark where the truth is."""
     from rich.text import Text  # noqa: PLC0415
 
     bar = Text()
-    mark = min(_BAR - 1, int(truth / scale * _BAR))
-    for place in range(_BAR):
-        middle = (place + 0.5) / _BAR * scale
+    mark = min(n_cells - 1, int(truth / scale * n_cells))
+    for place in range(n_cells):
+        middle = (place + 0.5) / n_cells * scale
         if place == mark:
             bar.append("┃", style="bold green" if low <= truth <= high else "bold red")
-        elif middle < low:
-            bar.append("█", style="blue")
-        elif middle <= high:
-            bar.append("▒", style="blue")
         else:
-            bar.append(" ")
+            bar.append("█" if middle < low else "▒" if middle <= high else " ", style="blue")
     return bar
 
 
-def _foot(simulation: Simulation) -> RenderableType:
+def _statement(window: Window) -> RenderableType:
+    """What became of the shares of a window, per proxy."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    table.add_column("shares", no_wrap=True)
+    for name in ("received", *OUTCOMES):
+        sign = "" if name == "received" else "= " if name == OUTCOMES[0] else "+ "
+        table.add_column(f"{sign}{name}", justify="right", no_wrap=True)
+    for i, account in enumerate(window.conservation["proxies"].values(), start=1):
+        table.add_row(f"proxy {i}", *(f"{account[name]:,}" for name in ("received", *OUTCOMES)))
+    return table
+
+
+def _foot(simulation: Simulation, last: str) -> RenderableType:
     from rich.text import Text  # noqa: PLC0415
 
     shown = [window.estimate for window in simulation.windows if window.estimate is not None]
-    n_bars = sum(len(estimate.proportions) for estimate in shown)
     n_held = 0
     for estimate in shown:
         low, high = estimate.interval(0.95).T
         n_held += int(((low <= simulation.truth) & (simulation.truth <= high)).sum())
+    n_bars = sum(len(estimate.proportions) for estimate in shown)
+    balanced = all(window.conservation["balanced"] for window in simulation.windows)
     rate = simulation.answers_per_second
-    lines = [
-        f"█ up to the interval, ▒ the interval, ┃ the truth. {n_held} of {n_bars} intervals so far hold the truth.\n",
-    ]
-    statement = simulation.windows[-1].conservation
-    for i, account in enumerate(statement["proxies"].values(), start=1):
-        parts = " + ".join(f"{account[name]:,} {name}" for name in ("counted", "orphaned", "duplicate", "late", "malformed"))
-        lines.append(f"proxy {i}: {account['received']:,} received = {parts}\n")
-    lines.append(f"{'All accounts balance.' if statement['balanced'] else 'The accounts do not balance!'} ")
-    lines.append(f"{rate:,.0f} answers a second joined and counted, {rate * len(simulation.query.proxies):,.0f} shares.")
-    return Text("".join(lines))
+    return Text(
+        f"▒ is the 95 % interval, ┃ the truth: {n_held} of {n_bars} intervals so far hold it.\n"
+        f"{'All accounts balance.' if balanced else 'The accounts do NOT balance.'} "
+        f"{rate:,.0f} answers a second counted. {last}"
+    )

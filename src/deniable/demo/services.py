@@ -70,7 +70,7 @@ class Proxy:
     """What people call it; queries call it by its url."""
     address: Address
     here: bool = True
-    intake: Mapping[str, int] = field(default_factory=dict)
+    intake: Mapping[str, Any] = field(default_factory=dict)
     token_file: Path | None = None
     """The token with which the aggregator publishes and reads; made, if the proxy is started here and it is not given."""
 
@@ -81,7 +81,7 @@ class Aggregator:
 
     address: Address
     here: bool = True
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Services:

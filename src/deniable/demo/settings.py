@@ -148,7 +148,7 @@ def _services(given: Any, base: Path) -> ServicesPlan:
     if not isinstance(listed, list) or len(listed) < 2:
         raise ParameterError("services.proxies", listed, "must be at least two tables, [[services.proxies]]")
     aggregator = _table("services.aggregator", table.get("aggregator", {}))
-    _check_keys("services.aggregator.", aggregator, _ADDRESS)
+    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits"))
     places = [(f"services.proxies[{i}].", _table(f"services.proxies[{i}]", each)) for i, each in enumerate(listed)]
     names = [_name(f"{place}name", each.get("name")) for place, each in places]
     if len(set(names)) < len(names):
@@ -158,19 +158,24 @@ def _services(given: Any, base: Path) -> ServicesPlan:
         raise ParameterError("services.start", start, f"must be a list of some of {', '.join([*names, 'aggregator'])}")
     proxies = []
     for name, (place, each) in zip(names, places, strict=True):
-        _check_keys(place, each, ("name", "token_file", *_ADDRESS))
+        _check_keys(place, each, ("name", "token_file", "intake", *_ADDRESS))
         here = name in start
         token_file = _path(f"{place}token_file", each["token_file"], base) if "token_file" in each else None
         if not here and token_file is None and "aggregator" in start:
             rule = "is missing: the aggregator needs the operator's token of a proxy that runs elsewhere"
             raise ParameterError(f"{place}token_file", None, rule)
-        proxies.append(Proxy(name, _address(place, each, base), here, token_file=token_file))
+        intake = _table(f"{place}intake", each.get("intake", {}))
+        proxies.append(Proxy(name, _address(place, each, base), here, intake, token_file))
     return ServicesPlan(
         _path("services.folder", table.get("folder", "services"), base),
         _ring(table, base),
         _path("services.analyst_key", table["analyst_key"], base) if "analyst_key" in table else None,
         tuple(proxies),
-        Aggregator(_address("services.aggregator.", {"port": 8700, **aggregator}, base), "aggregator" in start),
+        Aggregator(
+            _address("services.aggregator.", {"port": 8700, **aggregator}, base),
+            "aggregator" in start,
+            _table("services.aggregator.limits", aggregator.get("limits", {})),
+        ),
     )
 
 

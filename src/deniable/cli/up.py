@@ -25,14 +25,17 @@ _REFRESH = 0.5
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--mode", type=click.Choice(MODES), help="Instead of the mode in FILE.")
+@click.option(
+    "--start", multiple=True, help="Start this service only; may be given several times. Instead of services.start in FILE."
+)
 @click.option("--seconds", type=click.IntRange(1), help="How long a simulation's people answer, instead of what FILE says.")
 @click.option("--json", "wants_json", is_flag=True, help="Of a simulation, print one JSON object at the end, and nothing else.")
-def up(file: Path, mode: str | None, seconds: int | None, wants_json: bool) -> None:
+def up(file: Path, mode: str | None, start: tuple[str, ...], seconds: int | None, wants_json: bool) -> None:
     """Run the system that the TOML file FILE describes, until Ctrl-C: a simulation, or services for real devices.
 
     docs/deploy.md tells what FILE holds. A simulation without `seconds` goes on until it is interrupted.
     """
-    settings = read_settings(file, mode)
+    settings = read_settings(file, mode, start)
     try:
         import fastapi  # noqa: F401, PLC0415 - an extra that the services need
         import httpx  # noqa: F401, PLC0415

@@ -72,7 +72,7 @@ class Proxy:
     here: bool = True
     intake: Mapping[str, Any] = field(default_factory=dict)
     token_file: Path | None = None
-    """The token with which the aggregator publishes and reads; made, if the proxy is started here and it is not given."""
+    """The token with which the aggregator publishes and reads. A proxy that is started here has it made, if it is not there."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Services:
         settings: dict[str, Any] = {"folder": proxy.name, "ring": str(self.ring), **proxy.address.settings()}
         (self.folder / proxy.name).mkdir(mode=0o700, exist_ok=True)
         _write_toml(self.folder / f"{proxy.name}.toml", {**settings, "intake": dict(proxy.intake)})
-        if proxy.token_file is None and not self._token_file(proxy).exists():
+        if not self._token_file(proxy).exists():
             _write_private(self._token_file(proxy), self.token(proxy, "operator"))
 
     def _prepare_aggregator(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,11 @@ class Settings:
     services: ServicesPlan | None
 
 
-def read_settings(path: str | Path, mode: str | None = None) -> Settings:
-    """The settings in a TOML file, for the mode that is named there or here. Paths are relative to where the file stands."""
+def read_settings(path: str | Path, mode: str | None = None, start: Sequence[str] = ()) -> Settings:
+    """The settings in a TOML file, with the mode and the services to start as they are named there or here.
+
+    Paths are relative to where the file stands.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -75,12 +78,12 @@ def read_settings(path: str | Path, mode: str | None = None) -> Settings:
         found = re.search(r"line (\d+)", str(error))
         raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
     try:
-        return _settings(tree, path.parent, mode)
+        return _settings(tree, path.parent, mode, list(start))
     except ParameterError as error:
         raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
 
 
-def _settings(tree: dict[str, Any], base: Path, mode: str | None) -> Settings:
+def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[str]) -> Settings:
     _check_keys("", tree, ("mode", "query", "seconds", "data", "simulation", "services"))
     chosen = mode or tree.get("mode", "simulation")
     if chosen not in MODES:
@@ -94,7 +97,7 @@ def _settings(tree: dict[str, Any], base: Path, mode: str | None) -> Settings:
         duration("simulation.every", simulation.get("every", 2)),
         _whole("simulation.devices", simulation.get("devices", 40), 0, 1000),
         _data(tree["data"], base) if "data" in tree else None,
-        _services(tree["services"], base) if "services" in tree else None,
+        _services(tree["services"], base, start) if "services" in tree else None,
     )
     if chosen == "simulation":
         if settings.data is None:
@@ -141,7 +144,7 @@ def _data(given: Any, base: Path) -> Data:
     return Data(table=file, name=_text("data.name", table.get("name", file.stem)), owner=_text("data.owner", table.get("owner")))
 
 
-def _services(given: Any, base: Path) -> ServicesPlan:
+def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
     table = _table("services", given)
     _check_keys("services.", table, ("folder", "ring", "keys", "analyst_key", "start", "proxies", "aggregator"))
     listed = table.get("proxies")
@@ -153,7 +156,7 @@ def _services(given: Any, base: Path) -> ServicesPlan:
     names = [_name(f"{place}name", each.get("name")) for place, each in places]
     if len(set(names)) < len(names):
         raise ParameterError("services.proxies", names, "must have different names")
-    start = table.get("start", [*names, "aggregator"])
+    start = chosen or table.get("start", [*names, "aggregator"])
     if not isinstance(start, list) or not start or not set(start) <= {*names, "aggregator"}:
         raise ParameterError("services.start", start, f"must be a list of some of {', '.join([*names, 'aggregator'])}")
     proxies = []

@@ -222,3 +222,16 @@ def test_answers_are_drawn_and_filled_up_as_a_device_does() -> None:
     single = make_query(rows="aggregate")
     assert Answers(single, [[0, 1], [3]]).truth[3] == 0.5
     assert Answers(single, [[0, 1], [3]]).truth.sum() == 0.5  # two rows where one is allowed: no answer
+
+
+def test_the_file_on_the_page_is_one_that_can_be_read(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    text = page.partition("<!-- up -->\n```toml\n")[2].partition("```")[0]
+    (folder / "city.toml").write_text(text)
+    proxies = 'proxies = ["https://proxy-one.example", "https://proxy-two.example"]'
+    (folder / "trips.toml").write_text(QUERY.replace('proxies = ["https://one.example:8601", "http://127.0.0.1:8602"]', proxies))
+    assert read_settings(folder / "city.toml").seconds == 30
+    plan = read_settings(folder / "city.toml", "services", ["proxy-1"]).services
+    assert plan is not None
+    assert [proxy.here for proxy in plan.proxies] == [True, False]
+    assert not plan.aggregator.here

@@ -129,7 +129,7 @@ def test_a_device_killed_at_any_point_neither_repeats_nor_loses_anything(tmp_pat
 
     messages = joined(proxies)
     for proxy in proxies:
-        assert (proxy.counts["changed"], proxy.counts["cut off"]) == (0, 0)
+        assert (proxy.counts["changed"], proxy.counts["malformed"]) == (0, 0)
         assert proxy.counts["again"] > 0, "some shares had to be sent twice"
     names = {query.tag: name for name, query in queries.items()}
     by_query: dict[str, list[Message]] = {name: [] for name in queries}

@@ -28,7 +28,11 @@ class Proxy:
                 self._answer(200, json.dumps([json.loads(each) for each in proxy.relayed]).encode())
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    proxy.counts["cut off"] += 1  # the device was killed while it sent: nothing of it is taken
+                    return
                 status = proxy._take(self.headers["Authorization"], body)
                 if not proxy.lose_every or proxy.counts["uploads"] % proxy.lose_every:
                     self._answer(status, b"{}")
@@ -61,7 +65,7 @@ class Proxy:
             self.counts["uploads"] += 1
             self.tokens.add(token)
             if not body or len(body) % record_bytes(body[2]):
-                self.counts["cut off"] += 1
+                self.counts["malformed"] += 1
                 return 400
             length = record_bytes(body[2])
             for start in range(0, len(body), length):

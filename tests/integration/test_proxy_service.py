@@ -264,8 +264,12 @@ def connect(proxy: ProxyProcess) -> socket.socket:
 
 def read_all(connection: socket.socket) -> bytes:
     content = b""
-    while chunk := connection.recv(65536):
-        content += chunk
+    connection.settimeout(10)
+    try:
+        while chunk := connection.recv(65536):
+            content += chunk
+    except ConnectionResetError:  # closed with some of our bytes unread: what came before is the answer
+        pass
     return content
 
 
@@ -294,7 +298,7 @@ def test_a_head_that_comes_a_byte_at_a_time_is_cut_off(proxy: ProxyProcess) -> N
             except TimeoutError:
                 continue
         assert time.monotonic() - start < 5
-        status, found = split_answer(answer)
+        status, found = split_answer(answer + read_all(slow))
         assert (status, found["reason"]) == (408, "slow_head")
         assert split_answer(read_all(silent))[0] == 408
     assert proxy.refused("slow_head") == before + 2
@@ -316,7 +320,7 @@ def test_a_body_that_comes_a_byte_at_a_time_is_cut_off_and_nothing_of_it_is_take
             except TimeoutError:
                 continue
         assert time.monotonic() - start < 5
-        status, found = split_answer(answer)
+        status, found = split_answer(answer + read_all(slow))
         assert (status, found["reason"]) == (408, "slow_body")
     assert proxy.refused("slow_body") == before + 1
     assert proxy.metrics()["shares_accepted_total"] == accepted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 import threading
 import time
@@ -56,9 +57,8 @@ class House:
             for i, relay in enumerate(self.relays)
         )
         self.settings = folder / "aggregator.toml"
-        self.settings.write_text(
-            f'state = "state.db"\nring = "ring.json"\nport = 0\n{proxies}[limits]\npatience = "60 s"\nbehind = "30 s"\n'
-        )
+        head = 'state = "state.db"\nring = "ring.json"\nport = 0\nheader_deadline = "2 s"\n'
+        self.settings.write_text(f'{head}{proxies}[limits]\npatience = "60 s"\nbehind = "30 s"\n')
 
     def token(self, role: str) -> str:
         arguments = ["aggregator", "token", str(self.settings), "--name", role, "--role", role]
@@ -225,6 +225,15 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ho
         assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2\n' in text
         document = httpx.get(f"{url}/openapi.json").json()
         assert f"{address.replace(house.query.id, '{query_id}')}/results/stream" in document["paths"]
+        # A head that comes a byte at a time is cut off.
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as slow:
+            slow.sendall(b"GET /healthz HT")
+            told = b""
+            while part := slow.recv(4096):
+                told += part
+        assert told.startswith(b"HTTP/1.1 408 ")
+        assert b'"reason": "slow_head"' in told
         # It is still up, and works.
         with Analyst(url, analyst_token) as analyst:
             assert analyst.publish(SignedQuery.from_bytes(signed))["serial"] == 1

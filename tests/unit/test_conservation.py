@@ -88,6 +88,25 @@ def test_every_share_has_one_outcome_after(fault: Callable[[Crowd], None], step_
     assert [{k: v for k, v in told[name].items() if v} for name in crowd.query.proxies] == list(FAULTS[fault])
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_replay_is_found_whenever_it_comes(restart: bool, crowd: Crowd) -> None:
+    engine = crowd.engine()
+    shares = crowd.answer([1] * 20)
+    alone = crowd.answer([1] * 6, proxies=[0])
+    engine.drain()
+    if restart:
+        engine = crowd.engine()
+    for proxy in range(2):
+        crowd.append(proxy, shares[proxy])  # of messages that are joined: by all proxies together they would make them again
+    crowd.append(0, alone[0])  # and of some that wait
+    engine.drain()
+    assert crowd.accounts() == [
+        {"received": 52, "counted": 20, "duplicate": 26, "waiting": 6},
+        {"received": 40, "counted": 20, "duplicate": 20},
+    ]
+    assert crowd.counts().sum() == 20
+
+
 def test_while_an_epoch_is_open_what_has_no_outcome_is_what_waits(crowd: Crowd) -> None:
     engine = crowd.engine()
     a_share_missing(crowd)

@@ -205,6 +205,21 @@ def test_closed_epochs_leave_no_rows_behind(crowd: Crowd) -> None:
     assert engine._epochs == {}
 
 
+def test_what_is_left_of_closed_epochs_is_not_taken_up_again(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "collect_garbage", lambda *_: 0)
+        engine = crowd.engine()
+        crowd.answer([1] * 20)
+        crowd.answer([1] * 7, proxies=[0])
+        crowd.mark(1)
+        engine.drain()
+        engine = crowd.engine()  # the rows are still in the state
+        assert engine._epochs == {}
+        assert [health.waiting for health in engine.health] == [0, 0]
+        engine.drain()
+    assert crowd.accounts() == [{"received": 27, "counted": 20, "orphaned": 7}, {"received": 20, "counted": 20}]
+
+
 def test_old_panes_accounts_and_results_are_forgotten(crowd: Crowd) -> None:
     engine = crowd.engine(retention=600)
     for epoch in range(30):

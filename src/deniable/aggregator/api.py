@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from http import HTTPStatus
@@ -39,8 +39,11 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(service: Service) -> FastAPI:
-    """The interface of a service, which is started and stopped with the application's lifespan."""
+def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> FastAPI:
+    """The interface of a service, which is started and stopped with the application's lifespan.
+
+    `ending` says that the server is about to stop: then those who follow results are let go, and come back to the next one.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -51,7 +54,7 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="deniable aggregator", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     _add_errors(app, service)
     _add_queries(app, service)
-    _add_results(app, service)
+    _add_results(app, service, ending)
     _add_watching(app, service)
     return app
 
@@ -161,7 +164,7 @@ def _named(query_id: str, content: bytes) -> bytes:
     return content
 
 
-def _add_results(app: FastAPI, service: Service) -> None:
+def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
     @app.get("/v1/queries/{query_id}/results/latest", responses=_REFUSALS)
     def latest_result(query_id: str, request: Request) -> Response:
         """The newest window."""
@@ -185,12 +188,32 @@ def _add_results(app: FastAPI, service: Service) -> None:
         windows = ",".join(_numbered(*row) for row in found)
         return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
 
+    n_followers = 0
+
+    async def events(query_id: str, after: int) -> AsyncIterator[str]:
+        nonlocal n_followers
+        n_followers += 1
+        try:
+            yield "retry: 1000\n\n"
+            silence = 0.0
+            while not ending():
+                for number, document in await run_in_threadpool(service.results, query_id, after):
+                    after, silence = number, 0.0
+                    yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
+                if silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                    silence = 0.0
+                    yield ": nothing new\n\n"
+                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+                silence += _SECONDS_BETWEEN_LOOKS
+        finally:
+            n_followers -= 1
+
     @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
     async def follow_results(query_id: str, request: Request, after: int | None = None) -> Response:
         """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
         await run_in_threadpool(_authorize, service, request, "analyst", "reader")
         await run_in_threadpool(_known, service, query_id)
-        if app.state.followers >= _MOST_FOLLOWERS:
+        if n_followers >= _MOST_FOLLOWERS:
             raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
         stated = request.headers.get("last-event-id", "")
         if stated.isdecimal() and len(stated) < 19:
@@ -199,28 +222,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
             newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
             after = newest[0][0] if newest else 0
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_events(app, service, query_id, after), headers=headers, media_type="text/event-stream")
-
-    app.state.followers = 0
-
-
-async def _events(app: FastAPI, service: Service, query_id: str, after: int) -> AsyncIterator[str]:
-    app.state.followers += 1
-    try:
-        yield "retry: 1000\n\n"
-        silence = 0.0
-        while not service.stopping:
-            found = await run_in_threadpool(service.results, query_id, after)
-            for number, document in found:
-                after, silence = number, 0.0
-                yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
-            if silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
-                silence = 0.0
-                yield ": nothing new\n\n"
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-            silence += _SECONDS_BETWEEN_LOOKS
-    finally:
-        app.state.followers -= 1
+        return StreamingResponse(events(query_id, after), headers=headers, media_type="text/event-stream")
 
 
 def _numbered(number: int, document: str) -> str:

@@ -6,7 +6,7 @@
 - orphaned: the other proxies' shares had not come when the epoch was closed
 - duplicate: its proxy had sent a share under this id before
 - late: its epoch was closed already
-- malformed: refused; `REASONS` of panes.py say why, and those of engine.py for what is refused before it is joined
+- malformed: refused, for one of the reasons that docs/aggregator.md lists
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["OUTCOMES", "Account", "Ledger", "Place", "statement"]
-
-OUTCOMES = ("counted", "orphaned", "duplicate", "late", "malformed")
+__all__ = ["OUTSIDE", "Account", "Ledger", "Place", "statement"]
 
 Place = tuple[int, int, int]
 """Proxy, channel and epoch; channel and epoch are -1 for what belongs to no window."""
@@ -46,7 +44,7 @@ class Account:
         return self
 
     def to_dict(self) -> dict[str, int]:
-        """The figures, with what waits and whether they balance."""
+        """The figures, with what waits."""
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"waiting": self.waiting}
 
 

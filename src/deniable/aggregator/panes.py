@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, ReportFormatError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.queries.query import Query
-from deniable.wire.message import NOTHING, Fault, Opened
+from deniable.wire.message import NOTHING, Opened
 
 __all__ = ["Counted", "Pane", "PaneKey", "count_messages"]
 
@@ -134,7 +134,3 @@ def _sound(mechanism: Mechanism, data: NDArray[Any]) -> NDArray[np.bool_]:
                 middle = (start + end) // 2
                 spans += [(start, middle), (middle, end)]
     return sound
-
-
-REASONS = (*(fault.name.lower() for fault in Fault if fault), "query", "stratum", "report")
-"""Why a joined message is refused."""

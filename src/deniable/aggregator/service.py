@@ -72,11 +72,6 @@ class Service:
         self.state.close()
 
     @property
-    def stopping(self) -> bool:
-        """Whether the service is about to end: what waits for results then ends too."""
-        return self._stopping.is_set()
-
-    @property
     def running(self) -> bool:
         """Whether the engine is at work and its last step went well."""
         return self._threads[0].is_alive() and not self.engine_problem

@@ -18,7 +18,7 @@ from deniable.queries.schedule import duration
 
 __all__ = ["ProxySettings", "Settings", "Tls", "read_settings"]
 
-_DURATIONS = {"patience", "behind", "skew", "retention"}
+_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline"}
 _PATHS = {"state", "ring", "log", "token_file", "certificate", "key"}
 
 
@@ -76,12 +76,18 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
+    header_deadline: int = 10
+    """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
+    most_connections: int = 1000
     limits: Limits = field(default_factory=Limits)
     tls: Tls | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        for name in ("header_deadline", "most_connections"):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ParameterError(name, getattr(self, name), "must be a whole number of at least 1")
         names = [proxy.name for proxy in self.proxies]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError("proxies", names, "must be at least 2, with different names")

@@ -226,7 +226,9 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
         repeated = tally.n / max(pane.n for pane in panes)
         covariance = None if estimate.covariance is None else estimate.covariance * repeated
         estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
-    return dataclasses.replace(estimate, population=population, notes=(*estimate.notes, *note))
+    # An interval that is made from the support would take `population` for what n was drawn from; over several epochs it is not.
+    support = estimate.support if person_epochs in (None, population) else None
+    return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note))
 
 
 def weighted(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:

@@ -25,30 +25,13 @@ def aggregator() -> None:
 @aggregator.command()
 @_SETTINGS
 def run(settings: Path) -> None:
-    """Run the aggregator that the TOML file SETTINGS describes, until it is interrupted."""
-    try:
-        import uvicorn  # noqa: PLC0415 - an extra
-
-        from deniable.aggregator.api import create_app  # noqa: PLC0415
-        from deniable.aggregator.service import Service  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("fastapi and uvicorn", "service", "deniable aggregator") from None
+    """Run the aggregator that the TOML file SETTINGS describes, until it is stopped. Log lines go to standard error, as JSON."""
     chosen = read_settings(settings)
-    tls = {} if chosen.tls is None else {"ssl_certfile": chosen.tls.certificate, "ssl_keyfile": chosen.tls.key}
-    config = uvicorn.Config(
-        create_app(Service(chosen)),
-        host=chosen.host,
-        port=chosen.port,
-        log_level="warning",
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=5,
-        **tls,  # type: ignore[arg-type]
-    )
-    config.load()
-    listening = config.bind_socket()
-    host, port = listening.getsockname()[:2]
-    click.echo(f"aggregator at http{'s' if tls else ''}://{host}:{port}")
-    uvicorn.Server(config).run(sockets=[listening])
+    try:
+        from deniable.aggregator.run import serve  # noqa: PLC0415 - needs the extra `service`
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "an aggregator") from None
+    serve(chosen, lambda address: click.echo(f"aggregator at {address}"))
 
 
 @aggregator.command()

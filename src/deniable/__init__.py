@@ -8,6 +8,7 @@ from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.laplace import Versus, proportion_errors, value_errors
+from deniable.estimation.maximum_likelihood import maximum_likelihood
 from deniable.estimation.one_person import Guess, guess, posterior
 from deniable.estimation.pooling import combine, stratified
 from deniable.estimation.regression import Regression, regress
@@ -80,6 +81,7 @@ __all__ = [
     "joint",
     "kantorovich",
     "manhattan",
+    "maximum_likelihood",
     "plan",
     "posterior",
     "privacy",

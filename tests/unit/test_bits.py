@@ -39,5 +39,17 @@ def test_one_bit_a_row_is_put_and_the_others_stay(n: int, width: int) -> None:
     assert np.array_equal(np.unpackbits(rows, axis=1, bitorder="little", count=width), bits)
 
 
+@pytest.mark.parametrize("width", [5, 8, 11, 16, 24, 32, 64, 65, 300])
+def test_nothing_is_put_at_minus_one(width: int) -> None:
+    bits, rows = random_rows(9000, width)
+    rng = np.random.default_rng(2)
+    places, values = rng.integers(-1, width, 9000), rng.integers(0, 2, 9000).astype(np.uint8)
+    put_bits(rows, places, values)
+    some = np.flatnonzero(places >= 0)
+    bits[some, places[some]] = values[some]
+    assert 0 < len(some) < 9000
+    assert np.array_equal(np.unpackbits(rows, axis=1, bitorder="little", count=width), bits)
+
+
 def test_a_row_takes_whole_bytes() -> None:
     assert [row_bytes(width) for width in (1, 8, 9, 64)] == [1, 1, 2, 8]

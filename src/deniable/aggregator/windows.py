@@ -22,6 +22,7 @@ import numpy as np
 
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.pooling import stratified
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.query import Query
@@ -166,8 +167,10 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
     if len(parts) == 1:
         total = parts[0]
     else:
-        total = weighted(parts, n, f"{len(parts)} versions of the query, weighed by their answers")
-        total = dataclasses.replace(total, population=parts[-1].population)  # the same people, not more of them
+        # Of the same people, who are not more for being asked in two ways: so the parts are weighed without their number.
+        bare = [dataclasses.replace(part, population=None, support=None) for part in parts]
+        total = _pooled(bare, n, f"{len(parts)} versions of the query, weighed by their answers")
+        total = dataclasses.replace(total, population=parts[-1].population)
     losses = [_sampled(query) for query in versions]
     return dataclasses.replace(
         total,
@@ -205,7 +208,7 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     else:
         how = "by their size" if known else "by their size, estimated from the answers where it is not stated"
         names = ", ".join(query.strata[stratum].name for stratum in strata)
-        total = weighted(parts, sizes, f"strata {names}, weighed {how}")
+        total = _pooled(parts, sizes, f"strata {names}, weighed {how}")
     return dataclasses.replace(total, notes=(*total.notes, *notes))
 
 
@@ -231,21 +234,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note))
 
 
-def weighted(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:
-    """The mean of independent estimates: r = sum B_i r_i / B, covariance sum B_i^2 C_i / B^2 (Quoc 2017, 3.3.1)."""
-    weights = np.asarray(sizes, dtype=np.float64) / np.sum(sizes)
-    covariances = [part.covariance for part in parts]
-    total = None
-    if all(covariance is not None for covariance in covariances):
-        total = np.sum([w**2 * c for w, c in zip(weights, covariances, strict=True) if c is not None], axis=0)
-    populations = [part.population for part in parts]
-    return dataclasses.replace(
-        parts[0],
-        proportions=np.sum([w * part.proportions for w, part in zip(weights, parts, strict=True)], axis=0),
-        variance=np.sum([w**2 * part.variance for w, part in zip(weights, parts, strict=True)], axis=0),
-        covariance=total,
-        n=sum(part.n for part in parts),
-        population=None if None in populations else sum(size for size in populations if size is not None),
-        support=parts[0].support if len(parts) == 1 else None,
-        notes=(*dict.fromkeys(text for part in parts for text in part.notes), note),
-    )
+def _pooled(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:
+    """The mean of independent estimates by the sizes of what they are of (Quoc 2017, 3.3.1), and how that was done."""
+    total = stratified(parts, sizes)
+    return dataclasses.replace(total, notes=(*total.notes[:-1], note))

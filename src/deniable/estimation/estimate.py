@@ -171,6 +171,12 @@ class Estimate:
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label"))
 
+    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+        """Draw the shares as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
+        from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+
+        return plot_estimate(self, ax, truth=truth, confidence=confidence)
+
     def __str__(self) -> str:
         return "\n".join([*_rows(self), _privacy_line(self), *self.notes])
 

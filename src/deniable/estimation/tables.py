@@ -254,6 +254,12 @@ class Table:
         columns = {"estimate": self.proportions.reshape(-1), "stderr": self.stderr.reshape(-1), "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a table of two axes as a heat map, each cell with its share and ±; returns matplotlib's axes."""
+        from deniable.estimation.plots import plot_table  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+
+        return plot_table(self, ax)
+
     def __str__(self) -> str:
         if len(self.axes) == 2 and self.shape[1] <= _COLUMNS_SHOWN and self.shape[0] <= _ROWS_SHOWN:
             rows = _grid(self)

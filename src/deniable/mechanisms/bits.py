@@ -21,7 +21,10 @@ def row_bytes(width: int) -> int:
 
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Make bit `places[i]` of row i equal to `bits[i]`, in place."""
+    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row as it is.
+
+    Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is put.
+    """
     put = _put_in_words if rows.shape[1] in _WORD else _put_in_bytes
     for start in range(0, len(rows), _BLOCK_ROWS):  # blocks whose intermediate arrays stay in the cache
         part = slice(start, start + _BLOCK_ROWS)
@@ -32,7 +35,7 @@ def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """A row is one machine word: no need to look for the byte."""
     dtype = _WORD[rows.shape[1]]
     words = rows.view(dtype)[:, 0]
-    shifts = places.astype(dtype)
+    shifts = places.astype(dtype)  # of -1 the largest there is, and what is shifted that far is gone: no bit changes
     words &= ~(dtype(1) << shifts)
     words |= bits.astype(dtype) << shifts
 
@@ -40,9 +43,10 @@ def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
 def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     n, length = rows.shape
     flat = rows.reshape(-1)
-    at = places >> 3
+    at = np.maximum(places, 0) >> 3
     at += np.arange(0, n * length, length)
-    shifts = places.astype(np.uint8) & 7
+    shifts = (places & 7).astype(np.uint8)
+    shifts |= (places < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
     cleared = flat[at]
     cleared &= ~(np.uint8(1) << shifts)
     cleared |= bits << shifts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -81,7 +82,8 @@ class MatrixMechanism(IndexReports):
         if estimator == "inverse":
             return self.describe(moments, n, population)
         proportions, note = self._biased(estimator, tally.counts)
-        return self.describe((proportions, *moments[1:]), n, population, [f"{note}; ± is that of the unbiased estimate"])
+        unbiased = self.describe(moments, n, population, [f"{note}; ± is that of the unbiased estimate"])
+        return dataclasses.replace(unbiased, proportions=proportions, unbiased=moments[0])
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
         """The proportions of one of the other estimators, and what it did to bias."""

@@ -96,9 +96,7 @@ class UnaryMechanism(UnaryReports):
         Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
         """
         rows = source.bit_rows(self._b, indices.size, len(self.domain))
-        # Without branches, so that drawing takes the same time whatever the answer is: of none, the first bit stays what it is.
-        truth = np.where(indices < 0, rows[:, 0] & 1, source.coins(self._a, indices.size))
-        put_bits(rows, np.maximum(indices, 0), truth)
+        put_bits(rows, indices, source.coins(self._a, indices.size))
         return rows
 
     def channel(self) -> BitChannel:

@@ -185,7 +185,8 @@ def make_sqlite(folder: Path) -> str:
 
 def make_vault_folder(folder: Path) -> str:
     (folder / "vaults").mkdir()
-    for who, miles in {"a": [1.5, 7.0], "b": [3.0], "c": [None], "d": [100.0, 4.0]}.items():
+    people: dict[str, list[float | None]] = {"a": [1.5, 7.0], "b": [3.0], "c": [None], "d": [100.0, 4.0]}
+    for who, miles in people.items():
         vault = Vault.create(folder / "vaults" / f"{who}.db")
         vault.import_rows("trips", {"miles": "REAL"}, [(each,) for each in miles])
         vault.share("trips", ["miles"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deniable.aggregator.conservation import OUTCOMES
+from deniable.aggregator.conservation import Account
 from deniable.aggregator.windows import Window
 from deniable.cli.output import as_json
 from deniable.demo.simulation import Simulation
@@ -226,11 +227,11 @@ def _statement(window: Window) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     table.add_column("shares", no_wrap=True)
-    for name in ("received", *OUTCOMES):
-        sign = "" if name == "received" else "= " if name == OUTCOMES[0] else "+ "
+    names = [field.name for field in dataclasses.fields(Account)]
+    for sign, name in zip(("", "= ", *("+ " for _ in names)), names, strict=False):
         table.add_column(f"{sign}{name}", justify="right", no_wrap=True)
     for i, account in enumerate(window.conservation["proxies"].values(), start=1):
-        table.add_row(f"proxy {i}", *(f"{account[name]:,}" for name in ("received", *OUTCOMES)))
+        table.add_row(f"proxy {i}", *(f"{account[name]:,}" for name in names))
     return table
 
 

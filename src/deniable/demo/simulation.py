@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.analyst import Analyst
-from deniable.aggregator.conservation import OUTCOMES
+from deniable.aggregator.conservation import Account, statement
 from deniable.aggregator.windows import Window
 from deniable.client.device import Device
 from deniable.client.policy import Policy
@@ -196,18 +197,16 @@ class Simulation:
 
 def total_conservation(windows: Sequence[Window]) -> dict[str, Any]:
     """What became of all shares of windows that do not overlap, per proxy, and whether every account balances."""
-    proxies: dict[str, dict[str, int]] = {}
+    totals: dict[str, Account] = {}
     end = 0
     for window in windows:
         if window.start < end:
             continue
         end = window.end
-        for name, account in window.conservation["proxies"].items():
-            total = proxies.setdefault(name, dict.fromkeys(("received", *OUTCOMES), 0))
-            for outcome in total:
-                total[outcome] += account[outcome]
-    balanced = all(account["received"] == sum(account[outcome] for outcome in OUTCOMES) for account in proxies.values())
-    return {"proxies": proxies, "balanced": balanced}
+        for name, told in window.conservation["proxies"].items():
+            account = totals.setdefault(name, Account())
+            account += Account(**{field.name: told[field.name] for field in dataclasses.fields(Account)})
+    return statement(totals, dict(enumerate(totals.values())))
 
 
 def demo_query(dataset: Dataset, n_clients: int) -> Callable[[Sequence[str], int], Query]:

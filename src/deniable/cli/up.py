@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deniable.demo.settings import MODES, ServicesPlan, Settings, read_settings
-from deniable.errors import MissingExtraError, ResponseError
+from deniable.errors import MissingExtraError, ParameterError, ResponseError
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
@@ -52,6 +52,9 @@ def _simulate(settings: Settings, seconds: int | None, wants_json: bool) -> None
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
     from deniable.demo.own import simulate_own  # noqa: PLC0415
 
+    if seconds is not None and seconds < settings.simulated_window:
+        rule = f"must be at least {settings.simulated_window}, for so long takes a window: see simulation.every"
+        raise ParameterError("seconds", seconds, rule)
     simulation, n_people = simulate_own(settings)
     title = settings.query.question or settings.query.id
     run_simulation(simulation, f"deniable up: {title}", f"{n_people:,} people", seconds, wants_json)

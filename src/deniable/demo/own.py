@@ -43,8 +43,8 @@ _People = Callable[[Query, Path], tuple[Answers, Sequence[Vault]]]
 
 
 def _asked(settings: Settings, n_people: int) -> Callable[[Sequence[str], int], Query]:
-    schedule, every = settings.query.schedule, settings.every
-    window, slide = (every * (length // schedule.every) for length in (schedule.window, schedule.slide))
+    schedule, every, window = settings.query.schedule, settings.every, settings.simulated_window
+    slide = every * (schedule.slide // schedule.every)
 
     def ask(proxies: Sequence[str], now: int) -> Query:
         return settings.query.revised(

@@ -59,6 +59,11 @@ class Settings:
     data: Data | None
     services: ServicesPlan | None
 
+    @property
+    def simulated_window(self) -> int:
+        """Seconds of a window in a simulation: as many epochs as the query has in its own."""
+        return self.every * (self.query.schedule.window // self.query.schedule.every)
+
 
 def read_settings(path: str | Path, mode: str | None = None, start: Sequence[str] = ()) -> Settings:
     """The settings in a TOML file, with the mode and the services to start as they are named there or here.

@@ -60,7 +60,7 @@ class Simulation:
         self._ask, self._make_people, self._n_proxies = ask, people, n_proxies
         self._stack = contextlib.ExitStack()
         self.windows: list[Window] = []
-        self.started = 0.0
+        self.started = False
 
     def __enter__(self) -> Simulation:
         try:
@@ -106,7 +106,7 @@ class Simulation:
         self.crowd = Crowd(self.query, fleet, tokens, devices)
         self.crowd.start()
         self._stack.callback(self.crowd.stop)
-        self.started = time.monotonic()
+        self.started = True
 
     def _policies(self, query: Query, ring: KeyRing, proxies: Sequence[Proxy], n: int) -> list[Policy]:
         """A policy a device, with tokens of its own, that lets it answer to the end: nobody is really asked here."""
@@ -153,7 +153,7 @@ class Simulation:
     @property
     def seconds(self) -> float:
         """How long the crowd has been answering."""
-        return time.monotonic() - self.started
+        return time.time() - self.query.schedule.origin
 
     @property
     def answers_per_second(self) -> float:
@@ -162,14 +162,14 @@ class Simulation:
         return sum(window.n + window.nothing for window in self.windows) / seconds if seconds else 0.0
 
     def finish(self, wait: Callable[[], None] = lambda: None) -> None:
-        """Stop asking, and wait for the windows of the epochs that were answered."""
-        last = (int(time.time()) - self.query.schedule.origin) // self.query.schedule.every
+        """Stop asking, and wait for the windows whose epochs were all answered; for the first one in any case."""
+        schedule = self.query.schedule
+        answered = int(self.seconds) // schedule.every * schedule.every
+        last = max(0, (answered - schedule.window) // schedule.slide)
         self.crowd.stop()
-        give_up = time.monotonic() + _SECONDS_AFTER
-        while time.monotonic() < give_up:
+        give_up = time.monotonic() + schedule.window + _SECONDS_AFTER
+        while not (self.windows and self.windows[-1].index >= last) and time.monotonic() < give_up:
             self.look()
-            if self.windows and self.windows[-1].end >= self.query.schedule.start_of_epoch(last):
-                return
             wait()
             time.sleep(_POLL)
 

@@ -31,6 +31,7 @@ ROOMS = [
     "curator",
     "graphs",
     "release",
+    "demo",
     "survey",
     "reproduce",
     "cli",

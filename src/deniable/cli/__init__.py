@@ -14,11 +14,13 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "client": "deniable.cli.client:client",
     "aggregator": "deniable.cli.aggregator:aggregator",
+    "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
     "plan": "deniable.cli.plan:plan",
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
+    "up": "deniable.cli.up:up",
     "vault": "deniable.cli.vault:vault",
 }
 """Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""

@@ -11,7 +11,7 @@ from typing import Any
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries.query import Query
 
-__all__ = ["line_of", "parse_query", "read_query"]
+__all__ = ["line_of", "parse_query", "query_of_tree", "read_query"]
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\- ]+?)\s*\]\]?\s*(?:#.*)?")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
@@ -45,14 +45,18 @@ def parse_query(text: str, file: str = "query") -> Query:
         line = int(found[1]) if found else len(text.splitlines())
         raise QueryFileError("file", file, f"is not TOML: {message}", file, line) from None
     try:
-        schedule = tree.get("schedule")
-        if isinstance(schedule, dict):
-            for name in ("origin", "expires"):
-                if name in schedule:
-                    schedule[name] = _seconds(f"schedule.{name}", schedule[name])
-        return Query.from_dict(tree)
+        return query_of_tree(tree)
     except ParameterError as error:
         raise QueryFileError(error.name, error.value, error.rule, file, line_of(text, error.name)) from None
+
+
+def query_of_tree(tree: dict[str, Any]) -> Query:
+    """The query in a table of TOML, in which times may be written as times."""
+    schedule = tree.get("schedule")
+    if isinstance(schedule, dict):
+        times = {name: _seconds(f"schedule.{name}", schedule[name]) for name in ("origin", "expires") if name in schedule}
+        tree = {**tree, "schedule": {**schedule, **times}}
+    return Query.from_dict(tree)
 
 
 def _seconds(name: str, given: Any) -> Any:

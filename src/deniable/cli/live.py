@@ -1,0 +1,253 @@
+"""A running system in the terminal: the newest window beside the truth, what it costs, and what became of the shares."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from deniable.aggregator.conservation import Account
+from deniable.aggregator.windows import Window
+from deniable.cli.output import as_json
+from deniable.demo.simulation import Simulation
+from deniable.queries.schedule import spoken_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["ending_in_order", "run_simulation"]
+
+_SHORTEST_BAR, _LONGEST_BAR = 10, 40
+_REFRESH = 0.2
+_INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as shells know it."""
+
+
+def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: float | None, wants_json: bool) -> None:
+    """Run it and show it: live in a terminal, as plain tables elsewhere, or as one JSON object at the end.
+
+    `crowd` says who the people are, `seconds` how long they answer (None: until somebody presses Ctrl-C).
+    """
+    interrupted = False
+    with ending_in_order():
+        try:
+            if wants_json:
+                _run_silently(simulation, seconds)
+            elif sys.stdout.isatty():
+                _run_live(simulation, _Words(title, crowd), seconds)
+            else:
+                _run_plainly(simulation, _Words(title, crowd), seconds)
+        except KeyboardInterrupt:
+            interrupted = True
+    if wants_json and simulation.started:
+        click.echo(as_json(simulation.to_dict()))
+    elif interrupted:
+        click.echo("Stopped. Nothing is left running.")
+    if interrupted:
+        sys.exit(_INTERRUPTED)
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Have every polite way of ending this process run the same cleaning up, once, and let nothing interrupt that."""
+    signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
+    before = {each: signal.getsignal(each) for each in signals}
+
+    def interrupt(*_: object) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for each in signals:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _is_on(simulation: Simulation, seconds: float | None) -> bool:
+    return seconds is None or simulation.seconds < seconds
+
+
+def _run_silently(simulation: Simulation, seconds: float | None) -> None:
+    with simulation:
+        while _is_on(simulation, seconds):
+            simulation.look()
+            time.sleep(_REFRESH)
+        simulation.finish()
+
+
+def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and only for people
+
+    console = Console(width=100, color_system=None, highlight=False, force_terminal=False)
+    shown = 0
+
+    def show() -> None:
+        nonlocal shown
+        for window in simulation.windows[shown:]:
+            console.print(_window(simulation, window, console.width))
+            console.print(_statement(window))
+            console.print()
+        shown = len(simulation.windows)
+
+    with simulation:
+        console.print(_head(simulation, words))
+        console.print()
+        while _is_on(simulation, seconds):
+            simulation.look()
+            show()
+            time.sleep(_REFRESH)
+        simulation.finish()
+        show()
+        console.print(_foot(simulation, "Finished."))
+
+
+def _run_live(simulation: Simulation, words: _Words, seconds: float | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and only for people
+    from rich.live import Live  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    with console.status(f"Starting proxies and aggregator, and making {words.crowd} …"):
+        simulation.__enter__()
+    try:
+        with Live(_screen(simulation, words, console.width), console=console, refresh_per_second=5) as live:
+            while _is_on(simulation, seconds):
+                simulation.look()
+                live.update(_screen(simulation, words, console.width))
+                time.sleep(_REFRESH)
+            simulation.finish(lambda: live.update(_screen(simulation, words, console.width, "The last ones are being counted.")))
+            live.update(_screen(simulation, words, console.width, "Finished."))
+    finally:
+        simulation.__exit__(None, None, None)
+
+
+class _Words:
+    """What the view calls things."""
+
+    def __init__(self, title: str, crowd: str) -> None:
+        self.title, self.crowd = title, crowd
+
+
+def _screen(simulation: Simulation, words: _Words, width: int, last: str = "Ctrl-C ends it.") -> RenderableType:
+    """All of it, in 80 columns and 24 lines if there are two proxies and eleven buckets."""
+    from rich.console import Group  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    if not simulation.windows:
+        return Group(_head(simulation, words), Text(f"The first answers are on their way. {last}", style="dim"))
+    newest = simulation.windows[-1]
+    parts = [_head(simulation, words), _window(simulation, newest, width), _statement(newest), _foot(simulation, last)]
+    return Group(*parts)
+
+
+def _head(simulation: Simulation, words: _Words) -> RenderableType:
+    from rich.text import Text  # noqa: PLC0415
+
+    query = simulation.query
+    n_fleet = simulation.n_people - simulation.n_devices
+    who = f"{words.crowd}: {simulation.n_devices:,} whole devices with vaults"
+    who += f", {n_fleet:,} in a fleet without." if n_fleet else "."
+    how = f"{len(query.proxies)} proxies and an aggregator, each a process, over HTTP."
+    asked = f"Every {spoken_duration(query.schedule.every)} {100 * query.sampling:g} % answer."
+    lines = [
+        (f"{words.title}\n", "bold"),
+        (f"{who}\n{how} {asked}\n", ""),
+        (f"epsilon, local    {query.epsilon_local:.4f}  an answer, against whoever sees who answered\n", "cyan"),
+        (f"epsilon, sampled  {query.epsilon_sampled:.4f}  against the aggregator and the analyst, who cannot", "cyan"),
+    ]
+    return Text.assemble(*lines)
+
+
+def _clock(seconds: int) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(seconds))
+
+
+def _window(simulation: Simulation, window: Window, width: int) -> RenderableType:
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    when = f"{_clock(window.start)} to {_clock(window.end)} UTC"
+    title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {window.condition}", style="bold")
+    if window.estimate is None:
+        return Group(title, Text(f"There is no estimate: the query wants {simulation.query.minimum_cohort:,} answers at least."))
+    estimate = window.estimate
+    interval = estimate.interval(0.95)
+    scale = _nice(max(float(interval[:, 1].max()), float(simulation.truth.max())))
+    labels = [_short(str(label)) for label in estimate.labels]
+    room = width - max(6, *map(len, labels)) - 36  # what the figures take
+    n_cells = max(_SHORTEST_BAR, min(_LONGEST_BAR, room))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name, justify in (("bucket", "left"), ("truth", "right"), ("estimate", "right"), ("95 % interval", "right")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column(f"0{f'{100 * scale:.0f} %':>{n_cells - 1}}", no_wrap=True)
+    for label, share, (low, high), truth in zip(labels, estimate.proportions, interval, simulation.truth, strict=True):
+        figures = f"{100 * truth:.1f} %", f"{100 * share:.1f} %", f"{100 * low:.1f} to {100 * high:.1f}"
+        table.add_row(Text(label), *figures, _bar(low, high, truth, scale, n_cells))
+    return Group(title, table)
+
+
+def _short(label: str, most: int = 24) -> str:
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
+def _nice(share: float) -> float:
+    """The next full tenth, so that the scale does not jump with every window."""
+    return max(0.1, math.ceil(share * 10 - 1e-9) / 10)
+
+
+def _bar(low: float, high: float, truth: float, scale: float, n_cells: int) -> RenderableType:
+    """Full up to where the interval begins, shaded along it, and a mark where the truth is."""
+    from rich.text import Text  # noqa: PLC0415
+
+    bar = Text()
+    mark = min(n_cells - 1, int(truth / scale * n_cells))
+    for place in range(n_cells):
+        middle = (place + 0.5) / n_cells * scale
+        if place == mark:
+            bar.append("┃", style="bold green" if low <= truth <= high else "bold red")
+        else:
+            bar.append("█" if middle < low else "▒" if middle <= high else " ", style="blue")
+    return bar
+
+
+def _statement(window: Window) -> RenderableType:
+    """What became of the shares of a window, per proxy."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    table.add_column("shares", no_wrap=True)
+    names = [field.name for field in dataclasses.fields(Account)]
+    for sign, name in zip(("", "= ", *("+ " for _ in names)), names, strict=False):
+        table.add_column(f"{sign}{name}", justify="right", no_wrap=True)
+    for i, account in enumerate(window.conservation["proxies"].values(), start=1):
+        table.add_row(f"proxy {i}", *(f"{account[name]:,}" for name in names))
+    return table
+
+
+def _foot(simulation: Simulation, last: str) -> RenderableType:
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = [window.estimate for window in simulation.windows if window.estimate is not None]
+    n_held = 0
+    for estimate in shown:
+        low, high = estimate.interval(0.95).T
+        n_held += int(((low <= simulation.truth) & (simulation.truth <= high)).sum())
+    n_bars = sum(len(estimate.proportions) for estimate in shown)
+    balanced = all(window.conservation["balanced"] for window in simulation.windows)
+    rate = simulation.answers_per_second
+    return Text(
+        f"▒ is the 95 % interval, ┃ the truth: {n_held} of {n_bars} intervals so far hold it.\n"
+        f"{'All accounts balance.' if balanced else 'The accounts do NOT balance.'} "
+        f"{rate:,.0f} answers a second counted. {last}"
+    )

@@ -1,0 +1,104 @@
+"""`deniable up`: one's own query and data, simulated on this machine, or as services for real devices."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deniable.demo.settings import MODES, ServicesPlan, Settings, read_settings
+from deniable.errors import MissingExtraError, ParameterError, ResponseError
+from deniable.queries.keys import AnalystKey
+from deniable.queries.query import Query
+from deniable.queries.signing import sign
+
+if TYPE_CHECKING:
+    from deniable.demo.services import Services
+
+__all__ = ["up"]
+
+_REFRESH = 0.5
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--mode", type=click.Choice(MODES), help="Instead of the mode in FILE.")
+@click.option(
+    "--start", multiple=True, help="Start this service only; may be given several times. Instead of services.start in FILE."
+)
+@click.option("--seconds", type=click.IntRange(1), help="How long a simulation's people answer, instead of what FILE says.")
+@click.option("--json", "wants_json", is_flag=True, help="Of a simulation, print one JSON object at the end, and nothing else.")
+def up(file: Path, mode: str | None, start: tuple[str, ...], seconds: int | None, wants_json: bool) -> None:
+    """Run the system that the TOML file FILE describes, until Ctrl-C: a simulation, or services for real devices.
+
+    docs/deploy.md tells what FILE holds. A simulation without `seconds` goes on until it is interrupted.
+    """
+    settings = read_settings(file, mode, start)
+    try:
+        import fastapi  # noqa: F401, PLC0415 - an extra that the services need
+        import httpx  # noqa: F401, PLC0415
+        import uvicorn  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "deniable up") from None
+    if settings.mode == "simulation":
+        _simulate(settings, seconds or settings.seconds, wants_json)
+    elif settings.services is not None:
+        _serve(settings, settings.services)
+
+
+def _simulate(settings: Settings, seconds: int | None, wants_json: bool) -> None:
+    from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
+    from deniable.demo.own import simulate_own  # noqa: PLC0415
+
+    if seconds is not None and seconds < settings.simulated_window:
+        rule = f"must be at least {settings.simulated_window}, for so long takes a window: see simulation.every"
+        raise ParameterError("seconds", seconds, rule)
+    simulation, n_people = simulate_own(settings)
+    title = settings.query.question or settings.query.id
+    run_simulation(simulation, f"deniable up: {title}", f"{n_people:,} people", seconds, wants_json)
+
+
+def _serve(settings: Settings, plan: ServicesPlan) -> None:
+    from deniable.cli.live import ending_in_order  # noqa: PLC0415 - slow to import
+    from deniable.demo.services import Services  # noqa: PLC0415
+
+    services = Services(plan.folder, plan.ring, plan.proxies, plan.aggregator)
+    with ending_in_order():
+        try:
+            with services:
+                for proxy in plan.proxies:
+                    if proxy.here:
+                        click.echo(f"{proxy.name} at {proxy.address.url}; tokens for devices:")
+                        click.echo(f"  deniable proxy token add {plan.folder / proxy.name}.toml")
+                if plan.aggregator.here:
+                    click.echo(f"aggregator at {plan.aggregator.address.url}; its analyst's token: {services.analyst_token_file}")
+                    _follow(settings.query, plan, services)
+                while True:
+                    services.check()
+                    time.sleep(_REFRESH)
+        except KeyboardInterrupt:
+            pass  # this is how it ends
+    click.echo("Stopped.")
+
+
+def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
+    """Publish the query, if the analyst's key is here, and print the windows as they come."""
+    from deniable.aggregator.analyst import Analyst  # noqa: PLC0415 - an extra
+
+    with Analyst(plan.aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
+        if plan.analyst_key is not None:
+            analyst.publish(sign(query, AnalystKey.load(plan.analyst_key)))
+            click.echo(f"{query.id}, version {query.serial}, is published")
+        newest = 0
+        while True:
+            services.check()
+            try:
+                for window in analyst.range(query, start=newest):
+                    click.echo(str(window))
+                    newest = window.start + 1
+            except ResponseError as error:
+                if error.status not in (0, 404):  # 404: nobody has published it yet
+                    raise
+            time.sleep(_REFRESH)

@@ -1,0 +1,97 @@
+"""`deniable demo`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from deniable.cli import cli
+from deniable.demo.datasets import DATASETS
+from deniable.demo.people import Answers
+from deniable.demo.simulation import demo_query
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["demo", *arguments])
+
+
+@pytest.fixture(scope="module")
+def told() -> Result:
+    """A demonstration of four seconds with three proxies: one run for all tests of what it says."""
+    return run("--json", "--seconds", "4", "--clients", "600", "--proxies", "3", "--dataset", "electricity")
+
+
+def test_json_is_exactly_one_object_with_windows_and_the_conservation_statement(told: Result) -> None:
+    assert told.exit_code == 0, told.output
+    assert told.stderr == ""
+    out = json.loads(told.stdout)
+    assert out["epsilon_local"] == pytest.approx(np.log(9))
+    assert out["epsilon_sampled"] == pytest.approx(np.log(1 + 0.6 * 8))
+    assert out["windows"]
+    for window in out["windows"]:
+        assert window["end"] - window["start"] == 2
+        assert 600 * 0.4 < window["n"] < 600 * 0.8  # of 600 six in ten answer: ten standard deviations on both sides
+        lengths = {len(window[name]) for name in ("labels", "estimate", "stderr", "low", "high", "truth")}
+        assert lengths == {6}
+        for low, estimate, high in zip(window["low"], window["estimate"], window["high"], strict=True):
+            assert low <= min(max(estimate, 0), 1) <= high
+        accounts = window["conservation"]["proxies"]
+        assert window["conservation"]["balanced"] is True
+        assert [account["counted"] for account in accounts.values()] == [window["n"]] * 3
+    total = sum(window["n"] for window in out["windows"])
+    assert [account["received"] for account in out["conservation"]["proxies"].values()] == [total] * 3
+    assert out["conservation"]["balanced"] is True
+
+
+def test_the_truth_beside_the_estimates_is_that_of_the_same_people(told: Result) -> None:
+    out = json.loads(told.stdout)
+    electricity = DATASETS["electricity"]
+    newest = np.array([rows[-1][1] for rows in electricity.rows(600, seed=2013)])
+    edges = [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    counted = [np.mean((newest > low) & (newest <= high)) for low, high in pairwise(edges)]
+    counted[0] += np.mean(newest == 0)
+    for window in out["windows"]:
+        assert window["truth"] == pytest.approx(counted)
+        far = np.abs(np.array(window["estimate"]) - counted) / np.array(window["stderr"])
+        assert far.max() < 6.5  # false alarm once in 10 billion buckets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clients", "0"], "deniable: --clients = 0 must be a whole number from 10 to 1000000\n"),
+        (["--seconds", "0"], "deniable: --seconds = 0 must be a whole number from 1 to 86400\n"),
+        (["--proxies", "1"], "deniable: --proxies = 1 must be a whole number from 2 to 3\n"),
+        (["--dataset", "ships"], "deniable: dataset = 'ships' must be one of taxi, electricity, tweets\n"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
+
+
+def test_without_the_services_it_says_which_extra_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = run()
+    assert result.exit_code == 2
+    assert result.stderr == "deniable: deniable demo needs uvicorn: pip install 'deniable[service]'\n"
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_answer_of_a_dataset_has_a_bucket_and_every_bucket_an_answer(name: str) -> None:
+    dataset = DATASETS[name]
+    query = demo_query(dataset, 5000)(["one", "two"], 0)
+    newest = np.array([rows[-1][1] for rows in dataset.rows(5000, seed=1)])
+    indices = query.buckets.index_many([newest])
+    assert set(indices.tolist()) == set(range(len(query.buckets)))
+    assert Answers(query, indices.reshape(-1, 1).tolist()).truth == pytest.approx(np.bincount(indices) / 5000)
+
+
+def test_the_taxis_are_asked_the_papers_eleven_buckets() -> None:
+    query = demo_query(DATASETS["taxi"], 10_000)(["one", "two"], 0)
+    assert query.labels == (*(f"[{mile},{mile + 1})" for mile in range(10)), "[10,inf)")

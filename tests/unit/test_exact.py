@@ -64,4 +64,4 @@ def test_an_epsilon_that_cannot_be_drawn_is_refused(epsilon: object) -> None:
 @pytest.mark.parametrize("p", [0, 1, -0.1, 1.2, math.nan, math.inf, "x", None])
 def test_a_probability_outside_the_open_interval_is_refused(p: object) -> None:
     with pytest.raises(ParameterError, match=r"p = .* must lie strictly between 0 and 1"):
-        exact.check_probability("p", p)  # type: ignore[arg-type]
+        exact.check_probability("p", p)

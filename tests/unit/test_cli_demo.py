@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deniable.cli import cli
+from deniable.cli.live import _bar
 from deniable.demo.datasets import DATASETS
 from deniable.demo.people import Answers
 from deniable.demo.simulation import demo_query
@@ -95,3 +96,9 @@ def test_every_answer_of_a_dataset_has_a_bucket_and_every_bucket_an_answer(name:
 def test_the_taxis_are_asked_the_papers_eleven_buckets() -> None:
     query = demo_query(DATASETS["taxi"], 10_000)(["one", "two"], 0)
     assert query.labels == (*(f"[{mile},{mile + 1})" for mile in range(10)), "[10,inf)")
+
+
+def test_a_bar_is_full_to_the_interval_shaded_along_it_and_marked_at_the_truth() -> None:
+    assert str(_bar(0.2, 0.5, 0.45, 1.0, 10)) == "██▒▒┃     "
+    assert str(_bar(0.0, 0.19, 0.31, 1.0, 10)) == "▒▒ ┃      "
+    assert str(_bar(0.9, 1.0, 1.0, 1.0, 10)) == "█████████┃"

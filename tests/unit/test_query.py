@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from deniable import OptimizedUnary, UnaryEncoding, every_path
+from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
 from deniable.queries.files import line_of, parse_query
-from deniable.queries.query import Budget, Query, Stratum
+from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
 from toolkit.queries import MILES, make_query
@@ -444,3 +445,13 @@ def test_the_summary_states_the_local_loss_first_and_the_budget() -> None:
     assert cost.startswith(f"  epsilon, local: {make_query().epsilon:.4f} an epoch")
     assert any("enough for" in line and str(make_query().affordable_epochs) in line for line in lines)
     assert any("which devices sent something" in line for line in lines)
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_a_query_is_no_longer_than_devices_take(letter: str) -> None:
+    """What no device would run must not be signed."""
+    assert LONGEST_SQL == guard.LONGEST_SQL
+    longest = "SELECT '" + letter * ((LONGEST_SQL - 9) // len(letter.encode())) + "'"
+    assert make_query(sql=longest).sql == longest
+    with pytest.raises(ParameterError, match="sql"):
+        make_query(sql=longest + letter * 2)

@@ -30,6 +30,8 @@ __all__ = ["Budget", "Query", "Stratum"]
 FORMAT = "deniable query 1"
 SEPARATOR = FORMAT.encode() + b"\0"
 """What digests and signatures put before a query's bytes, so that they can never be taken for anything else's."""
+LONGEST_SQL = 8_192
+"""Bytes of SQL that devices take."""
 _CHANNEL_SEPARATOR = b"deniable channel 1\0"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _ROWS = ("random", "aggregate", "several")
@@ -151,7 +153,9 @@ class Query:
         if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
             raise ParameterError("id", self.id, "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit")
         check_text("analyst", self.analyst, 200, "who asks")
-        check_text("sql", self.sql, 20_000, "the question to each device, in SQL", lines=True)
+        check_text("sql", self.sql, LONGEST_SQL, "the question to each device, in SQL", lines=True)
+        if len(self.sql.encode()) > LONGEST_SQL:
+            raise ParameterError("sql", f"{self.sql[:40]}…", f"must take at most {LONGEST_SQL} bytes")
         check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
         _whole("serial", self.serial, 1, (1 << 53) - 1)
         self._settle_proxies()

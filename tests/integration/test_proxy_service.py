@@ -446,9 +446,7 @@ def test_shares_travel_by_tls_when_it_is_configured(tmp_path: Path) -> None:
         with httpx.Client(verify=trust) as client:
             address = f"{proxy.address}/v1/queries/{query.id}"
             assert client.put(address, content=signed(query).to_bytes(), headers=proxy.token("operator")).status_code == 201
-            epoch = query.schedule.epoch_of(
-                int(time.time())
-            )  # not that of QUERY, which is older and may count from another origin
+            epoch = query.schedule.epoch_of(int(time.time()))  # QUERY is older, and may count from another origin
             content = body_of(query, epoch, make_columns(query, epoch, 1)[0])
             answer = client.post(f"{proxy.address}/v1/shares", content=content, headers=proxy.token())
             assert answer.json() == {"accepted": 1, "already": 0}

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ class Services:
         self.folder, self.ring = folder, folder / "ring.json"
         self.proxies, self.aggregator = list(proxies), aggregator
         self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._launcher = ThreadPoolExecutor(1)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         ring.save(self.ring)
         for proxy in self.proxies:
@@ -165,7 +167,14 @@ class Services:
         self.stop()
 
     def start(self, name: str) -> None:
-        """Start a service that does not run."""
+        """Start a service that does not run.
+
+        In another thread, for an interrupt reaches the main thread alone, and could fall between a process's birth and its entry
+        in the list of those to be ended.
+        """
+        self._launcher.submit(self._launch, name).result()
+
+    def _launch(self, name: str) -> None:
         kind = "aggregator" if name == "aggregator" else "proxy"
         path = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH", "")]))
         with self._errors(name).open("a") as errors:
@@ -213,7 +222,8 @@ class Services:
         self._end(self._processes.pop(name), signal.SIGKILL)
 
     def stop(self) -> None:
-        """End all that run: first the proxies, which pass on what waits."""
+        """End all that run: first the proxies, which pass on what waits. None can be started afterwards."""
+        self._launcher.shutdown()
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()

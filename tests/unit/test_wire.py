@@ -14,6 +14,7 @@ from deniable import ScriptedSource, seeded_source
 from deniable.errors import ParameterError, WireError
 from deniable.queries.sizes import SIZE_CLASSES, capacity, smallest_class
 from deniable.wire.blocks import Block, common_rows, cut
+from deniable.wire.marks import MarkRecord, is_mark
 from deniable.wire.message import ANSWER, CHUNK, NOTHING, Fault, Message, message_words, open_columns
 from deniable.wire.shares import Share, join, join_columns, read_batch, record_bytes, split, split_columns
 from deniable.wire.tags import siphash, siphash_columns
@@ -350,3 +351,30 @@ def test_open_columns_takes_columns_that_cannot_be_written() -> None:
     blocks = [Block.from_bytes(content) for content in raw]
     assert not blocks[0].columns.flags.writeable
     assert open_columns(blocks[0].columns[2:] ^ blocks[1].columns[2:], 7).reports(5, 1)[0].tolist() == [[3]]
+
+
+MARK = bytes([1, ord("M"), 0, 0]) + (4).to_bytes(4, "little") + (0xFFEEDDCCBBAA9988).to_bytes(8, "little")
+
+
+def test_a_mark_is_sixteen_bytes_as_documented() -> None:
+    assert MarkRecord(0xFFEEDDCCBBAA9988, 4).to_bytes() == MARK
+    assert MarkRecord.from_bytes(MARK) == (0xFFEEDDCCBBAA9988, 4)
+    assert is_mark(MARK)
+    assert not is_mark(MARK[:1] + b"B" + MARK[2:])
+    assert not is_mark(b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (MARK[:-1], "truncated"),
+        (MARK + b"\0", "trailing"),
+        (b"\2" + MARK[1:], "version"),
+        (MARK[:1] + b"B" + MARK[2:], "kind"),
+        (MARK[:2] + b"\1" + MARK[3:], "reserved"),
+    ],
+)
+def test_bad_marks_are_refused_for_the_stated_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(WireError) as caught:
+        MarkRecord.from_bytes(content)
+    assert caught.value.reason == reason

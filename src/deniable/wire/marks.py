@@ -1,0 +1,53 @@
+"""Marks: a proxy's promise, written between its blocks, that nothing more comes of the epochs before one.
+
+Where a log has several partitions, every partition carries its own mark, behind the last of its blocks that the promise is about.
+So whoever reads a partition in order knows from it alone when an epoch of it is complete.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from deniable.errors import WireError
+from deniable.wire.message import VERSION
+
+__all__ = ["MarkRecord", "is_mark"]
+
+KIND = ord("M")
+_RECORD = struct.Struct("<BBHIQ")
+
+
+def is_mark(content: bytes) -> bool:
+    """Whether a record of a log claims to be a mark; what does not is taken for a block, and refused if it is none."""
+    return content[1:2] == b"M"
+
+
+class MarkRecord(NamedTuple):
+    """All of a channel's blocks of epochs before `epoch` stand before this record.
+
+    >>> MarkRecord.from_bytes(MarkRecord(channel=7, epoch=4).to_bytes())
+    MarkRecord(channel=7, epoch=4)
+    """
+
+    channel: int
+    epoch: int
+
+    def to_bytes(self) -> bytes:
+        """Sixteen bytes, laid out as the header of a share or a block is."""
+        return _RECORD.pack(VERSION, KIND, 0, self.epoch, self.channel)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> MarkRecord:
+        """What :meth:`to_bytes` wrote, and nothing else."""
+        if len(content) != _RECORD.size:
+            reason = "truncated" if len(content) < _RECORD.size else "trailing"
+            raise WireError(reason, f"a mark has {_RECORD.size} bytes, and these are {len(content)}")
+        version, kind, reserved, epoch, channel = _RECORD.unpack(content)
+        if version != VERSION:
+            raise WireError("version", f"a mark of version {version}: this library reads version {VERSION}")
+        if kind != KIND:
+            raise WireError("kind", f"these bytes are not a mark: the second is {kind:#04x}, not {KIND:#04x}")
+        if reserved:
+            raise WireError("reserved", f"the third and fourth byte of a mark are {reserved:#06x}, and must be 0")
+        return cls(channel, epoch)

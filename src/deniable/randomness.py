@@ -123,7 +123,7 @@ class Source(ABC):
         """
         digits = [numerator >> (63 - i) & 1 for i in range(_HEAD_DIGITS)]
         rest = (numerator << _HEAD_DIGITS) % ONE
-        while not rest and not digits[-1]:  # beyond its last 1 the numerator cannot exceed anything: equal so far means "not below"
+        while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
             digits.pop()
         out = np.empty(n, dtype=np.uint64)
         scratch = _scratch()

@@ -103,7 +103,7 @@ class Domain:
 
 
 def _lies_below(array: NDArray[Any], k: int) -> bool:
-    """Whether all numbers lie between 0 and `k` - 1. Whole numbers are looked at once: read as unsigned, those below 0 are large."""
+    """Whether all lie between 0 and `k` - 1. Whole numbers are looked at once: read as unsigned, those below 0 are large."""
     if array.dtype.kind == "i":
         array = array.view(array.dtype.str.replace("i", "u"))
         return int(array.max()) < k

@@ -36,8 +36,8 @@ def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """A row is one machine word: no need to look for the byte."""
     dtype = _WORD[rows.shape[1]]
     words = rows.view(dtype)[:, 0]
-    masks = places.astype(dtype)  # of -1 the largest there is, and what is shifted that far is gone: no bit changes
-    np.left_shift(dtype(1), masks, out=masks)
+    # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
+    masks = dtype(1) << places.astype(dtype)
     words |= masks
     masks *= bits ^ 1
     words ^= masks

@@ -29,11 +29,11 @@ from deniable.proxy.spool import Group, Segment, Spool
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 
-__all__ = ["Intake", "Receipt", "Rules", "Upload"]
+__all__ = ["ROWS_PER_BLOCK", "Intake", "Receipt", "Rules", "Upload"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
-_ROWS_PER_BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
 
 
@@ -279,7 +279,7 @@ class Intake:
         if epoch.segment is None:
             return
         columns = np.concatenate(epoch.waiting, axis=1)
-        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // _ROWS_PER_BLOCK).bit_length() - 1))
+        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // ROWS_PER_BLOCK).bit_length() - 1))
         blocks, _ = cut(*group, columns, bits)
         self.log.append(blocks, now, segment=epoch.segment.number, forget=self._gone)
         self._spool.remove([epoch.segment.number])

@@ -303,7 +303,10 @@ _OF_REQUESTS = (
     "a front that ends TLS, keeps connections and caches the list of queries; devices that ask less often or spread their"
     " answers over more time; then more cells"
 )
-_OF_REQUESTS_FRONT = "devices that spread their answers over more time (upload_within); a collector that sends many shares at once; then more cells"
+_OF_REQUESTS_FRONT = (
+    "devices that spread their answers over more time (upload_within); a collector that sends many shares at once;"
+    " then more cells"
+)
 _OF_IDS = "shorter epochs or a shorter grace; more memory and a higher most_ids; then more cells"
 _OF_PROXY_MEMORY = "machines with more memory; shorter epochs; then more cells, each of which knows only its own tokens"
 _OF_DISK = "a shorter retention, larger disks, or Kafka on more brokers"

@@ -109,7 +109,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker,
     subprocess.run([DEPLOY / "make-secrets.sh", secrets], check=True, capture_output=True)  # noqa: S603 - our own script
     DeployedBroker.secrets = secrets
     with DeployedBroker(folder / "data") as broker:
-        admin = AdminClient(client(broker, secrets, "admin").client())
+        admin: Any = AdminClient(client(broker, secrets, "admin").client())
         users = re.findall(r"^user (\S+)$", (DEPLOY / "kafka" / "acls.sh").read_text(), re.MULTILINE)
         kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         changes = [

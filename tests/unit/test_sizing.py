@@ -112,7 +112,7 @@ def test_auto_takes_an_engine_and_a_log_that_suffice_and_the_simplest_such() -> 
     assert size(Demand(10**4)).log == "sqlite"
     assert size(Demand(10**9), front=True).log == "kafka"
     few_cells = Demand(10**9, collected=8192, every=60, poll=60)
-    slow = Figures(embedded=1000, bulk=1e9)
+    slow = Figures(embedded=1000)
     assert size(few_cells, front=True).engine == "embedded"
     assert size(few_cells, slow, front=True).engine == "spark"
 

@@ -62,8 +62,12 @@ class Figures:
         "answers a second of one core of Spark on blocks",
         "a trial of the block path on two cores: 0.6 million with its start",
     )
+    flushes: float = _figure(180, "transactions a second of one proxy process into its SQLite file", "benchmarks/log.py")
+    flushes_kafka: float = _figure(45, "transactions a second of one proxy process into Kafka", "benchmarks/log.py")
     broker: float = _figure(
-        40e6, "bytes a second that one broker writes, replicas included", "assumed: a broker with one cloud disk; measure yours"
+        40e6,
+        "bytes a second that one broker writes, replicas included",
+        "assumed: a machine of its own with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
     )
     partition: float = _figure(5e6, "bytes a second of one partition", "assumed: small enough that a reader of one keeps up")
     broker_partitions: float = _figure(4000, "partitions of one broker, replicas counted", "assumed: what is commonly advised")

@@ -59,12 +59,14 @@ class Stations:
         each = 1 / (figures.uploads_kept if sizing.front else figures.uploads) / demand.shares_per_upload
         each += (1 - 1 / demand.shares_per_upload) / figures.bulk
         disks = brokers or sizing.brokers or cells
-        written = sizing.row_bytes * demand.proxies * sizing.replication
+        kafka = sizing.log == "kafka"
+        written = sizing.row_bytes * sizing.replication * (demand.proxies if kafka else 1)
+        flushed = Rules.threshold * (figures.flushes_kafka if kafka else figures.flushes)
         cores = sizing.aggregator_cores / sizing.cells
         return cls(
             proxy=max(0.0, figures.processor - polls) / each,
             asked=polls / figures.processor,
-            log=figures.broker * disks / cells / written,
+            log=min(flushed, figures.broker * disks / cells / written),
             aggregator=cores * (figures.spark if sizing.engine == "spark" else figures.embedded),
             tick=figures.tick,
             step=figures.step,

@@ -237,52 +237,27 @@ def size(
     def units(load: float) -> int:
         return max(1, math.ceil(load / figures.headroom - 1e-9))
 
-    proxy = {
-        "proxy process": _proxy_load(demand, figures, front),
-        "message ids": demand.open_messages / Rules.most_ids,
-        "proxy memory": _proxy_memory(demand, figures) / figures.memory,
-    }
-    cells = units(max(proxy.values()))
-    counting = demand.peak / figures.embedded / Limits.workers
-    joining = {
-        "aggregator memory": (demand.joined_bytes + demand.waiting_bytes) / figures.memory,
-        "waiting shares": demand.waiting_shares / Limits.most_waiting,
-    }
-    if engine == "auto":
-        engine = "embedded" if units(max(counting, *joining.values()) / cells) == 1 else "spark"
-    cores_of_cell = units(demand.peak / cells / figures.spark)
-    rate = demand.peak / cells
-    partitions = 1 << max(0, math.ceil(math.log2(max(units(rate * demand.row_bytes(rate) / figures.partition), 1))))
-    if engine == "spark":
-        partitions = max(partitions, 1 << math.ceil(math.log2(cores_of_cell)))
-    partitions = min(partitions, 1 << MOST_PREFIX_BITS)
-    once = demand.mean * demand.row_bytes(rate, partitions) * demand.proxies * demand.retention
-    if log == "auto":
-        log = "sqlite" if once <= figures.disk * figures.headroom and engine == "embedded" else "kafka"
-    copies = replication if log == "kafka" else 1
-    written = demand.peak * demand.row_bytes(rate, partitions) * demand.proxies * copies
-    disk, writing = once * copies / figures.disk, written / figures.broker
-    placed = cells * demand.proxies * (partitions + 1) * copies / figures.broker_partitions
-    brokers = max(copies, units(max(disk, writing)), math.ceil(placed)) if log == "kafka" else 0
-    partitions = partitions if log == "kafka" else 1
-    machines = brokers or cells
+    kept = demand.mean * demand.row_bytes(demand.peak) * demand.retention
+    kafka = log == "kafka" or (log == "auto" and (engine == "spark" or units(kept / figures.disk) > 1))
+    proxy = _of_proxies(demand, figures, front, kafka)
+    cells = units(max(each.load for each in proxy))
+    counting = _of_aggregators(demand, figures)
+    if engine == "auto" and units(max(each.load for each in counting) / cells) > 1:
+        return size(demand, figures, prices, front=front, replication=replication, log=log, engine="spark")
     spark = engine == "spark"
-    resources = [
-        Resource("proxy process", proxy["proxy process"], cells, _OF_REQUESTS_FRONT if front else _OF_REQUESTS),
-        Resource("message ids", proxy["message ids"], cells, _OF_IDS),
-        Resource("proxy memory", proxy["proxy memory"], cells, _OF_PROXY_MEMORY),
-        Resource("log disk", disk, machines, _OF_DISK),
-        Resource("log writing", writing, machines, _OF_WRITING),
-        Resource(
-            "aggregator",
-            demand.peak / figures.spark if spark else counting,
-            cells * cores_of_cell if spark else cells,
-            _OF_SPARK if spark else _OF_COUNTING,
-        ),
-    ]
-    if not spark:
-        resources.append(Resource("aggregator memory", joining["aggregator memory"], cells, _OF_JOINING))
-        resources.append(Resource("waiting shares", joining["waiting shares"], cells, _OF_WAITING))
+    rate = demand.peak / cells
+    cores = units(rate / figures.spark) if spark else units(4 * rate / figures.embedded) / 4
+    partitions, copies, logs = 1, 1, 1
+    if kafka:
+        wanted = max(units(rate * demand.row_bytes(rate) / figures.partition), math.ceil(cores))
+        partitions, copies, logs = min(1 << (wanted - 1).bit_length(), 1 << MOST_PREFIX_BITS), replication, demand.proxies
+    row = demand.row_bytes(rate, partitions) * logs * copies
+    disk, writing = demand.mean * row * demand.retention / figures.disk, demand.peak * row / figures.broker
+    placed = cells * logs * (partitions + 1) * copies / figures.broker_partitions
+    brokers = max(copies, units(max(disk, writing)), math.ceil(placed)) if kafka else 0
+    machines = brokers or cells
+    if spark:
+        counting = [Resource("aggregator", demand.peak / figures.spark, 1, _OF_SPARK)]
     return Sizing(
         demand=demand,
         figures=figures,
@@ -290,13 +265,39 @@ def size(
         front=front,
         replication=copies,
         cells=cells,
-        log="kafka" if log == "kafka" else "sqlite",
+        log="kafka" if kafka else "sqlite",
         engine="spark" if spark else "embedded",
-        aggregator_cores=cells * (cores_of_cell if spark else units(4 * demand.peak / cells / figures.embedded) / 4),
+        aggregator_cores=cells * cores,
         partitions=partitions,
         brokers=brokers,
-        resources=tuple(resources),
+        resources=(
+            *(each._replace(units=cells) for each in proxy),
+            Resource("log disk", disk, machines, _OF_DISK),
+            Resource("log writing", writing, machines, _OF_WRITING),
+            *(each._replace(units=cells * math.ceil(cores) if spark else cells) for each in counting),
+        ),
     )
+
+
+def _of_proxies(demand: Demand, figures: Figures, front: bool, kafka: bool) -> list[Resource]:
+    """What all people need of one process of a proxy."""
+    flushes = max(demand.peak / Rules.threshold, 1 / Rules.deadline)
+    return [
+        Resource("proxy process", _proxy_load(demand, figures, front), 1, _OF_REQUESTS_FRONT if front else _OF_REQUESTS),
+        Resource("message ids", demand.open_messages / Rules.most_ids, 1, _OF_IDS),
+        Resource("proxy memory", _proxy_memory(demand, figures) / figures.memory, 1, _OF_PROXY_MEMORY),
+        Resource("log transactions", flushes / (figures.flushes_kafka if kafka else figures.flushes), 1, _OF_FLUSHES),
+    ]
+
+
+def _of_aggregators(demand: Demand, figures: Figures) -> list[Resource]:
+    """What all people need of one embedded aggregator."""
+    memory = (demand.joined_bytes + demand.waiting_bytes) / figures.memory
+    return [
+        Resource("aggregator", demand.peak / figures.embedded / Limits.workers, 1, _OF_COUNTING),
+        Resource("aggregator memory", memory, 1, _OF_JOINING),
+        Resource("waiting shares", demand.waiting_shares / Limits.most_waiting, 1, _OF_WAITING),
+    ]
 
 
 _OF_REQUESTS = (
@@ -309,6 +310,7 @@ _OF_REQUESTS_FRONT = (
 )
 _OF_IDS = "shorter epochs or a shorter grace; more memory and a higher most_ids; then more cells"
 _OF_PROXY_MEMORY = "machines with more memory; shorter epochs; then more cells, each of which knows only its own tokens"
+_OF_FLUSHES = "a higher threshold: more shares in one transaction; more cells"
 _OF_DISK = "a shorter retention, larger disks, or Kafka on more brokers"
 _OF_WRITING = "answers spread over more time (upload_within); more brokers; faster disks"
 _OF_COUNTING = "an aggregator for each of more cells, or Spark"

@@ -7,6 +7,7 @@ is acknowledged:
 - uploads over connections that stay open, as a reverse proxy in front keeps them;
 - uploads over a new TLS 1.3 connection each, as devices make them;
 - requests for the list of queries, which devices send in every round;
+- the intake alone, without HTTP: what is left if HTTP cost nothing;
 - the memory of a proxy for each token that it knows.
 
 Figures are given by the clock and by the processor time of the proxy, which a busy machine hardly changes. `--toml` prints them
@@ -33,6 +34,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from deniable.proxy.channels import Channel
+from deniable.proxy.intake import Intake, Rules, Upload
 from deniable.proxy.tokens import TokenBook
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
@@ -163,6 +166,22 @@ def measure(target: Target, request: Callable[[int], bytes], n: int, at_once: in
     return Rate(n / elapsed[0], n / elapsed[1], n / elapsed[2], n_bytes / n)
 
 
+def intake_alone(n: int, at_once: int) -> float:
+    """Uploads of one share for each second of processor time, without HTTP."""
+    query = question()
+    request = uploads_of(query, [""] * n)
+    uploads = [Upload(i.to_bytes(32, "little"), None, request(i).partition(b"\r\n\r\n")[2]) for i in range(n)]
+    with tempfile.TemporaryDirectory() as name:
+        intake = Intake(Path(name), Rules(), lambda: int(time.time()))
+        intake.set_channels({query.channel_tag: Channel.of_query(query)})
+        used = time.process_time()
+        for start in range(0, n, at_once):
+            intake.take(uploads[start : start + at_once])
+        used = time.process_time() - used
+        intake.close()
+    return n / used
+
+
 def token_bytes(n: int = 50_000) -> float:
     with tempfile.TemporaryDirectory() as name:
         book = TokenBook(Path(name) / "tokens.db")
@@ -204,6 +223,7 @@ def main() -> None:
     for name, rate in found.items():
         sides = f"{rate.processor:6,.0f} a second of the proxy's processor time, {rate.sender:7,.0f} of the sender's"
         print(f"  {name:<13} {rate.clock:6,.0f} a second, {sides}; {rate.n_bytes:,.0f} bytes")
+    print(f"  the intake alone, without HTTP: {intake_alone(given.uploads, given.at_once):,.0f} a second of processor time")
     print(f"  memory for a token: {held:.0f} bytes")
 
 

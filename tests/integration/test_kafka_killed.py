@@ -33,7 +33,7 @@ from toolkit.engines import outcome_of, wait_until_visible
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of
 
-N = 1500
+N = 1200
 BATCH = 25
 NAMES = ["one", "two"]
 INTAKE = '[intake]\nthreshold = 60\ndeadline = "1 s"\n'
@@ -168,7 +168,7 @@ def test_proxies_that_are_killed_at_random_while_they_append_cost_nothing(
     broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     schedule = random.Random(4)  # noqa: S311 - when to kill is no secret
-    n_kills = 8
+    n_kills = 5
     with streaming(broker, fresh_topic, tmp_path) as stream:
         stream.start(0.0)
         for i in range(n_kills):

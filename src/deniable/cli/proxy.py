@@ -40,6 +40,10 @@ most_connections = 1000
 # [tls]
 # certificate = "proxy.pem"
 # key = "proxy.key"
+
+# [kafka]                    # the log is a topic of Kafka, not a file in the folder: docs/kafka.md
+# bootstrap = "kafka.example:9092"
+# topic = "shares"
 """
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -253,13 +254,14 @@ class KafkaLog:
                 ends[message.partition()] = max(ends[message.partition()], message.offset() + 1)
 
         producer = self._producer
+        told = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
         try:
             producer.begin_transaction()
             for partition, value in records:
-                self._produce(self.settings.topic, value, partition=partition, on_delivery=delivered)
+                self._produce(self.settings.topic, value, partition=partition, **told)
             for key, value in changes.items():
                 content = None if value is None else json.dumps(value).encode()
-                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, on_delivery=delivered)
+                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **told)
             left = producer.flush(_SECONDS)
             if left or errors:
                 self._give_up()

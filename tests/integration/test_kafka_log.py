@@ -111,6 +111,27 @@ def test_whoever_opens_the_log_shuts_out_the_one_before(log: KafkaLog) -> None:
     again.close()
 
 
+def test_a_proxy_that_lost_its_connection_does_not_take_the_log_back(log: KafkaLog) -> None:
+    log._give_up()
+    again = KafkaLog(log.settings, RETENTION)
+    with pytest.raises(LogError, match="this one was shut out and must stop"):
+        log.append(some_blocks(20), now=1, segment=1)
+    again.append(some_blocks(30), now=1, segment=1)
+    assert n_rows(read(log.settings)) == 30
+    again.close()
+
+
+def test_segments_of_another_spool_are_not_taken_for_one_s_own(log: KafkaLog) -> None:
+    log.append(some_blocks(10, seed=1), now=1, segment=1)
+    other = KafkaLog(log.settings, RETENTION, owner="another folder")
+    assert other.moved() == set()
+    other.append(some_blocks(20, seed=2), now=1, segment=1)
+    assert other.moved() == {1}
+    assert sum(len(block) for block in other.open_blocks()) == 30
+    assert n_rows(read(log.settings)) == 30
+    other.close()
+
+
 def test_an_interrupted_transaction_leaves_nothing(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: Any) -> None:
         log._producer.flush(30)  # all of it is with the broker, and then the process is gone

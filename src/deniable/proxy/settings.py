@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,17 @@ class Settings:
         require_client()
         from deniable.proxy.kafka import KafkaLog  # noqa: PLC0415 - an extra
 
-        return KafkaLog(self.kafka, self.intake.retention)
+        return KafkaLog(self.kafka, self.intake.retention, _name_of(self.folder))
+
+
+def _name_of(folder: Path) -> str:
+    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    path = folder / "name"
+    if not path.exists():
+        half = folder / "name.new"
+        half.write_text(secrets.token_hex(8))
+        half.rename(path)
+    return path.read_text()
 
 
 _TABLES: dict[str, type] = {"intake": Rules, "limits": Limits, "tls": Tls, "kafka": KafkaSettings}

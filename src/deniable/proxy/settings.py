@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from deniable.errors import ParameterError, SettingsError
 from deniable.proxy.intake import Rules
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import BlockLog, ProxyLog
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
@@ -83,9 +84,20 @@ class Settings:
         """The proxy's log, made if it is not there."""
         if self.kafka is None:
             return BlockLog(self.folder / "log.db")
+        require_client()
         from deniable.proxy.kafka import KafkaLog  # noqa: PLC0415 - an extra
 
-        return KafkaLog(self.kafka, self.intake.retention)
+        return KafkaLog(self.kafka, self.intake.retention, _name_of(self.folder))
+
+
+def _name_of(folder: Path) -> str:
+    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    path = folder / "name"
+    if not path.exists():
+        half = folder / "name.new"
+        half.write_text(secrets.token_hex(8))
+        half.rename(path)
+    return path.read_text()
 
 
 _TABLES: dict[str, type] = {"intake": Rules, "limits": Limits, "tls": Tls, "kafka": KafkaSettings}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import runpy
 from pathlib import Path
@@ -75,6 +76,7 @@ def test_a_slow_log_or_aggregator_delays_the_result_by_its_backlog(slow: str) ->
     assert getattr(run, slow) == pytest.approx(9000 - 10)
     stuck = simulate(demand, dataclasses.replace(at_once, **{slow: 0.1}), epochs=1)
     assert math.isinf(stuck.latency)
+    assert json.loads(json.dumps(stuck.to_dict(), allow_nan=False))["latency"] is None
 
 
 def test_a_finer_slot_gives_the_same_answer() -> None:

@@ -95,8 +95,9 @@ class Run:
     """Of each station, over the busiest minute."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {**self.__dict__}
+        """As plain values; None for times that never come, for JSON has no infinity."""
+        times = {name: None if math.isinf(getattr(self, name)) else getattr(self, name) for name in ("latency", "drained")}
+        return {**self.__dict__, **times}
 
 
 def _served(arriving: _Floats, capacity: float) -> tuple[_Floats, float]:

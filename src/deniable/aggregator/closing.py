@@ -1,4 +1,4 @@
-"""Closing: an epoch that is over is closed in the state, and the windows that it completes are released. For every engine the same."""
+"""Closing: an epoch that is over is closed in the state, and the windows that it completes are released, for every engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _release(state: State, channel: Channel, epoch: int, first: int) -> None:
 
 
 def lag_of(channels: Iterable[Channel], marks: Mapping[int, int], firsts: Mapping[int, int], now: int) -> int:
-    """Seconds since the end of the first epoch that a proxy with these marks has not marked; 0 if it has marked all that are over."""
+    """Seconds since the end of the first epoch that these marks of a proxy leave open; 0 if it has marked all that are over."""
     lag = 0
     for channel in channels:
         unmarked = max(marks.get(channel.tag, 0), firsts[channel.tag])

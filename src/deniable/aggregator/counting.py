@@ -79,14 +79,12 @@ class Router:
             return "size_class"
         if block.epoch >= channel.n_epochs:
             return "expired"
-        if channel.schedule.start_of_epoch(block.epoch) > self.now + self.skew:
-            return "future"
-        if channel.schedule.end_of_epoch(block.epoch) < self.now - self.retention:
-            return "ancient"
         spare = block.prefix_bits - partition_bits
         if spare < 0 or block.prefix >> spare != partition:
             return "partition"
-        return ""
+        if channel.schedule.start_of_epoch(block.epoch) > self.now + self.skew:
+            return "future"
+        return "ancient" if channel.schedule.end_of_epoch(block.epoch) < self.now - self.retention else ""
 
 
 def _claimed_count(content: bytes) -> int:

@@ -35,7 +35,7 @@ from deniable.aggregator.panes import Counted
 from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.errors import ParameterError
 
-__all__ = ["Engine", "Limits", "ProxyHealth"]
+__all__ = ["Engine", "Limits", "ProxyHealth", "condition_of"]
 
 _Words = NDArray[np.uint64]
 
@@ -84,6 +84,11 @@ class ProxyHealth:
     problem: str
 
 
+def condition_of(lag: int, limits: Limits) -> str:
+    """What a proxy is called that lags by so many seconds."""
+    return "down" if lag >= limits.patience else "behind" if lag >= limits.behind else "up"
+
+
 @dataclass
 class _Epoch:
     """The buckets of one channel and epoch."""
@@ -100,6 +105,8 @@ class Engine:
     def __init__(self, state: State, logs: Sequence[ShareLog], limits: Limits | None = None, clock: Clock | None = None) -> None:
         if len(logs) != len(state.proxies) or len(logs) < 2:
             raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
+        with state.transaction():
+            state.settle_engine("embedded")
         self.state, self.logs, self.limits = state, list(logs), limits or Limits()
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
@@ -293,10 +300,9 @@ class Engine:
         """Take down how each proxy is doing. What others read is this note, never the engine at work."""
         now = self.clock()
         self.health = [
-            ProxyHealth(name, self._condition(lag), self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy])
+            ProxyHealth(
+                name, condition_of(lag, self.limits), self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy]
+            )
             for proxy, name in enumerate(self.state.proxies)
             for lag in [lag_of(self.catalogue.channels.values(), self._marks[proxy], self._firsts, now)]
         ]
-
-    def _condition(self, lag: int) -> str:
-        return "down" if lag >= self.limits.patience else "behind" if lag >= self.limits.behind else "up"

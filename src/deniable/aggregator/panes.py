@@ -103,7 +103,7 @@ def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int, ke
                 pane = panes.setdefault(key, Pane.empty(query.mechanism))
                 pane += Pane(query.mechanism.count(kept), len(kept))
                 if keep is not None:
-                    keep.append((key, kept.reshape(len(kept), -1).view(np.uint8)))
+                    keep.append((key, np.ascontiguousarray(kept).reshape(len(kept), -1).view(np.uint8)))
     n_at_fault = 0
     if opened.faults.any():
         for reason, n in opened.counts_by_fault().items():

@@ -51,7 +51,7 @@ class Elsewhere:
         if row is None:
             return
         told = json.loads(row[0])
-        self.health = [ProxyHealth(**each) for each in told["proxies"]]
+        self.health = [ProxyHealth(**{**each, "position": tuple(each["position"])}) for each in told["proxies"]]
         silence = self._clock() - told["at"]
         gone = f"the engine has given no sign of life for {silence} seconds" if silence > _SECONDS_WITHOUT_A_SIGN else ""
         self.problem = told["problem"] or gone

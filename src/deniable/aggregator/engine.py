@@ -1,13 +1,14 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits offsets, waiting shares, panes and accounts in
-one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows it
-completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes and
+accounts in one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows
+it completes.
 
 When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
-marked it and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses nothing. If one has not
-marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined without all of its
-shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment the proxy is behind.
+marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
+nothing. If one has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined
+without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment
+the proxy is behind.
 
 What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which
 keeps the rest, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned
@@ -30,7 +31,7 @@ from deniable.aggregator.closing import close_epoch, lag_of
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.join import Bucket, Joined
-from deniable.aggregator.logs import Reading, ShareLog
+from deniable.aggregator.logs import Position, Reading, ShareLog
 from deniable.aggregator.panes import Counted
 from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.errors import ParameterError
@@ -77,7 +78,8 @@ class ProxyHealth:
     name: str
     condition: str
     """"up", "behind" or "down"."""
-    offset: int
+    position: Position
+    """How far its log is counted: an offset for each partition."""
     lag: int
     """Seconds since the end of the first epoch that it has not marked; 0 if it has marked all that are over."""
     waiting: int
@@ -116,10 +118,10 @@ class Engine:
     def _load(self) -> None:
         """Everything that is kept in memory, from the state."""
         n_proxies = len(self.logs)
-        self.offsets = self.state.offsets()
+        self.positions = self.state.positions()
         self._identities = self.state.identities()
         self._epochs: dict[tuple[int, int], _Epoch] = {}
-        self._marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
+        self._marks = self.state.marks()
         self._published: tuple[int, int] | None = None
         self._garbage = True
         self._refresh()
@@ -187,18 +189,27 @@ class Engine:
     def _is_full(self, proxy: int) -> bool:
         """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
         if self._waiting[proxy] > self.limits.most_waiting:
-            others = [marks for other, marks in enumerate(self._marks) if other != proxy]
+            others = [other for other in range(len(self.logs)) if other != proxy]
             for (channel, number), epoch in self._epochs.items():
-                if epoch.n_waiting(proxy) and all(marks.get(channel, 0) > number for marks in others):
+                if epoch.n_waiting(proxy) and all(self._marked(other, channel) > number for other in others):
                     self._give_up(proxy, channel, number)
         return self._waiting[proxy] > self.limits.most_waiting
 
     def _read_one(self, proxy: int, full: bool) -> Reading:
-        reading = self.logs[proxy].read(self.offsets[proxy], 0 if full else self.limits.step_bytes)
+        after = self.positions[proxy]
+        reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
         if not reading.problem and self._identities[proxy] not in (None, reading.identity):
-            reading = Reading([], {}, problem="this is not the log that was read before: its identity differs")
+            reading = Reading([], after, (), problem="this is not the log that was read before: its identity differs")
+        if not reading.problem and after and len(reading.position) != len(after):
+            what = f"this log has {len(reading.position)} partitions, and {len(after)} were read before"
+            reading = Reading([], after, (), problem=what)
         self.problems[proxy] = reading.problem
         return reading
+
+    def _marked(self, proxy: int, channel: int) -> int:
+        """The epoch before which a proxy has marked all of a channel's, in every partition, and is read so far."""
+        parts = range(len(self.positions[proxy]))
+        return min((self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0)
 
     def _give_up(self, proxy: int, channel: int, number: int) -> None:
         epoch = self._epochs[channel, number]
@@ -227,26 +238,28 @@ class Engine:
             now=self.clock(),
         )
         for proxy, reading in enumerate(readings):
-            for _, content in reading.entries:
+            for content in reading.blocks:
                 router.route(proxy, content, arrivals, step.ledger)
-            if reading.entries:
-                step.offsets[proxy] = reading.entries[-1][0]
+            if reading.position != self.positions[proxy] and (any(reading.position) or reading.marks):
+                step.positions[proxy] = reading.position
                 if self._identities[proxy] is None and reading.identity is not None:
                     step.identities[proxy] = reading.identity
+            for mark in reading.marks:
+                place = (proxy, mark.partition, mark.channel)
+                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
+                    step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)
         for task, joined, counted in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
         if step:
             with self.state.transaction():
                 self.state.apply(step)
-        for proxy, offset in step.offsets.items():
-            self.offsets[proxy] = offset
+        for proxy, position in step.positions.items():
+            self.positions[proxy] = position
         for proxy, identity in step.identities.items():
             self._identities[proxy] = identity
         self._waiting = [waiting + more for waiting, more in zip(self._waiting, change, strict=True)]
-        for proxy, reading in enumerate(readings):
-            reached = {channel: epoch for channel, (epoch, at) in reading.marks.items() if self.offsets[proxy] >= at}
-            self._marks[proxy].update(reached)
+        self._marks.update(step.marks)
         return bool(step)
 
     def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted]:
@@ -274,7 +287,7 @@ class Engine:
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
             for epoch in range(self._fronts[channel.tag], channel.n_epochs):
-                missing = [proxy for proxy, marks in enumerate(self._marks) if marks.get(channel.tag, 0) <= epoch]
+                missing = [proxy for proxy in range(len(self.logs)) if self._marked(proxy, channel.tag) <= epoch]
                 if missing and now < channel.schedule.end_of_epoch(epoch) + self.limits.patience:
                     break
                 self._close_epoch(channel, epoch, missing)
@@ -298,11 +311,11 @@ class Engine:
 
     def _look(self) -> None:
         """Take down how each proxy is doing. What others read is this note, never the engine at work."""
-        now = self.clock()
-        self.health = [
-            ProxyHealth(
-                name, condition_of(lag, self.limits), self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy]
-            )
-            for proxy, name in enumerate(self.state.proxies)
-            for lag in [lag_of(self.catalogue.channels.values(), self._marks[proxy], self._firsts, now)]
-        ]
+        now, channels = self.clock(), self.catalogue.channels.values()
+        health = []
+        for proxy, name in enumerate(self.state.proxies):
+            marked = {channel.tag: self._marked(proxy, channel.tag) for channel in channels}
+            lag = lag_of(channels, marked, self._firsts, now)
+            condition = condition_of(lag, self.limits)
+            health.append(ProxyHealth(name, condition, self.positions[proxy], lag, self._waiting[proxy], self.problems[proxy]))
+        self.health = health

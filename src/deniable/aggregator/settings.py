@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from deniable.aggregator.engine import Limits
-from deniable.aggregator.logs import EmbeddedLog, HttpLog, ShareLog
+from deniable.aggregator.logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
 from deniable.errors import ParameterError, SettingsError
+from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
 
@@ -31,7 +32,9 @@ class ProxySettings:
     url: str = ""
     """Where it can be reached; its name, if that is an address."""
     log: Path | None = None
-    """Its log, if it runs on this machine; else the log is read over HTTP."""
+    """Its log, if it runs on this machine; without this and `kafka` the log is read over HTTP."""
+    kafka: KafkaSettings | None = None
+    """Its log, if that is a topic of Kafka."""
     token_file: Path | None = None
     """A file that holds its operator's token, for publishing and for reading over HTTP."""
 
@@ -40,8 +43,12 @@ class ProxySettings:
             raise ParameterError("name", self.name, "must be the proxy's name, as queries say it")
         if not self.url:
             object.__setattr__(self, "url", self.name)
-        if self.log is None and not self.url.startswith(("http://", "https://")):
-            raise ParameterError("log", None, "must be given for a proxy without an address that starts with http:// or https://")
+        if self.log is not None and self.kafka is not None:
+            raise ParameterError("log", str(self.log), "must not be given beside kafka: the log of a proxy is in one place")
+        if self.log is None and self.kafka is None and not self.url.startswith(("http://", "https://")):
+            raise ParameterError(
+                "log", None, "or kafka must be given for a proxy whose address does not start with http:// or https://"
+            )
 
     def token(self) -> str:
         """The operator's token; empty if there is none."""
@@ -54,6 +61,8 @@ class ProxySettings:
 
     def open_log(self) -> ShareLog:
         """A reader of its log."""
+        if self.kafka is not None:
+            return KafkaShareLog(self.kafka)
         return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
 
 
@@ -93,6 +102,9 @@ class Settings:
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
 
+_TABLES: dict[str, type] = {"limits": Limits, "tls": Tls, "kafka": KafkaSettings}
+
+
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""
     path = Path(path)
@@ -121,8 +133,9 @@ def _built(place: str, kind: type, given: Any, base: Path) -> Any:
         full = f"{place}{name}"
         if name not in fields:
             raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
-        if name in ("limits", "tls"):
-            values[name] = _built(f"{full}.", Limits if name == "limits" else Tls, value, base)
+        if name in _TABLES:
+            built = _built(f"{full}.", _TABLES[name], value, base)
+            values[name] = built.within(base) if name == "kafka" else built
         elif name == "proxies":
             if not isinstance(value, list):
                 raise ParameterError(full, value, "must be tables, [[proxies]]")

@@ -63,8 +63,8 @@ class Figures:
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     closed: list[tuple[int, Closed]] = field(default_factory=list)
     """Buckets, and what they closed."""
-    marks: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Proxy, channel, bucket and epoch."""
+    marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """For proxy, bucket and channel the first epoch that is not marked."""
 
 
 def figures(rows: Iterable[Any]) -> Figures:
@@ -84,5 +84,5 @@ def figures(rows: Iterable[Any]) -> Figures:
         elif row.kind == "closed":
             out.closed.append((row.bucket, Closed(channel, row.epoch, tuple(map(int, row.name.split())))))
         elif row.kind == "mark":
-            out.marks.append((row.proxy, channel, row.bucket, row.epoch))
+            out.marks[row.proxy, row.bucket, channel] = row.epoch
     return out

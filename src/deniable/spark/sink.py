@@ -13,7 +13,7 @@ from deniable.aggregator.catalogue import Catalogue, Published, published
 from deniable.aggregator.closing import close_epoch, lag_of
 from deniable.aggregator.elsewhere import note_counted, note_health
 from deniable.aggregator.engine import Limits, ProxyHealth, condition_of
-from deniable.aggregator.state import Clock, State, Step, signed, unsigned
+from deniable.aggregator.state import Clock, State, Step, signed
 from deniable.errors import StateError
 from deniable.spark.rows import Figures
 
@@ -24,8 +24,6 @@ _TABLES = (
     "PRIMARY KEY (channel, bucket)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS spark_missing (channel INTEGER, epoch INTEGER, proxy INTEGER, "
     "PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS spark_marks (proxy INTEGER, channel INTEGER, bucket INTEGER, epoch INTEGER NOT NULL, "
-    "PRIMARY KEY (proxy, channel, bucket)) WITHOUT ROWID",
 )
 _CHECKPOINT, _BATCH, _BUCKETS, _PARTITIONS = "spark_checkpoint", "spark_batch", "spark_buckets", "spark_partitions"
 
@@ -85,7 +83,7 @@ class Sink:
             if batch > last + 1:
                 rule = "state and checkpoint belong together"
                 raise StateError(f"the checkpoint is at batch {batch}, and {self.state.path} at {last}: {rule}")
-            self.state.apply(Step(panes=figures.panes, ledger=figures.ledger))
+            self.state.apply(Step(panes=figures.panes, ledger=figures.ledger, marks=figures.marks))
             self._take_in(figures)
             self._close_complete()
             self._set_note(_CHECKPOINT, checkpoint)
@@ -101,10 +99,6 @@ class Sink:
         run(
             "INSERT OR IGNORE INTO spark_missing VALUES (?, ?, ?)",
             [(signed(closed.channel), closed.epoch, proxy) for _, closed in figures.closed for proxy in closed.missing],
-        )
-        run(
-            "INSERT INTO spark_marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch)",
-            [(proxy, signed(channel), bucket, epoch) for proxy, channel, bucket, epoch in figures.marks],
         )
 
     def _close_complete(self) -> None:
@@ -179,18 +173,15 @@ class Sink:
             connection = self.state.connection
             channels = list(Catalogue.load(connection).channels.values())
             firsts = self.state.firsts()
-            marks: list[dict[int, int]] = [{} for _ in self.state.proxies]
-            whole = "SELECT proxy, channel, min(epoch) FROM spark_marks GROUP BY proxy, channel HAVING count(*) = ?"
-            for proxy, channel, epoch in connection.execute(whole, (self.n_buckets,)):
-                marks[proxy][unsigned(channel)] = epoch
+            marks = self.state.marks()
             totals: dict[int, int] = {}
             for proxy, outcome, n in connection.execute("SELECT proxy, outcome, n FROM totals"):
                 totals[proxy] = totals.get(proxy, 0) + (n if outcome == "received" else -n)
-            batch = self._last_batch() + 1
             health = []
             for proxy, name in enumerate(self.state.proxies):
-                lag = lag_of(channels, marks[proxy], firsts, now)
-                waiting = totals.get(proxy, 0)
-                health.append(ProxyHealth(name, condition_of(lag, self.limits), batch, lag, waiting, problem))
+                parts = range(self.n_buckets)
+                marked = {each.tag: min(marks.get((proxy, part, each.tag), 0) for part in parts) for each in channels}
+                lag = lag_of(channels, marked, firsts, now)
+                health.append(ProxyHealth(name, condition_of(lag, self.limits), (), lag, totals.get(proxy, 0), problem))
             note_health(connection, health, problem, now)
         return health

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from deniable.errors import LogError, ParameterError
 
 if TYPE_CHECKING:
-    from deniable.proxy.kafka_settings import KafkaSettings
     from pyspark.sql import DataFrame, SparkSession
+
+    from deniable.proxy.kafka_settings import KafkaSettings
 
 __all__ = ["RECORDS", "FileSource", "KafkaSource", "Source"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -114,6 +114,18 @@ def play(scenario: Scenario, adapter: EngineAdapter) -> Outcome:
         adapter.close()
 
 
+def _runs(records: Sequence[Record]) -> Iterator[tuple[list[Block], MarkRecord | bytes | None]]:
+    """Blocks that follow each other, and what comes behind them: at the end, nothing."""
+    blocks: list[Block] = []
+    for record in records:
+        if isinstance(record, Block):
+            blocks.append(record)
+        else:
+            yield blocks, record
+            blocks = []
+    yield blocks, None
+
+
 # --- the logs ---------------------------------------------------------------------------------------------------------
 
 
@@ -125,12 +137,11 @@ class SqliteLogs:
 
     def write(self, stage: Stage) -> None:
         for log, records in zip(self.logs, stage.records, strict=True):
-            for record in records:
-                if isinstance(record, Block):
-                    log.append([record], stage.now)
-                elif isinstance(record, MarkRecord):
+            for blocks, record in _runs(records):
+                log.append(blocks, stage.now)
+                if isinstance(record, MarkRecord):
                     log.append([], stage.now, marks={record.channel: record.epoch})
-                else:
+                elif record is not None:
                     row = ("?", 0, 0, 0, 0, 0, 0, record)
                     columns = "channel, epoch, size_class, prefix_bits, prefix, n, appended, block"
                     log._connection.execute(f"INSERT INTO blocks ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
@@ -154,19 +165,13 @@ class KafkaLogs:
 
     def write(self, stage: Stage) -> None:
         for log, records in zip(self.logs, stage.records, strict=True):
-            blocks: list[Block] = []
-            for record in records:
-                if isinstance(record, Block):
-                    blocks.append(record)
-                    continue
+            for blocks, record in _runs(records):
                 log.append(blocks, stage.now)
-                blocks = []
                 if isinstance(record, MarkRecord):
                     log.append([], stage.now, marks={record.channel: record.epoch})
-                else:
+                elif record is not None:
                     self._n_strange += 1
                     self._stranger.produce(log.settings.topic, record, partition=self._n_strange % log.settings.partitions)
-            log.append(blocks, stage.now)
         assert self._stranger.flush(30) == 0
         for settings in self.settings:
             wait_until_visible(settings)

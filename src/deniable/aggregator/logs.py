@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from deniable.errors import LogError, WireError
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import LogReader
 from deniable.wire.marks import MarkRecord, is_mark
 
@@ -148,6 +148,8 @@ class KafkaShareLog:
     """The log of a proxy that appends to a topic of Kafka."""
 
     def __init__(self, settings: KafkaSettings) -> None:
+        require_client()
+        settings.client()  # a secret that is not where it should be is told at the start
         self._settings = settings
         self._reader: KafkaLogReader | None = None
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from deniable.errors import MissingExtraError
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import LogReader
 from deniable.proxy.settings import Settings, read_settings
 from deniable.proxy.tokens import ROLES, Role, TokenBook
@@ -40,6 +40,10 @@ most_connections = 1000
 # [tls]
 # certificate = "proxy.pem"
 # key = "proxy.key"
+
+# [kafka]                    # the log is a topic of Kafka, not a file in the folder: docs/kafka.md
+# bootstrap = "kafka.example:9092"
+# topic = "shares"
 """
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -148,6 +152,7 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 
 def _of_topic(settings: KafkaSettings) -> dict[str, Any]:
+    require_client()
     from deniable.proxy.kafka import overview  # noqa: PLC0415 - an extra
 
     seen = overview(settings)

@@ -94,6 +94,8 @@ class Broker:
         """Start it, and come back when it takes requests."""
         if self.running:
             raise ServiceError(f"the broker at {self.bootstrap} is running already")
+        if self._chosen and self._is_taken():
+            raise self._taken()
         libraries = kafka_jars()
         fresh = not (self.data / "log" / "meta.properties").exists()
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,8 +108,20 @@ class Broker:
                 return
             except _PortTakenError:
                 if self._chosen or not fresh or attempt == 2:
-                    raise ServiceError(f"the broker cannot listen on {self.bootstrap}: somebody else does") from None
+                    raise self._taken() from None
                 self._choose_ports()  # somebody took one of them between the choice and the start
+
+    def _is_taken(self) -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a broker that was killed just now is no hindrance
+            try:
+                probe.bind((_HOST, self._port))
+            except OSError:
+                return True
+            return False
+
+    def _taken(self) -> ServiceError:
+        return ServiceError(f"the broker cannot listen on {self.bootstrap}: somebody else does")
 
     def kill(self) -> None:
         """End it at once, as a crash would (SIGKILL). Its data stay."""

@@ -38,6 +38,8 @@ _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
 _ROWS_PER_BLOCK = 512
 """Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
+_LARGEST_SEGMENT = 8 << 20
+"""Bytes (and `Rules.threshold` shares) from which a segment of the spool is not written on: it is moved in one transaction."""
 _SECONDS_TO_RETRY = 2
 """Between attempts to reach a log that is away. While one is made, uploads have to wait."""
 
@@ -97,10 +99,12 @@ class _Waiting:
     since: int
     parts: list[_Words] = field(default_factory=list)
     n: int = 0
+    n_bytes: int = 0
 
     def add(self, columns: _Words) -> None:
         self.parts.append(columns)
         self.n += columns.shape[1]
+        self.n_bytes += columns.nbytes
 
 
 @dataclass
@@ -154,7 +158,11 @@ class Intake:
         self.rules, self._clock = rules, clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = lock(folder / "lock")
-        self.log: ProxyLog = open_log() if open_log else BlockLog(folder / "log.db")
+        try:
+            self.log: ProxyLog = open_log() if open_log else BlockLog(folder / "log.db")
+        except BaseException:
+            self._lock.close()
+            raise
         self.log_problem = ""
         """Why the log cannot be written at the moment, if so."""
         self._retry_at = 0
@@ -280,6 +288,9 @@ class Intake:
 
     def _store(self, group: Group, rows: list[_Words], now: int) -> None:
         epoch = self._epochs[group]
+        if epoch.waiting is not None and epoch.waiting.n >= self.rules.threshold and epoch.waiting.n_bytes >= _LARGEST_SEGMENT:
+            epoch.moving.append(epoch.waiting)
+            epoch.waiting = None
         if epoch.waiting is None:
             epoch.waiting = _Waiting(self._spool.begin(group), now)
         columns = np.concatenate(rows, axis=1)

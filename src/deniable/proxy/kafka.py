@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ _LOGGER = logging.getLogger("deniable.proxy")
 _SECONDS = 5.0
 """For which a transaction's steps are waited for; as long may uploads have to wait."""
 _SECONDS_TO_OPEN = 30.0
+"""For which a broker is waited for at the start."""
+_SECONDS_TO_SEE = 1.0
+"""For which it is waited for later, when it was away."""
 _LARGEST_MESSAGE = 1_000_000
 """Bytes of a record, framing included: what brokers take unless they are told otherwise."""
 _FRAMING = 1024
@@ -60,7 +64,7 @@ class Overview(NamedTuple):
 def overview(settings: KafkaSettings) -> Overview:
     """What can be seen of a log from outside, without a word to its proxy."""
     keeper = TopicKeeper(settings)
-    keeper.knock()
+    keeper.knock(_SECONDS)
     topic = keeper.look(settings.topic)
     if topic is None:
         raise LogError(f"there is no topic {settings.topic} at {settings.bootstrap}")
@@ -98,7 +102,8 @@ class KafkaLog:
         self._largest = int(settings.options.get("message.max.bytes", _LARGEST_MESSAGE))
         self._keeper = TopicKeeper(settings)
         self._producer: Any = None
-        self._open(_SECONDS_TO_OPEN)
+        self._keeper.knock(_SECONDS_TO_OPEN)
+        self._open()
 
     def close(self) -> None:
         """Let go of the connections. An open transaction is not committed."""
@@ -108,9 +113,8 @@ class KafkaLog:
 
     # --- opening ----------------------------------------------------------------------------------------------------
 
-    def _open(self, seconds: float) -> None:
+    def _open(self) -> None:
         """Shut out whoever had the log before, and learn what was committed."""
-        self._keeper.knock()
         topic, memory = self.settings.topic, self.settings.memory_topic
         room = {"max.message.bytes": str(self._largest + _FRAMING)} if self._largest > _LARGEST_MESSAGE else {}
         kept = {"cleanup.policy": "delete", "retention.ms": str(1000 * self._retention), "retention.bytes": "-1", **room}
@@ -126,7 +130,7 @@ class KafkaLog:
         }
         producer = made(Producer, self.settings.client(**own))
         try:
-            producer.init_transactions(seconds)
+            producer.init_transactions(_SECONDS_TO_OPEN)
         except KafkaException as error:
             raise self._meaning(error.args[0]) from None
         self._memory = _remembered(self.settings)
@@ -202,7 +206,8 @@ class KafkaLog:
         `LogAwayError`: it may have been done or not; asked again with the same segment, it is done once.
         """
         if self._producer is None:
-            self._open(_SECONDS)
+            self._keeper.knock(_SECONDS_TO_SEE)
+            self._open()
         known = self._memory
         if segment is not None and (_SEGMENT, str(segment)) in known:
             return  # it was committed, and only the answer was lost
@@ -249,13 +254,14 @@ class KafkaLog:
                 ends[message.partition()] = max(ends[message.partition()], message.offset() + 1)
 
         producer = self._producer
+        told = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
         try:
             producer.begin_transaction()
             for partition, value in records:
-                self._produce(self.settings.topic, value, partition=partition, on_delivery=delivered)
+                self._produce(self.settings.topic, value, partition=partition, **told)
             for key, value in changes.items():
                 content = None if value is None else json.dumps(value).encode()
-                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, on_delivery=delivered)
+                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **told)
             left = producer.flush(_SECONDS)
             if left or errors:
                 self._give_up()

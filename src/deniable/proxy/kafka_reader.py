@@ -10,22 +10,17 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from deniable.errors import LogAwayError, LogError, MissingExtraError, ParameterError
-from deniable.proxy.kafka_settings import KafkaSettings
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
 
-try:
-    import confluent_kafka
-    from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-    from confluent_kafka.cimpl import NewTopic
-except ImportError as _error:
-    raise MissingExtraError(str(_error.name), "kafka", "a log in Kafka") from None
+from deniable.errors import LogAwayError, LogError, ParameterError
+from deniable.proxy.kafka_settings import KafkaSettings
 
 __all__ = ["KafkaLogReader", "KafkaRecord", "Position", "TopicKeeper", "about"]
 
 Position = tuple[int, ...]
 _SECONDS = 10.0
-_SECONDS_TO_SEE = 1.0
 _AT_ONCE = 32
 _POLL = 0.2
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID}
@@ -37,6 +32,8 @@ _REFUSED = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 }
+_TELLING = {*_REFUSED, KafkaError._SSL, KafkaError._RESOLVE}
+"""What says why a broker cannot be used, while the client tries it again and again."""
 
 
 class KafkaRecord(NamedTuple):
@@ -69,34 +66,46 @@ def about(error: KafkaError, topic: str, bootstrap: str) -> LogError:
     return LogAwayError(f"Kafka at {bootstrap} cannot be reached or did not answer in time: {error.str()}")
 
 
-def _waited(future: Any, topic: str, bootstrap: str) -> Any:
-    try:
-        return future.result(_SECONDS + 1)
-    except KafkaException as error:
-        raise about(error.args[0], topic, bootstrap) from None
-    except TimeoutError:
-        raise LogAwayError(f"Kafka at {bootstrap} did not answer within {_SECONDS:.0f} seconds") from None
-
-
 class TopicKeeper:
     """Looks at the topics of a cluster, and makes them."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._admin = made(AdminClient, settings.client())
+        self._trouble: KafkaError | None = None
+        self._admin = made(AdminClient, {**settings.client(), "error_cb": self._note})
 
-    def knock(self) -> None:
-        """See quickly whether anybody is there."""
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _TELLING:
+            self._trouble = error
+
+    def _meaning(self, error: KafkaError, topic: str) -> LogError:
+        """What an error means; of a broker that does not answer, also why, as far as it is known."""
+        found = about(error, topic, self._settings.bootstrap)
+        self._admin.poll(0)
+        if isinstance(found, LogAwayError) and self._trouble is not None:
+            found = LogAwayError(f"Kafka at {self._settings.bootstrap} cannot be used: {self._trouble.str()}")
+        return found
+
+    def _waited(self, future: Any, topic: str) -> Any:
         try:
-            self._admin.list_topics(timeout=_SECONDS_TO_SEE)
+            return future.result(_SECONDS + 1)
         except KafkaException as error:
-            raise about(error.args[0], "", self._settings.bootstrap) from None
+            raise self._meaning(error.args[0], topic) from None
+        except TimeoutError:
+            raise self._meaning(KafkaError(KafkaError._TIMED_OUT), topic) from None
+
+    def knock(self, seconds: float) -> None:
+        """See whether anybody is there, or comes within so many seconds."""
+        try:
+            self._admin.list_topics(timeout=seconds)
+        except KafkaException as error:
+            raise self._meaning(error.args[0], "") from None
 
     def look(self, topic: str) -> Topic | None:
         """The topic, or None if there is none."""
-        told = self._admin.describe_topics(confluent_kafka.TopicCollection([topic]), request_timeout=_SECONDS)
+        told = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
         try:
-            found = _waited(told[topic], topic, self._settings.bootstrap)
+            found = self._waited(told[topic], topic)
         except NoTopicError:
             return None
         return Topic(str(found.topic_id), len(found.partitions))
@@ -111,7 +120,7 @@ class TopicKeeper:
                 future.result(_SECONDS + 1)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise about(error.args[0], topic, self._settings.bootstrap) from None
+                    raise self._meaning(error.args[0], topic) from None
             deadline = time.monotonic() + _SECONDS
             while (found := self.look(topic)) is None and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -127,7 +136,7 @@ class TopicKeeper:
         asked = {TopicPartition(topic, partition): spec for partition in range(n_partitions)}
         level = IsolationLevel.READ_COMMITTED
         told = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
-        found = {each.partition: _waited(future, topic, self._settings.bootstrap).offset for each, future in told.items()}
+        found = {each.partition: self._waited(future, topic).offset for each, future in told.items()}
         return tuple(found[partition] for partition in range(n_partitions))
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import ParameterError
+from deniable.errors import MissingExtraError, ParameterError
 
-__all__ = ["KafkaSettings"]
+__all__ = ["KafkaSettings", "require_client"]
 
 _OWN = {
     "acks",
@@ -28,6 +28,14 @@ _OWN = {
 """Options of librdkafka on which it depends that nothing is lost or repeated: they are not to be chosen."""
 _SECRET = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
 _MOST_PARTITIONS = 1 << 16
+
+
+def require_client() -> None:
+    """Say which extra brings Kafka's client, if it is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("confluent-kafka", "kafka", "a log in Kafka") from None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from deniable.errors import ParameterError, SettingsError
 from deniable.proxy.intake import Rules
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import BlockLog, ProxyLog
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
@@ -83,6 +83,7 @@ class Settings:
         """The proxy's log, made if it is not there."""
         if self.kafka is None:
             return BlockLog(self.folder / "log.db")
+        require_client()
         from deniable.proxy.kafka import KafkaLog  # noqa: PLC0415 - an extra
 
         return KafkaLog(self.kafka, self.intake.retention)

@@ -30,7 +30,7 @@ def test_every_fault_is_counted_as_the_embedded_engine_counts_it(n_proxies: int,
     rng = np.random.default_rng(n_proxies)
     crowd.now = ORIGIN + 170
     for epoch in range(3):
-        shares = crowd.split(rng.integers(0, 12, 300), epoch)
+        shares = crowd.split(rng.integers(0, 12, 300).tolist(), epoch)
         shares[0][4, :3] ^= np.uint64(1)  # changed on its way
         for proxy, rows in enumerate(shares):
             there = rows[:, rng.random(300) > 0.05]  # the others' shares are orphans

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,35 +13,68 @@ import pytest
 from deniable.aggregator.catalogue import publish
 from deniable.aggregator.engine import Limits
 from deniable.aggregator.state import State, connect
+from deniable.errors import ServiceError
+from deniable.proxy.maven import java
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
-from deniable.spark import FileSource, Job, aggregate
+from deniable.spark import FileSource, Job, KafkaSource, aggregate
+from deniable.spark.session import connector, open_session
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
-from toolkit.crowds import KEY, RING, Crowd
+from toolkit.brokers import REQUIRED
+from toolkit.crowds import KEY, ORIGIN, RING, Crowd
+from toolkit.engines import LIMITS, KafkaLogs, Outcome, Scenario, Stage, outcome_of
 
 PARTITIONS = 4
 LOCAL = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.memory": "1g",
     "spark.log.level": "OFF",
 }
 
 
+def connector_jars() -> str:
+    """Spark's Kafka connector, as `spark.jars` wants it; empty where it cannot be had, unless it is required."""
+    import pyspark  # noqa: PLC0415 - slow to load
+
+    try:
+        return ",".join(map(str, connector(pyspark.__version__)))
+    except ServiceError as error:
+        if REQUIRED:
+            pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {error}")
+        return ""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session on two threads."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to load
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in LOCAL.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    """A session on two threads, with the Kafka connector if it can be had."""
+    reason = missing_java()
+    if reason and REQUIRED:
+        pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {reason}")
+    if reason:
+        pytest.skip(reason)
+    jars = connector_jars()
+    session = open_session("local[2]", {**LOCAL, **({"spark.jars": jars} if jars else {})}, needs_kafka=False)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def spark_on_kafka(spark: Any) -> Any:
+    """The session, if it can read Kafka."""
+    if not connector_jars():
+        pytest.skip("Maven has no Kafka connector for Spark")
+    return spark
+
+
+def missing_java() -> str:
+    """Why there is no Java; empty if there is."""
+    try:
+        java()
+    except ServiceError as error:
+        return str(error)
+    return ""
 
 
 class RecordedLog:
@@ -118,6 +149,37 @@ class SparkCrowd(Crowd):
 
     def drain_spark(self, spark: Any, **how: Any) -> None:
         aggregate(spark, self.job(**how), available_now=True, now=self.now)
+
+
+class SparkEngine:
+    """Spark on topics of Kafka, as an adapter of the engine suite: a new stream for every drain, from the checkpoint of the last."""
+
+    def __init__(self, scenario: Scenario, folder: Path, logs: KafkaLogs, spark: Any) -> None:
+        self.logs, self._scenario, self._spark = logs, scenario, spark
+        self._state, self._checkpoint = folder / "spark.db", folder / "checkpoint"
+        state = State(self._state, scenario.proxies)
+        with state.transaction():
+            for query in scenario.queries:
+                publish(state.connection, sign(query, KEY), RING, scenario.proxies, ORIGIN)
+        state.close()
+
+    def write(self, stage: Stage) -> None:
+        self.logs.write(stage)
+
+    def drain(self, now: int) -> None:
+        sources = [KafkaSource(settings) for settings in self.logs.settings]
+        job = Job(self._state, self._scenario.proxies, sources, str(self._checkpoint), Limits(**LIMITS))
+        aggregate(self._spark, job, available_now=True, now=now)
+
+    def outcome(self) -> Outcome:
+        state = State(self._state, self._scenario.proxies)
+        try:
+            return outcome_of(state, self._scenario.queries)
+        finally:
+            state.close()
+
+    def close(self) -> None:
+        self.logs.close()
 
 
 def told(path: Path) -> dict[str, list[Any]]:

@@ -93,10 +93,14 @@ def aggregate(
     try:
         sink = Sink(state, job.partitions, job.limits, (lambda: int(time.time())) if now is None else (lambda: now))
         run = _Run(spark, job, sink, stop or threading.Event(), now, watch or (lambda _: None))
-        if available_now:
-            run.drain()
-        else:
-            run.follow()
+        try:
+            if available_now:
+                run.drain()
+            else:
+                run.follow()
+        except ServiceError as error:
+            sink.note_health(str(error))
+            raise
     finally:
         state.close()
 

@@ -6,6 +6,7 @@ word. What takes its place stands in the logs: every partition carries its proxy
 
 from __future__ import annotations
 
+import binascii
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
 
+_STATE = "content string"
+"""The memory of a bucket as base64. Spark hands binary state to Python through a text, byte by byte, and spends more time on it
+than on everything else; a text in ASCII goes through as it is."""
 _CONF = {
+    # A checksum of every row, against maps that differ when they are run again. Here a map reads a log and nothing else.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     # Rows are blocks of up to some MiB: as many at once as fit in memory, not the 10,000 that suit small rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # A bucket's memory is written anew with every batch: a hundred of them, which Spark keeps by default, would fill the disk.
@@ -88,11 +95,11 @@ def _counter(task: Task) -> Callable[..., Iterator[Any]]:
             partition = int(frame["partition"].iloc[0])
             columns = (frame["proxy"].tolist(), frame["offset"].tolist(), frame["value"].tolist())
             records += [Record(proxy, offset, bytes(value or b"")) for proxy, offset, value in zip(*columns, strict=True)]
-        memory = Memory(task.n_proxies, state.get[0] if state.exists else b"")
+        memory = Memory(task.n_proxies, binascii.a2b_base64(state.get[0]) if state.exists else b"")
         # The time of the batch is in Spark's offset log: a batch that is run again is counted at the same time.
         now = state.getCurrentProcessingTimeMs() // 1000 if task.now is None else task.now
         outcome = work(rules, memory, partition, records, now)
-        state.update((memory.to_bytes(),))
+        state.update((binascii.b2a_base64(memory.to_bytes(), newline=False).decode("ascii"),))
         rows = to_rows(partition, outcome)
         if rows["kind"]:
             yield pd.DataFrame(rows)
@@ -129,6 +136,6 @@ def figures_of(spark: SparkSession, sources: Sequence[Source], orders: str, keys
     places = F.array(*(F.lit(key) for key in keys))
     keyed = records.withColumn("key", F.element_at(places, F.col("partition") + 1))
     counted: DataFrame = keyed.groupBy("key").applyInPandasWithState(
-        _counter(task), SCHEMA, "content binary", "append", GroupStateTimeout.NoTimeout
+        _counter(task), SCHEMA, _STATE, "append", GroupStateTimeout.NoTimeout
     )
     return counted

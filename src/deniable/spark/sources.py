@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deniable.errors import LogError, ParameterError
@@ -11,6 +13,7 @@ from deniable.errors import LogError, ParameterError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from deniable.proxy.kafka_reader import Topic
     from deniable.proxy.kafka_settings import KafkaSettings
 
 __all__ = ["RECORDS", "FileSource", "KafkaSource", "Source"]
@@ -45,22 +48,24 @@ class KafkaSource:
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of Spark's Kafka source; those of the Java client begin with `kafka.`."""
 
-    @property
+    @functools.cached_property
     def partitions(self) -> int:
-        """As many as the topic has."""
-        return self.settings.partitions
+        """As many as the topic has: its cluster is asked, once."""
+        return self._look().n_partitions
 
     def identity(self) -> str | None:
-        """The topic's own id. A topic of another number of partitions is refused."""
-        from deniable.proxy.kafka_reader import TopicKeeper  # noqa: PLC0415 - needs the extra `kafka`
+        """The topic's own id, which one that was deleted and made again does not have."""
+        return self._look().identity
 
-        topic = self.settings.topic
-        found = TopicKeeper(self.settings).look(topic)
+    def _look(self) -> Topic:
+        from deniable.proxy.kafka_reader import TopicKeeper  # noqa: PLC0415 - needs the extra `kafka`
+        from deniable.proxy.kafka_settings import require_client  # noqa: PLC0415
+
+        require_client()
+        found = TopicKeeper(self.settings).look(self.settings.topic)
         if found is None:
-            raise LogError(f"there is no topic {topic} at {self.settings.bootstrap}")
-        if found.n_partitions != self.partitions:
-            raise LogError(f"the topic {topic} has {found.n_partitions} partitions, and {self.partitions} are expected")
-        return found.identity
+            raise LogError(f"there is no topic {self.settings.topic} at {self.settings.bootstrap}")
+        return found
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The topic as a stream."""
@@ -114,9 +119,9 @@ def java_options(settings: KafkaSettings) -> dict[str, str]:
         login = f"org.apache.kafka.common.security.{module} required username={user} password={password};"
         out |= {"sasl.mechanism": str(mechanism), "sasl.jaas.config": login}
     if "ssl.ca.location" in given:
-        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(settings, given["ssl.ca.location"])}
+        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(given["ssl.ca.location"])}
     if "ssl.certificate.location" in given:
-        chain, key = (_text(settings, given[f"ssl.{name}.location"]) for name in ("certificate", "key"))
+        chain, key = (_text(given[f"ssl.{name}.location"]) for name in ("certificate", "key"))
         out |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
         if "ssl.key.password" in given:
             out["ssl.key.password"] = str(given["ssl.key.password"])
@@ -128,8 +133,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _text(settings: KafkaSettings, path: str) -> str:
+def _text(path: str) -> str:
     try:
-        return (settings.base / path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError("kafka.options", path, f"cannot be read: {type(error).__name__}") from None

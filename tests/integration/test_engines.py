@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deniable.aggregator.conservation import OUTSIDE
 from deniable.proxy.broker import Broker
 from toolkit.engines import EmbeddedEngine, KafkaLogs, Outcome, SqliteLogs, play, share_log
+from toolkit.sparks import SparkEngine
 
 SCENARIOS = {n_proxies: share_log(n_proxies) for n_proxies in (2, 3)}
 _OUTCOMES: dict[int, Outcome] = {}
@@ -61,3 +63,13 @@ def test_the_embedded_engine_on_kafka_gives_the_same_as_on_sqlite(
     logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
     (tmp_path / "kafka").mkdir()
     assert play(scenario, EmbeddedEngine(scenario, tmp_path / "kafka", logs)) == on_sqlite(n_proxies, tmp_path)
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_spark_on_kafka_gives_the_same_as_the_embedded_engine(
+    n_proxies: int, broker: Broker, spark_on_kafka: Any, fresh_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    scenario = SCENARIOS[n_proxies]
+    logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
+    (tmp_path / "spark").mkdir()
+    assert play(scenario, SparkEngine(scenario, tmp_path / "spark", logs, spark_on_kafka)) == on_sqlite(n_proxies, tmp_path)

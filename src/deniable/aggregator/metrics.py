@@ -18,7 +18,7 @@ def exposition(service: Service) -> str:
         totals = connection.execute("SELECT proxy, outcome, n FROM totals ORDER BY proxy, outcome").fetchall()
         refusals = connection.execute("SELECT proxy, reason, n FROM refusals ORDER BY proxy, reason").fetchall()
         windows = connection.execute("SELECT query, condition, count(*) FROM results GROUP BY query, condition").fetchall()
-    health = service.engine.health
+    health = service.health
     lines: list[str] = []
 
     def add(name: str, kind: str, text: str, rows: Iterable[tuple[dict[str, str], int]]) -> None:

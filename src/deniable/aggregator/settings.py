@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
 
-__all__ = ["ProxySettings", "Settings", "Tls", "read_settings"]
+__all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
 
-_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline"}
+_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline", "trigger"}
 _PATHS = {"state", "ring", "log", "token_file", "certificate", "key"}
 
 
@@ -74,6 +74,50 @@ class Tls:
     key: Path
 
 
+ENGINES = ("embedded", "spark")
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """How the aggregator's pipeline runs on Spark (docs/spark.md)."""
+
+    checkpoint: str
+    """A folder, or the address of one, that driver and executors can reach."""
+    trigger: int = 1
+    """Seconds from one batch to the next."""
+    records_a_batch: int = 4096
+    """Records of each proxy's topic in one batch, at most."""
+    history: str = ""
+    """A folder, or the address of one, for joined reports; none are kept by default."""
+    shuffle_partitions: int = 0
+    """How many tasks count at the same time; 0 for one a core."""
+    connector: Sequence[str] = ()
+    """Spark's Kafka connector as Maven knows it, `group:artifact:version`; by default that of Spark's own version."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Any settings of Spark."""
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint", "history"):
+            if not isinstance(getattr(self, name), str):
+                raise ParameterError(name, getattr(self, name), "must be a path or an address")
+        for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        if isinstance(self.connector, str) or not all(isinstance(each, str) and each.count(":") == 2 for each in self.connector):
+            raise ParameterError("connector", self.connector, "must be a list of texts such as 'group:artifact:version'")
+        if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
+            raise ParameterError("options", self.options, "must be a table of texts")
+
+    def within(self, folder: Path) -> SparkSettings:
+        """The same, with relative paths counted from a folder: that of the file in which they stand."""
+        checkpoint, history = (
+            str((folder / place).absolute()) if place and ":/" not in place else place
+            for place in (self.checkpoint, self.history)
+        )
+        return dataclasses.replace(self, checkpoint=checkpoint, history=history)
+
+
 @dataclass(frozen=True)
 class Settings:
     """All that an aggregator is told."""
@@ -90,8 +134,13 @@ class Settings:
     most_connections: int = 1000
     limits: Limits = field(default_factory=Limits)
     tls: Tls | None = None
+    engine: str = "embedded"
+    """Which engine counts: the one in this process, or Spark in another."""
+    spark: SparkSettings | None = None
 
     def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ParameterError("engine", self.engine, f"must be one of {', '.join(ENGINES)}")
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
         for name in ("header_deadline", "most_connections"):
@@ -102,7 +151,7 @@ class Settings:
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
 
-_TABLES: dict[str, type] = {"limits": Limits, "tls": Tls, "kafka": KafkaSettings}
+_TABLES: dict[str, type] = {"limits": Limits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings}
 
 
 def read_settings(path: str | Path) -> Settings:
@@ -135,7 +184,7 @@ def _built(place: str, kind: type, given: Any, base: Path) -> Any:
             raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
         if name in _TABLES:
             built = _built(f"{full}.", _TABLES[name], value, base)
-            values[name] = built.within(base) if name == "kafka" else built
+            values[name] = built.within(base) if name in ("kafka", "spark") else built
         elif name == "proxies":
             if not isinstance(value, list):
                 raise ParameterError(full, value, "must be tables, [[proxies]]")

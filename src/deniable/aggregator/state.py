@@ -188,6 +188,16 @@ class State:
         with _exclusive(self.connection):
             yield
 
+    def settle_engine(self, name: str) -> None:
+        """Take note, inside a transaction, of the engine that counts into this state: another would count everything again."""
+        known = self.connection.execute("SELECT value FROM meta WHERE name = 'engine'").fetchone()
+        if known is None:
+            self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
+        elif known[0] != name:
+            raise StateError(
+                f"{self.path} is counted by the engine {known[0]!r}, and this is {name!r}: begin with a state of its own"
+            )
+
     # --- what the engine starts from --------------------------------------------------------------------------------
 
     def positions(self) -> list[tuple[int, ...]]:

@@ -136,13 +136,16 @@ def test_the_schemas_refuse_what_is_misspelt() -> None:
         kubernetes_validate.validate(wrong, KUBERNETES[-1], strict=True)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [*PARTS, "spark"])
 def test_kustomize_builds_it(part: str) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     built = subprocess.run(["kubectl", "kustomize", DEPLOY / part], capture_output=True, text=True, check=True)  # noqa: S603, S607
     found = list(yaml.safe_load_all(built.stdout))
-    assert sorted(each["kind"] for each in found) == sorted(each["kind"] for each in objects(part))
+    applied = objects("aggregator" if part == "spark" else part)
+    assert sorted(each["kind"] for each in found) == sorted(each["kind"] for each in applied)
+    for each in found:
+        kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
     namespace = kustomization(part)["namespace"]
     assert {each["metadata"].get("namespace", namespace) for each in found} == {namespace}
 
@@ -236,6 +239,30 @@ def test_settings_are_read_by_the_services_themselves_and_every_path_in_them_is_
         assert each.options["security.protocol"] == "SASL_SSL"
         assert "sasl.password" in each.secrets
         assert "enable.ssl.certificate.verification" not in each.options
+
+
+def test_spark_counts_beside_the_aggregator_with_the_same_settings_and_rights() -> None:
+    plain, spark = (tomllib.loads((DEPLOY / part / "aggregator.toml").read_text()) for part in ("aggregator", "spark"))
+    assert spark == {**plain, "engine": "spark", "spark": spark["spark"]}
+    settings = read_aggregator(DEPLOY / "spark" / "aggregator.toml")
+    patch = yaml.safe_load((DEPLOY / "spark" / "driver.yaml").read_text())
+    (stateful,) = of_kind("aggregator", "StatefulSet")
+    assert (patch["kind"], patch["metadata"]) == (stateful["kind"], {"name": stateful["metadata"]["name"]})
+    (driver,) = patch["spec"]["template"]["spec"]["containers"]
+    group = cli.get_command(click.Context(cli), driver["args"][0])
+    assert isinstance(group, click.Group)
+    command = group.get_command(click.Context(group), driver["args"][1])
+    assert command is not None
+    given = command.make_context("submit", driver["args"][2:]).params
+    assert (str(given["settings"]), given["as_json"]) == ("/etc/deniable/settings/aggregator.toml", True)
+    assert settings.spark is not None
+    assert given["master"] == f"local[{settings.spark.shuffle_partitions}]"
+    served = container("aggregator")
+    assert driver["securityContext"] == served["securityContext"]
+    assert driver["volumeMounts"] == served["volumeMounts"]
+    assert settings.spark.checkpoint.startswith("/var/lib/deniable/")
+    stateful["spec"]["template"]["spec"]["containers"].append(driver)
+    kubernetes_validate.validate(stateful, KUBERNETES[-1], strict=True)
 
 
 def test_what_kafka_mounts_is_what_its_start_needs() -> None:
@@ -344,9 +371,10 @@ def test_the_secrets_of_compose_are_made_by_the_script_but_for_what_only_people_
         subprocess.run(check, cwd=tmp_path / "secrets", check=True, capture_output=True)  # noqa: S603
 
 
-def test_the_image_is_made_of_what_is_there_and_runs_as_the_user_of_the_manifests() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
-    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+@pytest.mark.parametrize("folder", [DEPLOY, DEPLOY / "spark"], ids=["deniable", "spark"])
+def test_an_image_is_made_of_what_is_there_and_runs_as_the_user_of_the_manifests(folder: Path) -> None:
+    lines = (folder / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    allowed = (folder / "Dockerfile.dockerignore").read_text().split()
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:
             for source in line.split()[1:-1]:

@@ -4,3 +4,5 @@ import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+pytest_plugins = ["toolkit.brokers", "toolkit.sparks"]

@@ -44,6 +44,7 @@
     ├── ServiceError            a proxy or another service cannot do what it is asked
     │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
+    │   │   └── LogAwayError            it cannot be reached at the moment: to be tried again, and nothing is lost
     │   ├── StateError              the aggregator's state cannot be used
     │   ├── PublicationError        the aggregator does not take this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
@@ -73,6 +74,7 @@ __all__ = [
     "InfeasiblePlanError",
     "KeyFileError",
     "KeyNotValidError",
+    "LogAwayError",
     "LogError",
     "MissingAnswerError",
     "MissingExtraError",
@@ -384,6 +386,10 @@ class SettingsError(ServiceError, ValueError):
 
 class LogError(ServiceError):
     """A proxy's log cannot be used, or does not hold what is asked of it."""
+
+
+class LogAwayError(LogError):
+    """A proxy's log cannot be reached at the moment. What was asked of it may be tried again later."""
 
 
 class StateError(ServiceError):

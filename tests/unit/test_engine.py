@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import HttpLog
+from deniable.aggregator.logs import HttpLog, PartitionMark, Position, Reading
 from deniable.aggregator.state import SCHEMA_VERSION, State
 from deniable.errors import ParameterError, PublicationError, RollbackError, StateError
 from deniable.proxy.log import BlockLog
+from deniable.wire.blocks import cut
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 
 PROXIES = {2: ["one", "two"], 3: ["one", "two", "three"]}
@@ -273,7 +275,7 @@ def test_a_state_of_other_proxies_or_another_version_is_refused(tmp_path: Path) 
     state = State(tmp_path / "state.db", ["a", "b"])
     state.connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA_VERSION + 1,))
     state.close()
-    with pytest.raises(StateError, match="schema version 2"):
+    with pytest.raises(StateError, match="schema version 3"):
         State(tmp_path / "state.db", ["a", "b"])
     (tmp_path / "text.db").write_text("not a database, but longer than the header of one " * 20)
     with pytest.raises(StateError, match="cannot be used"):
@@ -355,3 +357,91 @@ def test_a_log_read_over_http_counts_the_same_and_its_failures_are_problems(crow
     for log in engine.logs:
         log.close()
     engine.logs = []
+
+
+class Partitions:
+    """A log of three partitions, as Kafka's is: marks stand between the blocks."""
+
+    def __init__(self) -> None:
+        self.records: list[list[bytes | tuple[int, int]]] = [[], [], []]
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        after = after or (0, 0, 0)
+        fresh = [(i, at + after[i] + 1, each) for i in range(3) for at, each in enumerate(self.records[i][after[i] :])]
+        blocks = [each for _, _, each in fresh if isinstance(each, bytes)]
+        marks = [PartitionMark(i, each[0], each[1], at) for i, at, each in fresh if isinstance(each, tuple)]
+        return Reading(blocks, tuple(len(each) for each in self.records), marks, "three")
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def drain_beside(crowd: Crowd, log: Partitions) -> None:
+    """A new engine, to which the log is that of the second proxy."""
+    engine = crowd.engine()
+    engine.logs[1].close()
+    engine.logs[1] = log
+    engine.drain()
+    assert engine.health[1].problem == ""
+
+
+def front(crowd: Crowd) -> int:
+    assert crowd.state is not None
+    return crowd.state.fronts()[crowd.query.channel_tag]
+
+
+def test_an_epoch_of_a_log_with_partitions_is_complete_when_all_of_them_are(crowd: Crowd) -> None:
+    log, tag = Partitions(), crowd.query.channel_tag
+    shares = crowd.split([5] * 40)
+    crowd.append(0, shares[0])
+    crowd.mark(1, [0])
+    blocks, _ = cut(tag, 0, 0, shares[1], 2)
+    for i, block in enumerate(blocks):
+        log.records[i % 3].append(block.to_bytes())
+    for partition in (2, 0, 1):
+        drain_beside(crowd, log)
+        assert crowd.accounts() == [{"received": 40, "counted": 40}] * 2
+        assert front(crowd) == 0
+        log.records[partition].append((tag, 1))
+    drain_beside(crowd, log)
+    assert front(crowd) == 1
+
+
+def test_marks_that_were_passed_are_known_after_a_restart(crowd: Crowd) -> None:
+    log, tag = Partitions(), crowd.query.channel_tag
+    for partition in (0, 1, 2):
+        log.records[partition] += [(tag, 2), (tag, 1)]  # a mark never goes back
+    drain_beside(crowd, log)
+    assert front(crowd) == 0
+    crowd.mark(1, [0])
+    drain_beside(crowd, log)  # a new engine, to which the log says nothing new
+    assert front(crowd) == 1
+
+
+def test_a_log_that_has_other_partitions_than_before_is_refused(crowd: Crowd) -> None:
+    log = Partitions()
+    log.records[0].append((crowd.query.channel_tag, 1))
+    drain_beside(crowd, log)
+    engine = crowd.engine()
+    engine.drain()
+    assert "it is not the log that was read before" in engine.health[1].problem
+    log.read = lambda *_: Reading([], (2, 0), (), "three")  # type: ignore[method-assign]
+    engine.logs[1] = log
+    engine.drain()
+    assert engine.health[1].problem == "this log has 2 partitions, and 3 were read before"
+
+
+def test_a_state_of_version_1_is_taken_over_with_its_offsets(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    State(path, ["a", "b"]).close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TABLE proxies; DROP TABLE marks; UPDATE meta SET value = 1 WHERE name = 'schema';"
+            "CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, offset INTEGER NOT NULL);"
+            "INSERT INTO proxies VALUES (0, 'a', 'some log', 17), (1, 'b', NULL, 0);"
+        )
+    connection.close()
+    for _ in range(2):
+        state = State(path, ["a", "b"])
+        assert (state.positions(), state.identities(), state.marks()) == ([(17,), ()], ["some log", None], {})
+        state.close()

@@ -13,7 +13,7 @@ import pytest
 from deniable.errors import LogError, ParameterError, RefusedError
 from deniable.proxy.channels import Channel, channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import LogReader
+from deniable.proxy.log import BlockLog, LogReader
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Spool
 from deniable.queries.query import Query
@@ -64,8 +64,13 @@ class Place:
             raise result
         return result
 
+    @property
+    def log(self) -> BlockLog:
+        assert isinstance(self.intake.log, BlockLog)
+        return self.intake.log
+
     def blocks(self) -> list[Block]:
-        return [Block.from_bytes(content) for _, content in self.intake.log.read(0, 100_000)]
+        return [Block.from_bytes(content) for _, content in self.log.read(0, 100_000)]
 
     def logged(self) -> Words:
         return np.concatenate([np.empty((8, 0), dtype=np.uint64), *(block.columns for block in self.blocks())], axis=1)
@@ -302,11 +307,11 @@ def test_more_ids_than_fit_in_memory_are_put_off(tmp_path: Path) -> None:
 def test_when_the_grace_is_over_the_epoch_is_flushed_and_then_marked(place: Place) -> None:
     mine, _ = make_columns(QUERY, EPOCH, 5)
     place.intake.tick()
-    assert place.intake.log.marks()[QUERY.channel_tag].epoch == EPOCH - 1
+    assert place.log.marks()[QUERY.channel_tag].epoch == EPOCH - 1
     place.take(mine)
     place.clock.now = QUERY.schedule.end_of_epoch(EPOCH) + 600
     place.intake.tick()
-    mark = place.intake.log.marks()[QUERY.channel_tag]
+    mark = place.log.marks()[QUERY.channel_tag]
     assert (mark.epoch, mark.offset) == (EPOCH + 1, 1)
     assert np.array_equal(by_id(place.logged()), by_id(mine))
     assert place.intake.n_ids == 0
@@ -315,7 +320,7 @@ def test_when_the_grace_is_over_the_epoch_is_flushed_and_then_marked(place: Plac
 def test_marks_are_declared_of_channels_in_which_nothing_came(place: Place) -> None:
     place.clock.now = QUERY.schedule.end_of_epoch(EPOCH + 5) + 600
     place.intake.tick()
-    assert place.intake.log.marks()[QUERY.channel_tag].epoch == EPOCH + 6
+    assert place.log.marks()[QUERY.channel_tag].epoch == EPOCH + 6
 
 
 def test_a_closed_epoch_stays_closed_when_the_clock_goes_back_and_after_a_restart(place: Place) -> None:
@@ -338,7 +343,7 @@ def test_a_stopped_query_takes_its_last_epoch_and_then_ends_with_a_mark(place: P
     assert refused(place, ahead, epoch=EPOCH + 1).reason == "ended"
     place.clock.now += 600
     place.intake.tick()
-    assert place.intake.log.marks()[QUERY.channel_tag].epoch == EPOCH + 1
+    assert place.log.marks()[QUERY.channel_tag].epoch == EPOCH + 1
     assert place.logged().shape[1] == 5
 
 
@@ -349,7 +354,7 @@ def test_shares_ahead_of_the_last_epoch_of_a_stopped_query_are_not_forgotten(pla
     place.intake.set_channels(channels_of([(QUERY, place.clock.now)]))
     place.clock.now += 1200
     place.intake.tick()
-    assert place.intake.log.marks()[QUERY.channel_tag].epoch == EPOCH + 2
+    assert place.log.marks()[QUERY.channel_tag].epoch == EPOCH + 2
     assert place.logged().shape[1] == 5
     assert place.intake.n_ids == 0
 
@@ -360,10 +365,10 @@ def test_old_blocks_are_dropped_after_the_retention(tmp_path: Path) -> None:
     place.intake.flush()
     place.clock.now += 3000
     place.intake.tick()
-    assert place.intake.log.dropped == 0
+    assert place.log.dropped == 0
     place.clock.now += 1
     place.intake.tick()
-    assert (place.intake.log.dropped, place.intake.counters["dropped"]) == (1, 1)
+    assert (place.log.dropped, place.intake.counters["dropped"]) == (1, 1)
 
 
 # --- crashes --------------------------------------------------------------------------------------------------------
@@ -476,7 +481,7 @@ def test_the_log_is_the_same_whatever_the_order_of_arrival(tmp_path: Path) -> No
             place.clock.now += i % 2  # arrival times differ too, but all lie before one flush
         place.clock.now = START + 99
         place.intake.flush()
-        rows = place.intake.log._connection.execute("SELECT * FROM blocks").fetchall()
+        rows = place.log._connection.execute("SELECT * FROM blocks").fetchall()
         logs.append(rows)
         place.intake.close()
     assert logs[0] == logs[1]

@@ -107,11 +107,14 @@ def test_an_offset_beyond_the_end_is_taken_for_another_log(log: BlockLog) -> Non
         log.read(1)
 
 
-def test_blocks_of_an_epoch_are_found_whatever_stands_between_them(log: BlockLog) -> None:
-    for epoch in (1, 2, 1):
+def test_blocks_of_open_epochs_are_found_whatever_stands_between_them(log: BlockLog) -> None:
+    for epoch in (1, 2, 1, 3):
         log.append(blocks_of(40, epoch=epoch), now=1)
-    assert sum(len(block) for block in log.blocks_of(CHANNEL, 1)) == 80
-    assert sorted(log.epochs()) == [(CHANNEL, 1), (CHANNEL, 2)]
+    log.append(blocks_of(40, epoch=1, channel=CHANNEL + 1), now=1)
+    log.append([], now=1, marks={CHANNEL: 2})
+    found = [(block.channel, block.epoch) for block in log.open_blocks() for _ in range(len(block))]
+    assert sorted(found) == [(CHANNEL, 2)] * 40 + [(CHANNEL, 3)] * 40 + [(CHANNEL + 1, 1)] * 40
+    assert log.closed() == {CHANNEL: 2}
 
 
 def test_a_newer_schema_is_refused_by_writer_and_reader(log: BlockLog) -> None:

@@ -234,7 +234,7 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     def health() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind or down."""
-        proxies = [asdict(proxy) for proxy in service.engine.health]
+        proxies = [asdict(proxy) for proxy in service.health]
         fine = all(proxy["condition"] == "up" for proxy in proxies)
         status = "failed" if not service.running else "ok" if fine else "degraded"
         told = {"status": status, "engine": service.engine_problem or "running", "proxies": proxies}

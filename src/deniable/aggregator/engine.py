@@ -1,13 +1,14 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits offsets, waiting shares, panes and accounts in
-one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows it
-completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes and
+accounts in one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows
+it completes.
 
 When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
-marked it and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses nothing. If one has not
-marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined without all of its
-shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment the proxy is behind.
+marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
+nothing. If one has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined
+without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment
+the proxy is behind.
 
 What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which
 keeps the rest, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned
@@ -16,7 +17,6 @@ at once, for nothing more can come to it. Neither loses an answer.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -27,22 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.catalogue import Catalogue, Channel
-from deniable.aggregator.conservation import OUTSIDE, Ledger, statement
-from deniable.aggregator.join import Bucket, Joined, split_rows
-from deniable.aggregator.logs import Reading, ShareLog
-from deniable.aggregator.panes import Counted, Pane, count_messages
+from deniable.aggregator.closing import close_epoch, lag_of
+from deniable.aggregator.conservation import Ledger
+from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
+from deniable.aggregator.join import Bucket, Joined
+from deniable.aggregator.logs import Position, Reading, ShareLog
+from deniable.aggregator.panes import Counted
 from deniable.aggregator.state import Clock, State, Step, Stored
-from deniable.aggregator.windows import assemble
-from deniable.errors import ParameterError, WireError
-from deniable.wire.blocks import LARGEST_BLOCK, Block
-from deniable.wire.shares import join_columns
+from deniable.errors import ParameterError
 
-__all__ = ["Engine", "Limits", "ProxyHealth"]
+__all__ = ["Engine", "Limits", "ProxyHealth", "condition_of"]
 
 _Words = NDArray[np.uint64]
-_Task = tuple[int, int, int]
-"""Channel, epoch and bucket."""
-_Arrivals = dict[_Task, list[list[_Words]]]
 
 
 @dataclass(frozen=True)
@@ -82,11 +78,17 @@ class ProxyHealth:
     name: str
     condition: str
     """"up", "behind" or "down"."""
-    offset: int
+    position: Position
+    """How far its log is counted: an offset for each partition."""
     lag: int
     """Seconds since the end of the first epoch that it has not marked; 0 if it has marked all that are over."""
     waiting: int
     problem: str
+
+
+def condition_of(lag: int, limits: Limits) -> str:
+    """What a proxy is called that lags by so many seconds."""
+    return "down" if lag >= limits.patience else "behind" if lag >= limits.behind else "up"
 
 
 @dataclass
@@ -105,6 +107,8 @@ class Engine:
     def __init__(self, state: State, logs: Sequence[ShareLog], limits: Limits | None = None, clock: Clock | None = None) -> None:
         if len(logs) != len(state.proxies) or len(logs) < 2:
             raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
+        with state.transaction():
+            state.settle_engine("embedded")
         self.state, self.logs, self.limits = state, list(logs), limits or Limits()
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
@@ -114,10 +118,10 @@ class Engine:
     def _load(self) -> None:
         """Everything that is kept in memory, from the state."""
         n_proxies = len(self.logs)
-        self.offsets = self.state.offsets()
+        self.positions = self.state.positions()
         self._identities = self.state.identities()
         self._epochs: dict[tuple[int, int], _Epoch] = {}
-        self._marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
+        self._marks = self.state.marks()
         self._published: tuple[int, int] | None = None
         self._garbage = True
         self._refresh()
@@ -185,18 +189,27 @@ class Engine:
     def _is_full(self, proxy: int) -> bool:
         """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
         if self._waiting[proxy] > self.limits.most_waiting:
-            others = [marks for other, marks in enumerate(self._marks) if other != proxy]
+            others = [other for other in range(len(self.logs)) if other != proxy]
             for (channel, number), epoch in self._epochs.items():
-                if epoch.n_waiting(proxy) and all(marks.get(channel, 0) > number for marks in others):
+                if epoch.n_waiting(proxy) and all(self._marked(other, channel) > number for other in others):
                     self._give_up(proxy, channel, number)
         return self._waiting[proxy] > self.limits.most_waiting
 
     def _read_one(self, proxy: int, full: bool) -> Reading:
-        reading = self.logs[proxy].read(self.offsets[proxy], 0 if full else self.limits.step_bytes)
+        after = self.positions[proxy]
+        reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
         if not reading.problem and self._identities[proxy] not in (None, reading.identity):
-            reading = Reading([], {}, problem="this is not the log that was read before: its identity differs")
+            reading = Reading([], after, (), problem="this is not the log that was read before: its identity differs")
+        if not reading.problem and after and len(reading.position) != len(after):
+            what = f"this log has {len(reading.position)} partitions, and {len(after)} were read before"
+            reading = Reading([], after, (), problem=what)
         self.problems[proxy] = reading.problem
         return reading
+
+    def _marked(self, proxy: int, channel: int) -> int:
+        """The epoch before which a proxy has marked all of a channel's, in every partition, and is read so far."""
+        parts = range(len(self.positions[proxy]))
+        return min((self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0)
 
     def _give_up(self, proxy: int, channel: int, number: int) -> None:
         epoch = self._epochs[channel, number]
@@ -213,100 +226,59 @@ class Engine:
 
     def _count(self, readings: Sequence[Reading]) -> bool:
         step = Step()
-        arrivals: _Arrivals = {}
-        now = self.clock()
+        arrivals: Arrivals = {}
+        limits = self.limits
+        router = Router(
+            self.catalogue.channels,
+            self._fronts,
+            len(self.logs),
+            limits.bucket_bits,
+            limits.skew,
+            limits.retention,
+            now=self.clock(),
+        )
         for proxy, reading in enumerate(readings):
-            for _, content in reading.entries:
-                self._route(proxy, content, now, arrivals, step.ledger)
-            if reading.entries:
-                step.offsets[proxy] = reading.entries[-1][0]
+            for content in reading.blocks:
+                router.route(proxy, content, arrivals, step.ledger)
+            if reading.position != self.positions[proxy] and (any(reading.position) or reading.marks):
+                step.positions[proxy] = reading.position
                 if self._identities[proxy] is None and reading.identity is not None:
                     step.identities[proxy] = reading.identity
+            for mark in reading.marks:
+                place = (proxy, mark.partition, mark.channel)
+                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
+                    step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)
         for task, joined, counted in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
         if step:
             with self.state.transaction():
                 self.state.apply(step)
-        for proxy, offset in step.offsets.items():
-            self.offsets[proxy] = offset
+        for proxy, position in step.positions.items():
+            self.positions[proxy] = position
         for proxy, identity in step.identities.items():
             self._identities[proxy] = identity
         self._waiting = [waiting + more for waiting, more in zip(self._waiting, change, strict=True)]
-        for proxy, reading in enumerate(readings):
-            reached = {channel: epoch for channel, (epoch, at) in reading.marks.items() if self.offsets[proxy] >= at}
-            self._marks[proxy].update(reached)
+        self._marks.update(step.marks)
         return bool(step)
 
-    def _route(self, proxy: int, content: bytes, now: int, arrivals: _Arrivals, ledger: Ledger) -> None:
-        """Put a block where its shares are joined, or book why it is not."""
-        outside = (proxy, OUTSIDE, OUTSIDE)
-        try:
-            block = Block.from_bytes(content)
-        except WireError as error:
-            n = _claimed_count(content)
-            ledger.enter(outside, "received", n)
-            ledger.enter(outside, "malformed", n, error.reason)
-            return
-        n = len(block)
-        reason = self._refusal(block, now)
-        if reason:
-            ledger.enter(outside, "received", n)
-            ledger.enter(outside, "malformed", n, reason)
-            return
-        place = (proxy, block.channel, block.epoch)
-        ledger.enter(place, "received", n)
-        if block.epoch < self._fronts[block.channel]:
-            ledger.enter(place, "late", n)
-            return
-        for bucket, rows in split_rows(block.columns, block.prefix_bits, block.prefix, self.limits.bucket_bits):
-            task = (block.channel, block.epoch, bucket)
-            arrivals.setdefault(task, [[] for _ in self.logs])[proxy].append(rows)
-
-    def _refusal(self, block: Block, now: int) -> str:
-        """Why a whole block is refused, or nothing."""
-        channel = self.catalogue.channels.get(block.channel)
-        if channel is None:
-            return "channel"
-        if block.size_class != channel.size_class:
-            return "size_class"
-        if block.epoch >= channel.n_epochs:
-            return "expired"
-        if channel.schedule.start_of_epoch(block.epoch) > now + self.limits.skew:
-            return "future"
-        if channel.schedule.end_of_epoch(block.epoch) < now - self.limits.retention:
-            return "ancient"
-        return ""
-
-    def _work(self, item: tuple[_Task, list[list[_Words]]]) -> tuple[_Task, Joined, Counted]:
+    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted]:
         """What arrived in one bucket, joined and counted. Runs beside others; each has a bucket of its own."""
-        (channel, epoch, number), parts = item
-        joined = self._bucket(channel, epoch, number).add(parts)
-        if not joined.ids.shape[1]:
-            return item[0], joined, Counted({}, {})
-        opened = join_columns(joined.matched, epoch)
-        return item[0], joined, count_messages(opened, self.catalogue.channels[channel].versions, epoch)
+        task, parts = item
+        channel, epoch, _ = task
+        return task, *join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel])
 
     def _book(
-        self, task: _Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
+        self, task: Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
     ) -> None:
-        channel, epoch, number = task
+        book(task, joined, counted, step.ledger, step.panes)
         n_joined = joined.ids.shape[1]
-        n_counted = n_joined - sum(counted.refused.values())
         for proxy, (kept, duplicates) in enumerate(zip(joined.kept, joined.duplicates, strict=True)):
-            place = (proxy, channel, epoch)
-            step.ledger.enter(place, "counted", n_counted)
-            step.ledger.enter(place, "duplicate", duplicates)
-            for reason, n in counted.refused.items():
-                step.ledger.enter(place, "malformed", n, reason)
             if kept.shape[1]:
-                step.stored.append(Stored(channel, epoch, number, proxy, kept))
+                step.stored.append(Stored(*task, proxy, kept))
             change[proxy] += sum(rows.shape[1] for rows in parts[proxy]) - duplicates - n_joined
         if n_joined:
-            step.stored.append(Stored(channel, epoch, number, None, joined.ids))
-        for key, pane in counted.panes.items():
-            total = step.panes.setdefault(key, Pane(np.zeros_like(pane.counts)))
-            total += pane
+            step.stored.append(Stored(*task, None, joined.ids))
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
@@ -315,7 +287,7 @@ class Engine:
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
             for epoch in range(self._fronts[channel.tag], channel.n_epochs):
-                missing = [proxy for proxy, marks in enumerate(self._marks) if marks.get(channel.tag, 0) <= epoch]
+                missing = [proxy for proxy in range(len(self.logs)) if self._marked(proxy, channel.tag) <= epoch]
                 if missing and now < channel.schedule.end_of_epoch(epoch) + self.limits.patience:
                     break
                 self._close_epoch(channel, epoch, missing)
@@ -330,57 +302,20 @@ class Engine:
             ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         with self.state.transaction():
             self.state.enter(ledger)
-            self.state.close_epoch(channel.tag, epoch, missing)
-            self._release(channel, epoch)
-            before = self.clock() - self.limits.retention
-            oldest = (before - channel.schedule.origin) // channel.schedule.every
-            if oldest > 0:
-                self.state.forget(channel.tag, channel.queries(), oldest, before)
+            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits.retention)
         self._fronts[channel.tag] = epoch + 1
         self._epochs.pop((channel.tag, epoch), None)
         self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]
-
-    def _release(self, channel: Channel, epoch: int) -> None:
-        """Results of the windows that end with this epoch."""
-        first = self._firsts[channel.tag]
-        for name, versions in channel.queries().items():
-            schedule = versions[-1].schedule
-            if epoch >= schedule.n_epochs:
-                continue
-            for index in schedule.windows_of_epoch(epoch):
-                epochs = schedule.epochs_of_window(index)
-                if epochs[-1] != epoch or epochs[0] < first:  # of a window that began before anybody was asked there is no result
-                    continue
-                missing = [self.state.proxies[proxy] for proxy in sorted(self.state.missing(channel.tag, epochs))]
-                accounts = statement(self.state.proxies, self.state.accounts(channel.tag, epochs))
-                window = assemble(versions, index, self.state.panes(name, epochs), missing, accounts)
-                document = json.dumps(window.to_dict(), allow_nan=False)
-                self.state.release(name, index, window.start, window.condition, document)
 
     # --- what can be seen of it -------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Take down how each proxy is doing. What others read is this note, never the engine at work."""
-        now = self.clock()
-        self.health = [
-            ProxyHealth(name, self._condition(lag), self.offsets[proxy], lag, self._waiting[proxy], self.problems[proxy])
-            for proxy, name in enumerate(self.state.proxies)
-            for lag in [self._lag(proxy, now)]
-        ]
-
-    def _lag(self, proxy: int, now: int) -> int:
-        lag = 0
-        for channel in self.catalogue.channels.values():
-            unmarked = max(self._marks[proxy].get(channel.tag, 0), self._firsts[channel.tag])
-            if unmarked < channel.n_epochs:
-                lag = max(lag, now - channel.schedule.end_of_epoch(unmarked))
-        return lag
-
-    def _condition(self, lag: int) -> str:
-        return "down" if lag >= self.limits.patience else "behind" if lag >= self.limits.behind else "up"
-
-
-def _claimed_count(content: bytes) -> int:
-    """How many shares an unreadable block claims to hold, if that is at all possible; else one."""
-    claimed = int.from_bytes(content[20:24], "little") if len(content) >= 24 else 1
-    return claimed if 1 <= claimed <= LARGEST_BLOCK else 1
+        now, channels = self.clock(), self.catalogue.channels.values()
+        health = []
+        for proxy, name in enumerate(self.state.proxies):
+            marked = {channel.tag: self._marked(proxy, channel.tag) for channel in channels}
+            lag = lag_of(channels, marked, self._firsts, now)
+            condition = condition_of(lag, self.limits)
+            health.append(ProxyHealth(name, condition, self.positions[proxy], lag, self._waiting[proxy], self.problems[proxy]))
+        self.health = health

@@ -70,6 +70,11 @@ class IdSet:
     def __len__(self) -> int:
         return sum(run.shape[1] for run in self._runs)
 
+    @property
+    def runs(self) -> Sequence[_Words]:
+        """The ids, in runs of ascending ones, longest first: added again in this order they make the same set."""
+        return self._runs
+
     def add(self, ids: _Words) -> None:
         """Put ascending ids in, none of which is there yet."""
         if not ids.shape[1]:

@@ -1,17 +1,28 @@
-"""What the aggregator needs of a proxy's log, and its readers: of the file beside it, and over HTTP."""
+"""What the aggregator needs of a proxy's log, and its readers: of the file beside it, over HTTP, and of a topic in Kafka.
+
+A log has one partition or several. A position in it has one offset a partition: how many of its places lie behind the reader.
+The empty position is that of a log of which nothing was ever read.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from deniable.errors import LogError
+from deniable.errors import LogError, WireError
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import LogReader
+from deniable.wire.marks import MarkRecord, is_mark
 
-__all__ = ["EmbeddedLog", "HttpLog", "Reading", "ShareLog"]
+if TYPE_CHECKING:
+    from deniable.proxy.kafka_reader import KafkaLogReader
+
+__all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position", "Reading", "ShareLog"]
+
+Position = tuple[int, ...]
 
 _AT_ONCE = 32
 """Blocks asked for at once; the largest have 4 MiB in the smallest size class."""
@@ -19,24 +30,39 @@ _FRAME = struct.Struct("<QI")
 """Offset and length, before each block that is read over HTTP."""
 
 
-class Reading(NamedTuple):
-    """What was found in a log after an offset."""
+class PartitionMark(NamedTuple):
+    """The promise that of a channel's epochs before `epoch` a partition has no block behind its first `offset` places."""
 
-    entries: list[tuple[int, bytes]]
-    """Offsets and blocks, in order."""
-    marks: Mapping[int, tuple[int, int]]
-    """For each channel (epoch, offset): blocks of epochs before `epoch` all stand at `offset` or before it."""
+    partition: int
+    channel: int
+    epoch: int
+    offset: int
+
+
+class Reading(NamedTuple):
+    """What was found in a log after a position."""
+
+    blocks: list[bytes]
+    """In the order of their partition."""
+    position: Position
+    """Where the next reading goes on."""
+    marks: Sequence[PartitionMark]
+    """A channel's epochs are complete when the marks of all partitions are reached."""
     identity: str | None = None
     """A name that no other log has; None if the log cannot be read."""
     problem: str = ""
     """Why nothing could be read, if so."""
 
 
-class ShareLog(Protocol):
-    """A proxy's log, read from an offset on."""
+def _unread(after: Position, problem: str) -> Reading:
+    return Reading([], after, (), problem=problem)
 
-    def read(self, after: int, most_bytes: int) -> Reading:
-        """The marks, and then the next blocks, about so many bytes of them; `problem` says why the log cannot be read."""
+
+class ShareLog(Protocol):
+    """A proxy's log, read from a position on."""
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """The next blocks, about so many bytes of them, and marks; `problem` says why the log cannot be read."""
         ...
 
     def close(self) -> None:
@@ -57,24 +83,31 @@ class EmbeddedLog:
             self._reader.close()
             self._reader = None
 
-    def read(self, after: int, most_bytes: int) -> Reading:
+    def read(self, after: Position, most_bytes: int) -> Reading:
         """Marks first: what they promise is then there to be read."""
-        entries: list[tuple[int, bytes]] = []
+        blocks: list[bytes] = []
+        at = _single(after)
         try:
             self._reader = self._reader or LogReader(self.path)
             identity = self._reader.identity
-            marks = {channel: (mark.epoch, mark.offset) for channel, mark in self._reader.marks().items()}
+            marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
             n_bytes = 0
             while n_bytes < most_bytes:
-                found = self._reader.read(entries[-1][0] if entries else after, _AT_ONCE)
-                entries += [(record.offset, record.block) for record in found]
+                found = self._reader.read(at, _AT_ONCE)
+                blocks += [record.block for record in found]
                 n_bytes += sum(len(record.block) for record in found)
+                at = found[-1].offset if found else at
                 if len(found) < _AT_ONCE:
                     break
         except (LogError, sqlite3.Error) as error:
             self.close()
-            return Reading([], {}, problem=str(error))
-        return Reading(entries, marks, identity)
+            return _unread(after, str(error))
+        return Reading(blocks, (at,), marks, identity)
+
+
+def _single(after: Position) -> int:
+    """The offset in a log of one partition."""
+    return after[0] if after else 0
 
 
 class HttpLog:
@@ -92,20 +125,63 @@ class HttpLog:
         """Let go of the connections; the client opens others when it is used again."""
         self._client.close()
 
-    def read(self, after: int, most_bytes: int) -> Reading:
+    def read(self, after: Position, most_bytes: int) -> Reading:
         """One request; it brings the marks too, as they were before the blocks were read."""
+        at = _single(after)
         limit = max(1, min(1024, most_bytes >> 16))
-        query = {"after": after, "limit": limit}
+        query = {"after": at, "limit": limit}
         try:
             answer = self._client.get(f"{self.url}/v1/log", params=query, headers=self._headers)
             if answer.status_code != 200:
-                return Reading([], {}, problem=f"{self.url} answered {answer.status_code}: {answer.text[:200]}")
-            entries = list(_frames(answer.content)) if most_bytes else []
-            return Reading(entries, _marks(answer.headers.get("Log-Marks", "")), answer.headers.get("Log-Identity"))
+                return _unread(after, f"{self.url} answered {answer.status_code}: {answer.text[:200]}")
+            found = _frames(answer.content) if most_bytes else []
+            marks = _marks(answer.headers.get("Log-Marks", ""))
         except self._errors as error:
-            return Reading([], {}, problem=f"{self.url} cannot be reached: {error}")
+            return _unread(after, f"{self.url} cannot be reached: {error}")
         except (ValueError, struct.error):
-            return Reading([], {}, problem=f"{self.url} answered something that is no log")
+            return _unread(after, f"{self.url} answered something that is no log")
+        at = found[-1][0] if found else at
+        return Reading([block for _, block in found], (at,), marks, answer.headers.get("Log-Identity"))
+
+
+class KafkaShareLog:
+    """The log of a proxy that appends to a topic of Kafka."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        require_client()
+        settings.client()  # a secret that is not where it should be is told at the start
+        self._settings = settings
+        self._reader: KafkaLogReader | None = None
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """Blocks and marks as they stand in the partitions."""
+        from deniable.proxy.kafka_reader import KafkaLogReader  # noqa: PLC0415 - an extra
+
+        try:
+            self._reader = self._reader or KafkaLogReader(self._settings)
+            records, position, identity = self._reader.read(after, most_bytes)
+        except LogError as error:
+            self.close()
+            return _unread(after, str(error))
+        blocks: list[bytes] = []
+        marks: list[PartitionMark] = []
+        for record in records:
+            content = record.value or b""
+            try:
+                mark = MarkRecord.from_bytes(content) if is_mark(content) else None
+            except WireError:  # it is booked as what it is not: a block
+                mark = None
+            if mark is None:
+                blocks.append(content)
+            else:
+                marks.append(PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1))
+        return Reading(blocks, position, marks, identity)
 
 
 def _frames(content: bytes) -> list[tuple[int, bytes]]:
@@ -119,6 +195,6 @@ def _frames(content: bytes) -> list[tuple[int, bytes]]:
     return out
 
 
-def _marks(text: str) -> dict[int, tuple[int, int]]:
+def _marks(text: str) -> list[PartitionMark]:
     parts = [mark.split(":") for mark in text.split(",") if mark]
-    return {int(channel, 16): (int(epoch), int(offset)) for channel, epoch, offset in parts}
+    return [PartitionMark(0, int(channel, 16), int(epoch), int(offset)) for channel, epoch, offset in parts]

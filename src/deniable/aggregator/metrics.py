@@ -18,7 +18,7 @@ def exposition(service: Service) -> str:
         totals = connection.execute("SELECT proxy, outcome, n FROM totals ORDER BY proxy, outcome").fetchall()
         refusals = connection.execute("SELECT proxy, reason, n FROM refusals ORDER BY proxy, reason").fetchall()
         windows = connection.execute("SELECT query, condition, count(*) FROM results GROUP BY query, condition").fetchall()
-    health = service.engine.health
+    health = service.health
     lines: list[str] = []
 
     def add(name: str, kind: str, text: str, rows: Iterable[tuple[dict[str, str], int]]) -> None:
@@ -46,7 +46,8 @@ def exposition(service: Service) -> str:
         "Time since the first epoch it has not marked.",
         [({"proxy": h.name}, h.lag) for h in health],
     )
-    add("log_offset", "gauge", "How far a proxy's log is counted.", [({"proxy": h.name}, h.offset) for h in health])
+    offsets = [({"proxy": h.name, "partition": str(i)}, offset) for h in health for i, offset in enumerate(h.position)]
+    add("log_offset", "gauge", "How far a partition of a proxy's log is counted.", offsets)
     kept = [({"query": query, "condition": condition}, n) for query, condition, n in windows]
     add("windows", "gauge", "Results that are kept, by condition.", kept)
     add("engine_running", "gauge", "1 while the engine counts.", [({}, int(service.running))])

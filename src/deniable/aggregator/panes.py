@@ -14,7 +14,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.queries.query import Query
 from deniable.wire.message import NOTHING, Opened
 
-__all__ = ["Counted", "Pane", "PaneKey", "count_messages"]
+__all__ = ["Counted", "Pane", "PaneKey", "Reports", "count_messages"]
 
 _Counts = NDArray[np.int64]
 
@@ -64,8 +64,14 @@ class Counted(NamedTuple):
     refused: dict[str, int]
 
 
-def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int) -> Counted:
+Reports = list[tuple[PaneKey, NDArray[np.uint8]]]
+"""Reports that were counted, one a row, beside the pane they are counted in."""
+
+
+def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int, keep: Reports | None = None) -> Counted:
     """Count joined messages of one epoch into panes; `versions` are the queries of the channel by their tags.
+
+    The reports that are counted are added to `keep`, if it is given.
 
     Refused are the faults of `wire.message.Fault`, and: `query` for a tag that no version has, `stratum` for a stratum that the
     query does not have, `report` for bytes that its mechanism never draws.
@@ -93,8 +99,11 @@ def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int) ->
             kept = data if whole else data[sound]
             kept = kept if chosen.all() else kept[chosen]
             if len(kept):
-                pane = panes.setdefault(PaneKey(query.id, query.serial, epoch, stratum), Pane.empty(query.mechanism))
+                key = PaneKey(query.id, query.serial, epoch, stratum)
+                pane = panes.setdefault(key, Pane.empty(query.mechanism))
                 pane += Pane(query.mechanism.count(kept), len(kept))
+                if keep is not None:
+                    keep.append((key, np.ascontiguousarray(kept).reshape(len(kept), -1).view(np.uint8)))
     n_at_fault = 0
     if opened.faults.any():
         for reason, n in opened.counts_by_fault().items():

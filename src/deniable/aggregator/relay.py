@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from deniable.aggregator.settings import ProxySettings
@@ -21,13 +21,21 @@ def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: s
     )
 
 
-def relay(connection: sqlite3.Connection, proxies: Sequence[ProxySettings], client: Any) -> int:
-    """Tell the proxies what they have not been told yet; returns how much is still to be told. `client` is an `httpx.Client`."""
+def relay(
+    connection: sqlite3.Connection, proxies: Sequence[ProxySettings], client: Any, counted: Set[tuple[str, int]] | None = None
+) -> int:
+    """Tell the proxies what they have not been told yet; returns how much is still to be told. `client` is an `httpx.Client`.
+
+    Where `counted` is given, queries are held back until an engine elsewhere counts them: devices must not answer before.
+    """
     import httpx  # noqa: PLC0415 - an extra
 
     orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
     for query, serial, proxy, what in orders:
+        if what == PUBLISH and counted is not None and (query, serial) not in counted:
+            n_left += 1
+            continue
         target = proxies[proxy]
         problem = None
         try:

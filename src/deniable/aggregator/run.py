@@ -35,7 +35,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached."""
     _write_json_lines()
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle on
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))

@@ -7,12 +7,13 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from deniable.aggregator.catalogue import Published, publish, published, stop
-from deniable.aggregator.engine import Engine
+from deniable.aggregator.elsewhere import Elsewhere, counted_versions
+from deniable.aggregator.engine import Engine, ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_status
 from deniable.aggregator.settings import Settings
 from deniable.aggregator.state import Clock, State, connect
@@ -27,6 +28,22 @@ _log = logging.getLogger("deniable.aggregator")
 _SECONDS_BETWEEN_TRIES = 2.0
 
 
+class _Embedded:
+    """The engine in this process, with its state and its logs."""
+
+    def __init__(self, settings: Settings, names: Sequence[str], clock: Clock) -> None:
+        self.state = State(settings.state, names)
+        self.logs = [proxy.open_log() for proxy in settings.proxies]
+        self.engine = Engine(self.state, self.logs, settings.limits, clock)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.engine.close()
+        for log in self.logs:
+            log.close()
+        self.state.close()
+
+
 class Service:
     """An aggregator that runs. The interface has a connection to the state of its own; the engine's is the engine's alone."""
 
@@ -37,19 +54,23 @@ class Service:
         self.names = tuple(proxy.name for proxy in settings.proxies)
         self.clock: Clock = clock or (lambda: int(time.time()))
         self.ring = KeyRing.load(settings.ring)
-        self.state = State(settings.state, self.names)
-        self.logs = [proxy.open_log() for proxy in settings.proxies]
-        self.engine = Engine(self.state, self.logs, settings.limits, self.clock)
         self.refusals: Counter[str] = Counter()
-        self.engine_problem = ""
         self._connection = connect(settings.state)
         self._lock = threading.Lock()
+        self._problem = ""
+        self._embedded: _Embedded | None = None
+        self._elsewhere: Elsewhere | None = None
+        if settings.engine == "embedded":
+            self._embedded = _Embedded(settings, self.names, self.clock)
+        else:
+            self._elsewhere = Elsewhere(self._connection, self.clock)
         self._client = httpx.Client(timeout=10)
         self._stopping = threading.Event()
         self._to_relay = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("engine", self._run_engine), ("relay", self._run_relay))
+            if name == "relay" or self._embedded is not None
         ]
 
     def start(self) -> None:
@@ -64,37 +85,56 @@ class Service:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        self.engine.close()
-        for log in self.logs:
-            log.close()
+        if self._embedded is not None:
+            self._embedded.close()
         self._client.close()
         self._connection.close()
-        self.state.close()
 
     @property
     def running(self) -> bool:
         """Whether the engine is at work and its last step went well."""
-        return self._threads[0].is_alive() and not self.engine_problem
+        return not self.engine_problem and (self._embedded is None or self._threads[0].is_alive())
+
+    @property
+    def engine_problem(self) -> str:
+        """Why nothing is counted; empty if all is well."""
+        if self._elsewhere is None:
+            return self._problem
+        with self._lock:
+            self._elsewhere.look()
+        return self._elsewhere.problem
+
+    @property
+    def health(self) -> list[ProxyHealth]:
+        """How each proxy is doing."""
+        if self._elsewhere is None:
+            return self._embedded.engine.health if self._embedded is not None else []
+        with self._lock:
+            self._elsewhere.look()
+        return self._elsewhere.health
 
     def _run_engine(self) -> None:
+        if self._embedded is None:
+            return
         while not self._stopping.is_set():
             try:
-                idle = not self.engine.step()
-                self.engine_problem = ""
+                idle = not self._embedded.engine.step()
+                self._problem = ""
             except (sqlite3.Error, OSError, DeniableError) as error:
                 # Nothing was committed, so nothing is lost by trying again: the disk may have room by then.
-                self.engine_problem = str(error)
+                self._problem = str(error)
                 _log.exception("a step failed and will be tried again")
                 idle = True
             if idle:
-                self._stopping.wait(_SECONDS_BETWEEN_TRIES if self.engine_problem else 0.1)
+                self._stopping.wait(_SECONDS_BETWEEN_TRIES if self._problem else 0.1)
 
     def _run_relay(self) -> None:
         connection = connect(self.settings.state)
         try:
             while not self._stopping.is_set():
                 self._to_relay.clear()
-                left = relay(connection, self.settings.proxies, self._client)
+                counted = None if self._elsewhere is None else counted_versions(connection)
+                left = relay(connection, self.settings.proxies, self._client, counted)
                 self._to_relay.wait(_SECONDS_BETWEEN_TRIES if left else None)
         finally:
             connection.close()

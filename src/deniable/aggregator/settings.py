@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deniable.aggregator.engine import Limits
-from deniable.aggregator.logs import EmbeddedLog, HttpLog, ShareLog
+from deniable.aggregator.logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
 from deniable.errors import ParameterError, SettingsError
+from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
 
-__all__ = ["ProxySettings", "Settings", "Tls", "read_settings"]
+__all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
 
-_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline"}
+_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline", "trigger"}
 _PATHS = {"state", "ring", "log", "token_file", "certificate", "key"}
 
 
@@ -31,7 +32,9 @@ class ProxySettings:
     url: str = ""
     """Where it can be reached; its name, if that is an address."""
     log: Path | None = None
-    """Its log, if it runs on this machine; else the log is read over HTTP."""
+    """Its log, if it runs on this machine; without this and `kafka` the log is read over HTTP."""
+    kafka: KafkaSettings | None = None
+    """Its log, if that is a topic of Kafka."""
     token_file: Path | None = None
     """A file that holds its operator's token, for publishing and for reading over HTTP."""
 
@@ -40,8 +43,12 @@ class ProxySettings:
             raise ParameterError("name", self.name, "must be the proxy's name, as queries say it")
         if not self.url:
             object.__setattr__(self, "url", self.name)
-        if self.log is None and not self.url.startswith(("http://", "https://")):
-            raise ParameterError("log", None, "must be given for a proxy without an address that starts with http:// or https://")
+        if self.log is not None and self.kafka is not None:
+            raise ParameterError("log", str(self.log), "must not be given beside kafka: the log of a proxy is in one place")
+        if self.log is None and self.kafka is None and not self.url.startswith(("http://", "https://")):
+            raise ParameterError(
+                "log", None, "or kafka must be given for a proxy whose address does not start with http:// or https://"
+            )
 
     def token(self) -> str:
         """The operator's token; empty if there is none."""
@@ -54,6 +61,8 @@ class ProxySettings:
 
     def open_log(self) -> ShareLog:
         """A reader of its log."""
+        if self.kafka is not None:
+            return KafkaShareLog(self.kafka)
         return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
 
 
@@ -63,6 +72,50 @@ class Tls:
 
     certificate: Path
     key: Path
+
+
+ENGINES = ("embedded", "spark")
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """How the aggregator's pipeline runs on Spark (docs/spark.md)."""
+
+    checkpoint: str
+    """A folder, or the address of one, that driver and executors can reach."""
+    trigger: int = 1
+    """Seconds from one batch to the next."""
+    records_a_batch: int = 4096
+    """Records of each proxy's topic in one batch, at most."""
+    history: str = ""
+    """A folder, or the address of one, for joined reports; none are kept by default."""
+    shuffle_partitions: int = 0
+    """How many tasks count at the same time; 0 for one a core."""
+    connector: Sequence[str] = ()
+    """Spark's Kafka connector as Maven knows it, `group:artifact:version`; by default that of Spark's own version."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Any settings of Spark."""
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint", "history"):
+            if not isinstance(getattr(self, name), str):
+                raise ParameterError(name, getattr(self, name), "must be a path or an address")
+        for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        if isinstance(self.connector, str) or not all(isinstance(each, str) and each.count(":") == 2 for each in self.connector):
+            raise ParameterError("connector", self.connector, "must be a list of texts such as 'group:artifact:version'")
+        if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
+            raise ParameterError("options", self.options, "must be a table of texts")
+
+    def within(self, folder: Path) -> SparkSettings:
+        """The same, with relative paths counted from a folder: that of the file in which they stand."""
+        checkpoint, history = (
+            str((folder / place).absolute()) if place and ":/" not in place else place
+            for place in (self.checkpoint, self.history)
+        )
+        return dataclasses.replace(self, checkpoint=checkpoint, history=history)
 
 
 @dataclass(frozen=True)
@@ -81,8 +134,13 @@ class Settings:
     most_connections: int = 1000
     limits: Limits = field(default_factory=Limits)
     tls: Tls | None = None
+    engine: str = "embedded"
+    """Which engine counts: the one in this process, or Spark in another."""
+    spark: SparkSettings | None = None
 
     def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ParameterError("engine", self.engine, f"must be one of {', '.join(ENGINES)}")
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
         for name in ("header_deadline", "most_connections"):
@@ -91,6 +149,9 @@ class Settings:
         names = [proxy.name for proxy in self.proxies]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError("proxies", names, "must be at least 2, with different names")
+
+
+_TABLES: dict[str, type] = {"limits": Limits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings}
 
 
 def read_settings(path: str | Path) -> Settings:
@@ -121,8 +182,9 @@ def _built(place: str, kind: type, given: Any, base: Path) -> Any:
         full = f"{place}{name}"
         if name not in fields:
             raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
-        if name in ("limits", "tls"):
-            values[name] = _built(f"{full}.", Limits if name == "limits" else Tls, value, base)
+        if name in _TABLES:
+            built = _built(f"{full}.", _TABLES[name], value, base)
+            values[name] = built.within(base) if name in ("kafka", "spark") else built
         elif name == "proxies":
             if not isinstance(value, list):
                 raise ParameterError(full, value, "must be tables, [[proxies]]")

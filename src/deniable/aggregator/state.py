@@ -1,4 +1,4 @@
-"""The aggregator's state: one SQLite file in which offsets, waiting shares, panes and accounts move together.
+"""The aggregator's state: one SQLite file in which positions, marks, waiting shares, panes and accounts move together.
 
 A step of the engine is one transaction. Killed at any point, the engine finds the state of its last finished step, and the logs
 still hold what came after: nothing is lost, and nothing is counted twice.
@@ -27,10 +27,12 @@ from deniable.errors import StateError
 __all__ = ["State", "Step", "Stored", "connect", "signed", "unsigned"]
 
 _Words = NDArray[np.uint64]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
-CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, offset INTEGER NOT NULL);
+CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
+CREATE TABLE marks (proxy INTEGER, partition INTEGER, channel INTEGER, epoch INTEGER NOT NULL,
+    PRIMARY KEY (proxy, partition, channel)) WITHOUT ROWID;
 CREATE TABLE queries (id TEXT, serial INTEGER, tag INTEGER UNIQUE NOT NULL, channel INTEGER NOT NULL, signed BLOB NOT NULL,
     published INTEGER NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));
 CREATE TABLE channels (channel INTEGER PRIMARY KEY, first INTEGER NOT NULL, front INTEGER NOT NULL);
@@ -53,6 +55,17 @@ CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT 
 CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
     PRIMARY KEY (id, proxy)) WITHOUT ROWID;
 """
+_MIGRATIONS = {
+    1: """
+CREATE TABLE located (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
+INSERT INTO located SELECT proxy, name, identity, CASE offset WHEN 0 THEN '' ELSE CAST(offset AS TEXT) END FROM proxies;
+DROP TABLE proxies;
+ALTER TABLE located RENAME TO proxies;
+CREATE TABLE marks (proxy INTEGER, partition INTEGER, channel INTEGER, epoch INTEGER NOT NULL,
+    PRIMARY KEY (proxy, partition, channel)) WITHOUT ROWID;
+"""
+}
+"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 
@@ -67,7 +80,7 @@ def unsigned(number: int) -> int:
 
 
 def connect(path: str | Path) -> sqlite3.Connection:
-    """A connection to a state file, made if it is not there; refused if another version of this library wrote it."""
+    """A connection to a state file, made if it is not there, brought up to date if it is old, and refused if it is too new."""
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
@@ -76,10 +89,13 @@ def connect(path: str | Path) -> sqlite3.Connection:
         with _exclusive(connection):
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
             if not found:
-                for statement in _SCHEMA.split(";\n"):
-                    connection.execute(statement)
+                _run(connection, _SCHEMA)
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
-        (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            while version in _MIGRATIONS:
+                _run(connection, _MIGRATIONS[version])
+                version += 1
+                connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except sqlite3.DatabaseError as error:
         connection.close()
         raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
@@ -87,6 +103,12 @@ def connect(path: str | Path) -> sqlite3.Connection:
         connection.close()
         raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
     return connection
+
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    """Several statements, inside the transaction that is open."""
+    for statement in script.split(";\n"):
+        connection.execute(statement)
 
 
 @contextmanager
@@ -115,14 +137,16 @@ class Stored:
 class Step:
     """What one step of the engine changes."""
 
-    offsets: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """By proxy, partition and channel: the epoch before which the partition is complete."""
     identities: dict[int, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
 
     def __bool__(self) -> bool:
-        return bool(self.offsets or self.identities or self.stored or self.panes or self.ledger)
+        return bool(self.positions or self.marks or self.identities or self.stored or self.panes or self.ledger)
 
 
 class State:
@@ -148,7 +172,7 @@ class State:
         names = tuple(name for (name,) in rows)
         if not names:
             with self.transaction():
-                self.connection.executemany("INSERT INTO proxies VALUES (?, ?, NULL, 0)", list(enumerate(self.proxies)))
+                self.connection.executemany("INSERT INTO proxies VALUES (?, ?, NULL, '')", list(enumerate(self.proxies)))
         elif names != self.proxies:
             self.connection.close()
             raise StateError(f"{self.path} was written for the proxies {list(names)}, and these are {list(self.proxies)}")
@@ -164,14 +188,30 @@ class State:
         with _exclusive(self.connection):
             yield
 
+    def settle_engine(self, name: str) -> None:
+        """Take note, inside a transaction, of the engine that counts into this state: another would count everything again."""
+        known = self.connection.execute("SELECT value FROM meta WHERE name = 'engine'").fetchone()
+        if known is None:
+            self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
+        elif known[0] != name:
+            raise StateError(
+                f"{self.path} is counted by the engine {known[0]!r}, and this is {name!r}: begin with a state of its own"
+            )
+
     # --- what the engine starts from --------------------------------------------------------------------------------
 
-    def offsets(self) -> list[int]:
-        """How far each proxy's log is counted."""
-        return [offset for (offset,) in self.connection.execute("SELECT offset FROM proxies ORDER BY proxy")]
+    def positions(self) -> list[tuple[int, ...]]:
+        """How far each proxy's log is counted: an offset for each partition, or nothing if it was never read."""
+        rows = self.connection.execute("SELECT position FROM proxies ORDER BY proxy")
+        return [tuple(map(int, position.split())) for (position,) in rows]
+
+    def marks(self) -> dict[tuple[int, int, int], int]:
+        """By proxy, partition and channel: the epoch before which the partition is complete, as far as it is counted."""
+        rows = self.connection.execute("SELECT proxy, partition, channel, epoch FROM marks")
+        return {(proxy, partition, unsigned(channel)): epoch for proxy, partition, channel, epoch in rows}
 
     def identities(self) -> list[str | None]:
-        """The identity of each proxy's log, if it was ever read. Offsets mean something only beside it."""
+        """The identity of each proxy's log, if it was ever read. Positions mean something only beside it."""
         return [identity for (identity,) in self.connection.execute("SELECT identity FROM proxies ORDER BY proxy")]
 
     def fronts(self) -> dict[int, int]:
@@ -198,7 +238,10 @@ class State:
     def apply(self, step: Step) -> None:
         """Everything a step changes."""
         run = self.connection.executemany
-        run("UPDATE proxies SET offset = ? WHERE proxy = ?", [(offset, proxy) for proxy, offset in step.offsets.items()])
+        told = [(" ".join(map(str, position)), proxy) for proxy, position in step.positions.items()]
+        run("UPDATE proxies SET position = ? WHERE proxy = ?", told)
+        reached = [(proxy, part, signed(channel), epoch) for (proxy, part, channel), epoch in step.marks.items()]
+        run("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", reached)
         run("UPDATE proxies SET identity = ? WHERE proxy = ?", [(name, proxy) for proxy, name in step.identities.items()])
         for part in step.stored:
             place = (signed(part.channel), part.epoch, part.bucket)

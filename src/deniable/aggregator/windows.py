@@ -28,7 +28,7 @@ from deniable.privacy.response import sampled_epsilon
 from deniable.queries.query import Query
 from deniable.randomness import ONE
 
-__all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble"]
+__all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
@@ -138,24 +138,32 @@ def assemble(
     """The result of a window of a query from the panes of its epochs; `versions` are the query's, oldest first."""
     start, end = versions[-1].schedule.bounds_of_window(index)
     missing = tuple(missing)
+    newest, n, estimate = estimate_period(versions, panes, (start, end))
+    if estimate is not None and missing:
+        note = f"some epochs were closed without {', '.join(missing)}: answers are missing"
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
+    nothing = sum(pane.nothing for pane in panes.values())
+    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, conservation or {})
+
+
+def estimate_period(
+    versions: Sequence[Query], panes: Mapping[PaneKey, Pane], period: tuple[int, int]
+) -> tuple[Query, int, Estimate | None]:
+    """The newest version in some panes, how many answers can be used with it, and their estimate if there are enough."""
     counted = [query for query in versions if any(key.serial == query.serial and pane.n for key, pane in panes.items())]
     newest = counted[-1] if counted else versions[-1]
     # Shares of other buckets say nothing about these: a version that changed the labels starts anew.
     same = [query for query in counted if query.labels == newest.labels]
     used = {key: pane for key, pane in panes.items() if any(key.serial == query.serial for query in same)}
     n = sum(pane.n for pane in used.values())
-    estimate = None
-    if n >= max(query.minimum_cohort for query in [newest, *same]):
-        estimate = _estimate(same, used, (start, end))
-        notes = list(estimate.notes)
-        if len(same) < len(counted):
-            notes.append("answers to earlier versions with other buckets are left out")
-        if missing:
-            notes.append(f"some epochs were closed without {', '.join(missing)}: answers are missing")
-        estimate = dataclasses.replace(estimate, notes=tuple(notes))
-    condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
-    nothing = sum(pane.nothing for pane in panes.values())
-    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, conservation or {})
+    if n < max(query.minimum_cohort for query in [newest, *same]):
+        return newest, n, None
+    estimate = _estimate(same, used, period)
+    if len(same) < len(counted):
+        notes = (*estimate.notes, "answers to earlier versions with other buckets are left out")
+        estimate = dataclasses.replace(estimate, notes=notes)
+    return newest, n, estimate
 
 
 def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: tuple[int, int]) -> Estimate:

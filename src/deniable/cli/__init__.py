@@ -16,10 +16,13 @@ COMMANDS = {
     "aggregator": "deniable.cli.aggregator:aggregator",
     "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
+    "kafka": "deniable.cli.kafka:kafka",
     "plan": "deniable.cli.plan:plan",
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
+    "size": "deniable.cli.size:size",
+    "spark": "deniable.cli.spark:spark",
     "up": "deniable.cli.up:up",
     "vault": "deniable.cli.vault:vault",
 }

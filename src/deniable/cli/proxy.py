@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from deniable.errors import MissingExtraError
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import LogReader
 from deniable.proxy.settings import Settings, read_settings
 from deniable.proxy.tokens import ROLES, Role, TokenBook
@@ -38,6 +40,10 @@ most_connections = 1000
 # [tls]
 # certificate = "proxy.pem"
 # key = "proxy.key"
+
+# [kafka]                    # the log is a topic of Kafka, not a file in the folder: docs/kafka.md
+# bootstrap = "kafka.example:9092"
+# topic = "shares"
 """
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -69,7 +75,7 @@ def run(file: Path) -> None:
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "a proxy") from None
     if not serve(settings, lambda address: click.echo(f"listening on {address}")):
-        raise click.ClickException("the disk failed; nothing that was acknowledged is lost")
+        raise click.ClickException("the disk or the log failed; nothing that was acknowledged is lost")
 
 
 @proxy.group()
@@ -126,13 +132,30 @@ def revoke(file: Path, token_id: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def show(file: Path, as_json: bool) -> None:
     """Say how far the log of the proxy of FILE goes, and which epochs of each channel are closed."""
-    reader = LogReader(read_settings(file).folder / "log.db")
-    marks = {f"{mark.channel:016x}": {"closed_before": mark.epoch, "offset": mark.offset} for mark in reader.marks().values()}
-    facts = {"identity": reader.identity, "first_offset": reader.dropped + 1, "last_offset": reader.end, "channels": marks}
-    reader.close()
+    settings = read_settings(file)
+    facts = _of_topic(settings.kafka) if settings.kafka else _of_file(settings.folder / "log.db")
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo(f"log {facts['identity']}: offsets {facts['first_offset']} to {facts['last_offset']}")
-    for channel, mark in marks.items():
-        click.echo(f"  channel {channel}: epochs before {mark['closed_before']} are closed, at offset {mark['offset']}")
+    for channel, mark in facts["channels"].items():
+        at = f", at offset {mark['offset']}" if "offset" in mark else ""
+        click.echo(f"  channel {channel}: epochs before {mark['closed_before']} are closed{at}")
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    reader = LogReader(path)
+    marks = {f"{mark.channel:016x}": {"closed_before": mark.epoch, "offset": mark.offset} for mark in reader.marks().values()}
+    facts = {"identity": reader.identity, "first_offset": reader.dropped + 1, "last_offset": reader.end, "channels": marks}
+    reader.close()
+    return facts
+
+
+def _of_topic(settings: KafkaSettings) -> dict[str, Any]:
+    require_client()
+    from deniable.proxy.kafka import overview  # noqa: PLC0415 - an extra
+
+    seen = overview(settings)
+    marks = {f"{channel:016x}": {"closed_before": epoch} for channel, epoch in seen.closed.items()}
+    facts = {"identity": seen.identity, "topic": settings.topic, "channels": marks}
+    return {**facts, "first_offset": list(seen.firsts), "last_offset": [end - 1 for end in seen.ends]}

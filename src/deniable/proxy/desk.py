@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deniable.errors import RefusedError
+from deniable.errors import LogError, RefusedError
 from deniable.proxy.intake import Intake, Receipt, Upload
 
 __all__ = ["Desk"]
@@ -30,9 +30,9 @@ class _Handed:
 
 
 class Desk:
-    """Runs an intake. If the disk fails it takes nothing more and calls `on_failure`.
+    """Runs an intake. If the disk fails, or the log cannot be used any more, it takes nothing more and calls `on_failure`.
 
-    A new start then finds out what is on the disk.
+    A new start then finds out what is on the disk and in the log.
     """
 
     def __init__(self, intake: Intake, on_failure: Callable[[], None]) -> None:
@@ -73,6 +73,8 @@ class Desk:
             ended_well = True
         except (OSError, sqlite3.Error) as error:
             _LOGGER.critical("storage failed", extra={"fields": {"error": type(error).__name__}})
+        except LogError as error:
+            _LOGGER.critical("log failed", extra={"fields": {"error": str(error)}})
         finally:
             if not ended_well:
                 self.failed = True
@@ -131,7 +133,9 @@ _NOTHING = object()
 
 
 def _storage_error() -> RefusedError:
-    return RefusedError("storage", 503, "the proxy's disk has failed; nothing that was acknowledged is lost", retry_after=60)
+    return RefusedError(
+        "storage", 503, "the proxy's disk or log has failed; nothing that was acknowledged is lost", retry_after=60
+    )
 
 
 def _answer(handed: _Handed, result: Receipt | RefusedError) -> None:

@@ -4,6 +4,9 @@ What is acknowledged is durable: uploads are taken several at a time, what is ne
 of the disk stands for all of them before any is acknowledged (group commit). A flush mixes what waits of one channel and epoch:
 rows leave in the order of their random message ids, so nothing is left of the order in which they came. It moves them to the
 log and notes the spool's segment there in one transaction, so that a crash at any point neither loses nor repeats a share.
+
+A log that is elsewhere can be away for a while. Shares are then taken as before, up to `Rules.most_waiting` of them, and wait in
+the spool. What was about to be moved when it went away is moved as it was, for it may have arrived; what came later waits behind.
 """
 
 from __future__ import annotations
@@ -20,21 +23,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import LogError, ParameterError, RefusedError, WireError
+from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
 from deniable.proxy.channels import Channel
 from deniable.proxy.database import lock
-from deniable.proxy.log import BlockLog
+from deniable.proxy.log import BlockLog, ProxyLog
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 
-__all__ = ["Intake", "Receipt", "Rules", "Upload"]
+__all__ = ["ROWS_PER_BLOCK", "Intake", "Receipt", "Rules", "Upload"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
-_ROWS_PER_BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
+_LARGEST_SEGMENT = 8 << 20
+"""Bytes (and `Rules.threshold` shares) from which a segment of the spool is not written on: it is moved in one transaction."""
+_SECONDS_TO_RETRY = 2
+"""Between attempts to reach a log that is away. While one is made, uploads have to wait."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +61,12 @@ class Rules:
     prefix_bits: int = 6
     most_ids: int = 50_000_000
     """How many message ids of open epochs are held in memory, at 28 to 32 bytes each; above it, uploads are put off."""
+    most_waiting: int = 4_000_000
+    """How many shares wait, in memory and in the spool, for a log that is away; above it, uploads are put off."""
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids"):
-            value, least = getattr(self, name), 1 if name in ("threshold", "most_ids") else 0
+        for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids", "most_waiting"):
+            value, least = getattr(self, name), 1 if name in ("threshold", "most_ids", "most_waiting") else 0
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ParameterError(name, value, f"must be a whole number of at least {least}")
         if self.prefix_bits > MOST_PREFIX_BITS:
@@ -83,6 +92,22 @@ class Receipt(NamedTuple):
 
 
 @dataclass
+class _Waiting:
+    """Shares that wait to be moved to the log, and the segment of the spool that holds them."""
+
+    segment: Segment
+    since: int
+    parts: list[_Words] = field(default_factory=list)
+    n: int = 0
+    n_bytes: int = 0
+
+    def add(self, columns: _Words) -> None:
+        self.parts.append(columns)
+        self.n += columns.shape[1]
+        self.n_bytes += columns.nbytes
+
+
+@dataclass
 class _Epoch:
     """What is known of one channel and epoch while it is open; all of it is forgotten when it is closed."""
 
@@ -90,19 +115,24 @@ class _Epoch:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     used: Counter[bytes] = field(default_factory=Counter)
     """How many messages each client has sent, by a hash of its token that nobody can compute once the secret is dropped."""
-    waiting: list[_Words] = field(default_factory=list)
-    n_waiting: int = 0
-    since: int = 0
-    segment: Segment | None = None
+    moving: list[_Waiting] = field(default_factory=list)
+    """What is being moved, oldest first: nothing is added to it any more, for it may be in the log already."""
+    waiting: _Waiting | None = None
 
     def pseudonym(self, client: bytes) -> bytes:
         return hashlib.blake2b(client, key=self.secret, digest_size=16).digest()
 
-    def wait(self, columns: _Words, now: int) -> None:
-        if not self.n_waiting:
-            self.since = now
-        self.waiting.append(columns)
-        self.n_waiting += columns.shape[1]
+    def all_waiting(self) -> list[_Waiting]:
+        """Oldest first."""
+        return [*self.moving, *([self.waiting] if self.waiting else [])]
+
+    @property
+    def n_waiting(self) -> int:
+        return sum(each.n for each in self.all_waiting())
+
+    def is_due(self, now: int, rules: Rules) -> bool:
+        oldest = self.all_waiting()[:1]
+        return self.n_waiting >= rules.threshold or any(now - each.since >= rules.deadline for each in oldest)
 
 
 class _Part(NamedTuple):
@@ -121,16 +151,26 @@ class Intake:
     new start, which reads the disk, tells.
     """
 
-    def __init__(self, folder: Path, rules: Rules, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, folder: Path, rules: Rules, clock: Callable[[], int], open_log: Callable[[], ProxyLog] | None = None
+    ) -> None:
+        """`open_log` gives the log, once nobody else has the folder; by default it is the SQLite file `log.db` in it."""
         self.rules, self._clock = rules, clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = lock(folder / "lock")
-        self.log = BlockLog(folder / "log.db")
+        try:
+            self.log: ProxyLog = open_log() if open_log else BlockLog(folder / "log.db")
+        except BaseException:
+            self._lock.close()
+            raise
+        self.log_problem = ""
+        """Why the log cannot be written at the moment, if so."""
+        self._retry_at = 0
         self._spool = Spool(folder / "spool")
         self._check = Checker.fresh()
         self._channels: Mapping[int, Channel] = {}
         self._epochs: dict[Group, _Epoch] = {}
-        self._closed = {channel: mark.epoch for channel, mark in self.log.marks().items()}
+        self._closed = self.log.closed()
         self.counters: Counter[str] = Counter()
         """accepted, already, appended, blocks, flushes_full, flushes_due, closed, dropped: since the start."""
         self._recover()
@@ -139,20 +179,17 @@ class Intake:
         moved = self.log.moved()
         self._spool.remove(moved)
         self._gone = moved
-        for channel, epoch in self.log.epochs():
-            if epoch >= self._closed.get(channel, 0):
-                for block in self.log.blocks_of(channel, epoch):
-                    self._epoch(Group(channel, epoch, block.size_class)).seen.add(block.columns[:2], self._check(block.columns))
-        for segment, waiting in self._spool.recover():
-            state = self._epoch(segment.group)
-            if state.segment is not None:
-                raise LogError(
-                    f"{segment.path} and {state.segment.path} are of the same channel and epoch: one is not this proxy's"
-                )
-            state.segment = segment
-            for columns in waiting:
-                state.seen.add(columns[:2], self._check(columns))
-                state.wait(columns, self._clock())
+        for block in self.log.open_blocks():
+            group = Group(block.channel, block.epoch, block.size_class)
+            self._epoch(group).seen.add(block.columns[:2], self._check(block.columns))
+        for segment, parts in self._spool.recover():  # in the order in which they were begun
+            epoch = self._epoch(segment.group)
+            if epoch.waiting is not None:
+                epoch.moving.append(epoch.waiting)
+            epoch.waiting = _Waiting(segment, self._clock())
+            for columns in parts:
+                epoch.seen.add(columns[:2], self._check(columns))
+                epoch.waiting.add(columns)
 
     def _epoch(self, group: Group) -> _Epoch:
         return self._epochs.setdefault(group, _Epoch())
@@ -179,7 +216,7 @@ class Intake:
         An upload is taken whole or refused whole.
         """
         now = self._clock()
-        n_ids = self.n_ids
+        n_ids, n_waiting = self.n_ids, self.n_waiting
         results: list[Receipt | RefusedError] = []
         fresh: dict[Group, list[_Words]] = {}
         for upload in uploads:
@@ -188,18 +225,20 @@ class Intake:
                 n_new = sum(part.checks.size for part in parts)
                 if n_ids + n_new > self.rules.most_ids:
                     raise RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
+                if n_waiting + n_new > self.rules.most_waiting:
+                    raise RefusedError("behind", 503, "as many shares wait for the proxy's log as may", retry_after=30)
             except RefusedError as error:
                 results.append(error)
                 continue
             for part in parts:
-                self._keep(part, now)
+                self._keep(part)
                 fresh.setdefault(part.group, []).append(part.rows)
-            n_ids += n_new
+            n_ids, n_waiting = n_ids + n_new, n_waiting + n_new
             self.counters["accepted"] += n_new
             self.counters["already"] += already
             results.append(Receipt(n_new, already))
         for group, rows in fresh.items():
-            self._store(group, rows)
+            self._store(group, rows, now)
         return results
 
     def _examine(self, upload: Upload, now: int) -> tuple[list[_Part], int]:
@@ -242,50 +281,80 @@ class Intake:
         channel.check(group.epoch, group.size_class, now, self.rules.skew, closed)
         return channel
 
-    def _keep(self, part: _Part, now: int) -> None:
+    def _keep(self, part: _Part) -> None:
         epoch = self._epochs[part.group]
         epoch.seen.add(part.rows[:2], part.checks)
         epoch.used[part.pseudonym] += part.checks.size
-        epoch.wait(part.rows, now)
 
-    def _store(self, group: Group, rows: list[_Words]) -> None:
+    def _store(self, group: Group, rows: list[_Words], now: int) -> None:
         epoch = self._epochs[group]
-        if epoch.segment is None:
-            epoch.segment = self._spool.begin(group)
-        epoch.segment.write(np.concatenate(rows, axis=1))
+        if epoch.waiting is not None and epoch.waiting.n >= self.rules.threshold and epoch.waiting.n_bytes >= _LARGEST_SEGMENT:
+            epoch.moving.append(epoch.waiting)
+            epoch.waiting = None
+        if epoch.waiting is None:
+            epoch.waiting = _Waiting(self._spool.begin(group), now)
+        columns = np.concatenate(rows, axis=1)
+        epoch.waiting.segment.write(columns)
+        epoch.waiting.add(columns)
 
     # --- passing on -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Flush what is due, close the epochs whose time is over, and drop a few old blocks."""
         now = self._clock()
-        for group, epoch in self._epochs.items():
-            full = epoch.n_waiting >= self.rules.threshold
-            if full or (epoch.n_waiting and now - epoch.since >= self.rules.deadline):
-                self._flush(group, now)
-                self.counters["flushes_full" if full else "flushes_due"] += 1
-        self._close(now)
-        self.counters["dropped"] += self.log.drop_before(now - self.rules.retention)
+        if self.log_problem and now < self._retry_at:
+            return
+        try:
+            for group, epoch in self._epochs.items():
+                if epoch.is_due(now, self.rules):
+                    full = epoch.n_waiting >= self.rules.threshold
+                    self._flush(group, now)
+                    self.counters["flushes_full" if full else "flushes_due"] += 1
+            self._close(now)
+            self.counters["dropped"] += self.log.drop_before(now - self.rules.retention)
+        except LogAwayError as error:
+            self._note_away(error, now)
+        else:
+            self._note_back()
 
     def flush(self) -> None:
-        """Pass on all that waits, however little: before the proxy stops."""
-        for group, epoch in self._epochs.items():
-            if epoch.n_waiting:
-                self._flush(group, self._clock())
-                self.counters["flushes_due"] += 1
+        """Pass on all that waits, however little: before the proxy stops. If the log is away, it stays in the spool."""
+        try:
+            for group, epoch in self._epochs.items():
+                if epoch.n_waiting:
+                    self._flush(group, self._clock())
+                    self.counters["flushes_due"] += 1
+        except LogAwayError as error:
+            self._note_away(error, self._clock())
+
+    def _note_away(self, error: LogAwayError, now: int) -> None:
+        if not self.log_problem:
+            _LOGGER.warning("log away", extra={"fields": {"problem": str(error), "waiting": self.n_waiting}})
+        self.log_problem, self._retry_at = str(error), now + _SECONDS_TO_RETRY
+
+    def _note_back(self) -> None:
+        if self.log_problem:
+            _LOGGER.info("log back", extra={"fields": {"waiting": self.n_waiting}})
+        self.log_problem = ""
 
     def _flush(self, group: Group, now: int) -> None:
         epoch = self._epochs[group]
-        if epoch.segment is None:
-            return
-        columns = np.concatenate(epoch.waiting, axis=1)
-        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // _ROWS_PER_BLOCK).bit_length() - 1))
-        blocks, _ = cut(*group, columns, bits)
-        self.log.append(blocks, now, segment=epoch.segment.number, forget=self._gone)
-        self._spool.remove([epoch.segment.number])
-        epoch.segment.close()
-        self._gone = {epoch.segment.number}
-        epoch.waiting, epoch.n_waiting, epoch.segment = [], 0, None
+        while epoch.moving or epoch.waiting is not None:
+            if not epoch.moving and epoch.waiting is not None:
+                epoch.moving, epoch.waiting = [epoch.waiting], None
+            self._move(group, epoch.moving[0], now)
+            del epoch.moving[0]
+
+    def _move(self, group: Group, waiting: _Waiting, now: int) -> None:
+        """To the log, and out of the spool."""
+        number = waiting.segment.number
+        columns = np.concatenate(waiting.parts, axis=1)
+        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // ROWS_PER_BLOCK).bit_length() - 1))
+        blocks, _ = cut(*group, columns, max(bits, self.log.partition_bits), self.log.most_rows(group.size_class))
+        self.log.append(blocks, now, segment=number, forget=self._gone)
+        self._spool.remove([number])
+        waiting.segment.close()
+        self._gone = {number}
         self.counters["appended"] += columns.shape[1]
         self.counters["blocks"] += len(blocks)
 
@@ -316,8 +385,8 @@ class Intake:
     def close(self) -> None:
         """Let go of all files. What waits stays in the spool, and is found there by the next start."""
         for epoch in self._epochs.values():
-            if epoch.segment is not None:
-                epoch.segment.close()
+            for waiting in epoch.all_waiting():
+                waiting.segment.close()
         self._epochs.clear()
         self.log.close()
         self._lock.close()

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from deniable.errors import LogError, ParameterError
 from deniable.proxy.database import Layout
-from deniable.wire.blocks import Block
+from deniable.wire.blocks import LARGEST_BLOCK, Block
 
-__all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "Record"]
+__all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "ProxyLog", "Record"]
 
 LAYOUT = Layout(
     "a proxy's log",
@@ -52,6 +52,51 @@ class Mark(NamedTuple):
     offset: int
     declared: int
     """When it was declared, in seconds since 1970 UTC."""
+
+
+class ProxyLog(Protocol):
+    """What a proxy needs of its log: this file's, or that in Kafka."""
+
+    partition_bits: int
+    """How many bits the prefix of a block has at least."""
+
+    def append(
+        self,
+        blocks: Iterable[Block],
+        now: int,
+        segment: int | None = None,
+        marks: Mapping[int, int] | None = None,
+        forget: Iterable[int] = (),
+    ) -> object:
+        """Append blocks and marks, and note a segment of the spool, all or nothing; see :meth:`BlockLog.append`.
+
+        After a `LogAwayError` it may be asked for again, with the same blocks for the same segment.
+        """
+        ...
+
+    def most_rows(self, size_class: int) -> int:
+        """How many rows of a block it takes at most."""
+        ...
+
+    def moved(self) -> set[int]:
+        """The segments of the spool that were appended and whose files may still be there."""
+        ...
+
+    def closed(self) -> dict[int, int]:
+        """For each channel the epoch before which all are closed."""
+        ...
+
+    def open_blocks(self) -> Iterable[Block]:
+        """The blocks of all epochs that are not closed, one at a time."""
+        ...
+
+    def drop_before(self, time: int) -> int:
+        """Drop some blocks that were appended before a time; how many were dropped."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
 
 
 def _channel(text: str) -> int:
@@ -141,6 +186,8 @@ class LogReader(_Readable):
 class BlockLog(_Readable):
     """The proxy's own, writing side of its log. One process writes; it makes the file if it is not there."""
 
+    partition_bits = 0
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, read_only=False)
 
@@ -183,16 +230,21 @@ class BlockLog(_Readable):
         """The segments of the spool that were appended and whose files may still be there."""
         return {segment for (segment,) in self._connection.execute("SELECT segment FROM moved")}
 
-    def epochs(self) -> list[tuple[int, int]]:
-        """Each (channel, epoch) of which there are blocks."""
-        rows = self._connection.execute("SELECT DISTINCT channel, epoch FROM blocks")
-        return [(_channel(channel), epoch) for channel, epoch in rows]
+    def closed(self) -> dict[int, int]:
+        """For each channel the epoch before which all are closed."""
+        return {channel: mark.epoch for channel, mark in self.marks().items()}
 
-    def blocks_of(self, channel: int, epoch: int) -> Iterator[Block]:
-        """The blocks of one channel and epoch, one at a time."""
-        rows = self._connection.execute("SELECT block FROM blocks WHERE channel = ? AND epoch = ?", (f"{channel:016x}", epoch))
+    def open_blocks(self) -> Iterator[Block]:
+        """The blocks of all epochs that are not closed, one at a time."""
+        rows = self._connection.execute(
+            "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
+        )
         for (content,) in rows:
             yield Block.from_bytes(content)
+
+    def most_rows(self, size_class: int) -> int:
+        """How many rows of a block it takes at most."""
+        return LARGEST_BLOCK
 
     def drop_before(self, time: int, most: int = 256) -> int:
         """Drop blocks that were appended before a time, oldest first, up to `most` of them; how many were dropped.

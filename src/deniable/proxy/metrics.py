@@ -36,6 +36,12 @@ def exposition(proxy: Proxy) -> str:
     by_reason = {f'{{reason="{reason}"}}': count for reason, count in sorted(refusals.items())}
     add("refused_total", "counter", "Requests that were refused, by reason.", by_reason)
     add("shares_waiting", "gauge", "Shares that wait for a flush.", {"": proxy.intake.n_waiting})
+    add(
+        "log_away",
+        "gauge",
+        "1 while the log cannot be reached, and shares wait in the spool.",
+        {"": int(proxy.intake.log_problem != "")},
+    )
     add("ids_held", "gauge", "Message ids of open epochs, held against replays.", {"": proxy.intake.n_ids})
     add("bytes_receiving", "gauge", "Bytes of uploads that are being received or examined.", {"": proxy.n_receiving})
     add("queries", "gauge", "Queries on the board.", {"": len(proxy.board)})

@@ -55,7 +55,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     _write_json_lines()
     sys.setswitchinterval(_SWITCH)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle on
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))

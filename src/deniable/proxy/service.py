@@ -46,7 +46,7 @@ class Proxy:
         self.settings = settings
         self.clock = clock or (lambda: int(time.time()))
         folder = settings.folder
-        self.intake = Intake(folder, settings.intake, self.clock)
+        self.intake = Intake(folder, settings.intake, self.clock, settings.open_log)
         self.tokens = TokenBook(folder / "tokens.db")
         ring = KeyRing.load(settings.ring) if settings.ring else None
         self.board = Board(folder / "queries.db", self.clock, ring)
@@ -250,6 +250,8 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         The headers carry the log's identity, and the marks as they were before the blocks were read: `channel:epoch:offset`.
         """
         proxy.authorize(request, "reader", "operator")
+        if proxy.settings.kafka:
+            raise RefusedError("kafka", 404, f"this proxy's log is the Kafka topic {proxy.settings.kafka.topic}")
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
@@ -257,7 +259,7 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
     async def health() -> Response:
         """200 while shares can be taken."""
         if proxy.desk.failed:
-            raise RefusedError("storage", 503, "the proxy's disk has failed")
+            raise RefusedError("storage", 503, "the proxy's disk or log has failed")
         return Response('{"status":"ok"}', media_type="application/json")
 
     @app.get("/metrics")

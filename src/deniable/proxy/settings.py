@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from deniable.errors import ParameterError, SettingsError
 from deniable.proxy.intake import Rules
+from deniable.proxy.kafka_settings import KafkaSettings, require_client
+from deniable.proxy.log import BlockLog, ProxyLog
 from deniable.queries.files import line_of
 from deniable.queries.schedule import duration
 
@@ -65,15 +68,39 @@ class Settings:
     intake: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     tls: Tls | None = None
+    kafka: KafkaSettings | None = None
+    """The log is a topic of Kafka, instead of a file in the folder."""
 
     def __post_init__(self) -> None:
+        if self.kafka is not None and self.intake.prefix_bits < self.kafka.partition_bits:
+            rule = f"must be at least {self.kafka.partition_bits}, for {self.kafka.partitions} partitions"
+            raise ParameterError("intake.prefix_bits", self.intake.prefix_bits, rule)
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 
+    def open_log(self) -> ProxyLog:
+        """The proxy's log, made if it is not there."""
+        if self.kafka is None:
+            return BlockLog(self.folder / "log.db")
+        require_client()
+        from deniable.proxy.kafka import KafkaLog  # noqa: PLC0415 - an extra
 
-_TABLES: dict[str, type] = {"intake": Rules, "limits": Limits, "tls": Tls}
+        return KafkaLog(self.kafka, self.intake.retention, _name_of(self.folder))
+
+
+def _name_of(folder: Path) -> str:
+    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    path = folder / "name"
+    if not path.exists():
+        half = folder / "name.new"
+        half.write_text(secrets.token_hex(8))
+        half.rename(path)
+    return path.read_text()
+
+
+_TABLES: dict[str, type] = {"intake": Rules, "limits": Limits, "tls": Tls, "kafka": KafkaSettings}
 
 
 def read_settings(path: str | Path) -> Settings:
@@ -105,7 +132,8 @@ def _built(place: str, kind: type, given: dict[str, Any], base: Path) -> Any:
         if name in _TABLES:
             if not isinstance(value, dict):
                 raise ParameterError(full, value, "must be a table")
-            values[name] = _built(f"{full}.", _TABLES[name], value, base)
+            built = _built(f"{full}.", _TABLES[name], value, base)
+            values[name] = built.within(base) if name == "kafka" else built
         elif name in _PATHS:
             if not isinstance(value, str) or not value:
                 raise ParameterError(full, value, "must be a path")

@@ -1,0 +1,271 @@
+"""Spark's block path beside the row-wise pipeline on the same log; growth with the number of answers; and what is kept.
+
+    python benchmarks/spark.py [--answers 1000000] [--skip growth] [--state rocksdb]
+
+Two proxies, 11 buckets, PrivApprox's two coins, 16 partitions, Parquet files in place of topics, two cores (`local[2]`), one run.
+
+- blocks: `deniable.spark.aggregate`, from files to committed panes: tags checked, duplicates and orphans found, panes written;
+- rows: the same files, blocks taken apart into a row a share, a watermark on each source, `union`, then
+  `groupBy(epoch, mid).agg(bit_xor(...), bit_or(proxy))` and 11 sums. It checks no tag and books no account, which would cost it more.
+
+Both are streams with a checkpoint, the same state store and batches of a million answers. Each is warmed up. The claims: blocks at
+least 10 times rows; from 1 to 10 million answers time grows at most linearly; what is kept stays flat while epochs close.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deniable.aggregator.catalogue import publish
+from deniable.aggregator.engine import Limits
+from deniable.aggregator.state import State
+from deniable.queries.buckets import Column
+from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
+from deniable.queries.signing import sign
+from deniable.randomness import system_source
+from deniable.spark import FileSource, Job, aggregate
+from deniable.wire.blocks import Block, cut
+from deniable.wire.marks import MarkRecord
+from deniable.wire.shares import split_columns
+
+PARTITIONS = 16
+ORIGIN = 1_700_000_000
+KEY = AnalystKey.generate("City of Exampleton")
+PER_FILE = 250_000
+RECORDS = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}.items())
+WORDS = [f"word{i}" for i in range(6)]
+STORES = {
+    "heap": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+
+
+def make_query() -> Query:
+    return Query(
+        id="taxi-distance",
+        analyst=KEY.owner,
+        sql="SELECT distance FROM trips",
+        columns=[Column("distance", [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"])],
+        schedule=Schedule(origin=ORIGIN, expires=ORIGIN + 10**6, every=60, window=600, slide=60),
+        proxies=["one", "two"],
+        mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5},
+    )
+
+
+class Log:
+    """What two proxies logged."""
+
+    def __init__(self, folder: Path, query: Query) -> None:
+        self.folder, self.query = folder, query
+        self.truth = np.zeros(11, dtype=np.int64)
+        self.n = 0
+        for proxy in range(2):
+            (folder / str(proxy)).mkdir(parents=True)
+
+    def append(self, n: int, epoch: int, mark: int | None = None) -> None:
+        source = system_source()
+        reports = self.query.mechanism.draw(source.below(11, n).astype(np.intp), source)
+        self.truth += self.query.mechanism.count(reports)
+        shares = split_columns(reports, self.query.tag, epoch, 0, 2, source=source)
+        for proxy, rows in enumerate(shares):
+            blocks, _ = cut(self.query.channel_tag, epoch, 0, rows, PARTITIONS.bit_length() - 1, 4096)
+            records = [(block.prefix, block.to_bytes()) for block in blocks]
+            if mark is not None:
+                records += [(i, MarkRecord(self.query.channel_tag, mark).to_bytes()) for i in range(PARTITIONS)]
+            told = [{"partition": place, "offset": self.n + i, "value": value} for i, (place, value) in enumerate(records)]
+            write(pa.Table.from_pylist(told, schema=RECORDS), self.folder / str(proxy) / f"{self.n:012d}.parquet")
+        self.n += n
+
+
+def processor_seconds() -> float:
+    """Processor time of this process and of all below it, Spark's and Python's workers: what a busy machine hardly changes."""
+    parents, used = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, rest = int(stat.parent.name), stat.read_text().rpartition(")")[2].split()
+            parents[pid], used[pid] = int(rest[1]), sum(map(int, rest[11:15]))
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(used.get(pid, 0) for pid in below) / os.sysconf("SC_CLK_TCK")
+
+
+def write(table: pa.Table, path: Path) -> None:
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden, compression="none", use_dictionary=False)
+    hidden.rename(path)
+
+
+def count_blocks(spark: Any, log: Log, folder: Path, store: str, files: int, watch: Any = None) -> tuple[float, list[int]]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    query = log.query
+    state = State(folder / "state.db", query.proxies)
+    with state.transaction():
+        publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, ORIGIN)
+    state.close()
+    sources = [FileSource(str(log.folder / str(proxy)), PARTITIONS, files) for proxy in range(2)]
+    options = {"spark.sql.streaming.stateStore.providerClass": STORES[store]}
+    job = Job(folder / "state.db", query.proxies, sources, str(folder / "checkpoint"), Limits(), options=options)
+    started = time.perf_counter()
+    aggregate(spark, job, available_now=True, now=ORIGIN + 3600, watch=watch)
+    took = time.perf_counter() - started
+    state = State(folder / "state.db", query.proxies)
+    panes = state.panes(query.id, range(10**6)).values()
+    found = [sum(pane.n for pane in panes), *sum(pane.counts for pane in panes).tolist()]  # type: ignore[union-attr]
+    state.close()
+    return took, found
+
+
+def explode(batches: Iterable[Any]) -> Iterator[Any]:
+    """Blocks as rows, one a share: id, the six words of its payload, and the time of its epoch."""
+    for batch in batches:
+        for content in batch.column(0):
+            block = Block.from_bytes(content.as_py())
+            ids = np.ascontiguousarray(block.columns[:2].T)
+            mids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(block), [None, pa.py_buffer(ids)]).cast(pa.binary())
+            words = [pa.array(column.view(np.int64)) for column in block.columns[2:]]
+            at = pa.repeat(pa.scalar((ORIGIN + 60 * block.epoch) * 10**6, pa.timestamp("us", "UTC")), len(block))
+            yield pa.RecordBatch.from_arrays([mids, *words, at], names=["mid", *WORDS, "at"])
+
+
+def count_rows(spark: Any, log: Log, folder: Path, store: str, files: int) -> tuple[float, list[int]]:
+    """The row-wise stream. Its state is every message id and what is XORed of it, until the watermark passes their epoch."""
+    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - slow to load
+
+    shutil.rmtree(folder, ignore_errors=True)
+    session = spark.newSession()
+    for option, value in {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.providerClass": STORES[store],
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    }.items():
+        session.conf.set(option, value)
+    total = np.zeros(12, dtype=np.int64)
+
+    def each(batch: Any, _: int) -> None:
+        sums = [F.sum(F.shiftrightunsigned("word2", bit).bitwiseAND(1)) for bit in range(11)]
+        row = batch.where("proxies = 3").agg(F.count("*"), *sums).collect()[0]
+        total[:] += [int(number or 0) for number in row]
+
+    started = time.perf_counter()
+    columns = f"mid binary, {', '.join(f'{word} long' for word in WORDS)}, at timestamp"
+    reader = session.readStream.schema("partition int, offset long, value binary").option("maxFilesPerTrigger", files)
+    parts = [
+        reader.parquet(str(log.folder / str(proxy)))
+        .where("substring(value, 2, 1) = X'42'")
+        .select("value")
+        .mapInArrow(explode, columns)
+        .withWatermark("at", "10 minutes")
+        .withColumn("proxy", F.lit(1 << proxy))
+        for proxy in range(2)
+    ]
+    wanted = [*(F.bit_xor(word).alias(word) for word in WORDS), F.bit_or("proxy").alias("proxies")]
+    joined = parts[0].union(parts[1]).groupBy("at", "mid").agg(*wanted)
+    writer = joined.writeStream.outputMode("update").foreachBatch(each).option("checkpointLocation", str(folder))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return time.perf_counter() - started, total.tolist()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--answers", type=int, default=1_000_000, help="of the row-wise run")
+    parser.add_argument("--state", choices=STORES, default="heap", help="Spark's state store")
+    parser.add_argument("--skip", action="append", default=[], choices=["ratio", "growth", "kept"])
+    chosen = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to load
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "4g")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    spark = builder.config("spark.log.level", "OFF").config("spark.shuffle.compress", "false").getOrCreate()
+    holds = []
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            for part in (ratio, growth, kept):
+                if part.__name__ not in chosen.skip:
+                    holds.append(part(spark, Path(name) / part.__name__, chosen.answers, chosen.state))
+    finally:
+        spark.stop()
+    sys.exit(0 if all(holds) else 1)
+
+
+def ratio(spark: Any, folder: Path, n: int, store: str) -> bool:
+    log = Log(folder / "log", make_query())
+    small = Log(folder / "small", make_query())
+    small.append(n // 10, 0)
+    for _ in range(max(1, n // PER_FILE)):
+        log.append(min(n, PER_FILE), 0)
+    expected = [log.n, *log.truth.tolist()]
+    count_rows(spark, small, folder / "work", store, 4)
+    count_blocks(spark, small, folder / "work", store, 4)
+    print(f"{log.n:,} answers, 2 proxies, 11 buckets, {PARTITIONS} partitions, local[2], batches of 1,000,000", flush=True)
+    best = {}
+    for kind, run in (("rows", count_rows), ("blocks", count_blocks)):
+        used = processor_seconds()
+        took, found = run(spark, log, folder / "work", store, 4)
+        used = processor_seconds() - used
+        assert found == expected, (found, expected)
+        best[kind] = (log.n / took, log.n / used)
+        print(f"  {kind:<8} {took:7.2f} s, {best[kind][0]:10,.0f} answers a second; {used:7.2f} s of processor", flush=True)
+    times = [best["blocks"][i] / best["rows"][i] for i in range(2)]
+    print(f"  blocks {times[0]:.1f} times rows, {times[1]:.1f} by processor time; at least 10: {said(times[0] >= 10)}")
+    return times[0] >= 10
+
+
+def growth(spark: Any, folder: Path, n: int, store: str) -> bool:
+    times = {}
+    for factor in (1, 10):
+        log = Log(folder / str(factor), make_query())
+        for _ in range(max(1, factor * n // PER_FILE)):
+            log.append(min(n, PER_FILE), 0)
+        times[factor], found = min(count_blocks(spark, log, folder / "work", store, 4) for _ in range(2))
+        assert found == [log.n, *log.truth.tolist()]
+        print(f"  {log.n:>12,} answers in batches of 1,000,000: {times[factor]:6.2f} s", flush=True)
+        shutil.rmtree(log.folder)
+    grown = times[10] / times[1]
+    print(f"  ten times the answers take {grown:.1f} times the time; at most 10: {said(grown <= 10)}")
+    return grown <= 10
+
+
+def kept(spark: Any, folder: Path, n: int, store: str) -> bool:
+    """Epochs of 100,000 answers, each marked two epochs later."""
+    log = Log(folder, make_query())
+    for epoch in range(24):
+        log.append(n // 10, epoch, mark=max(0, epoch - 1))
+    sizes: list[int] = []
+
+    def watch(progress: dict[str, Any]) -> None:
+        sizes.append(progress["stateOperators"][0]["memoryUsedBytes"])
+
+    count_blocks(spark, log, folder / "work", store, 2, watch)
+    print(f"  bytes of state, two epochs a batch: {', '.join(f'{size / 1e6:.1f}' for size in sizes)} MB")
+    flat = len(sizes) > 4 and sizes[-1] <= 1.2 * max(sizes[:4])
+    print(f"  flat: {said(flat)}")
+    return flat
+
+
+def said(holds: bool) -> str:
+    return "holds" if holds else "DOES NOT HOLD"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""`deniable spark`: the aggregator's pipeline on Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.aggregator.settings import read_settings
+from deniable.errors import ServiceError, SettingsError, StateError
+
+__all__ = ["spark"]
+
+_LONGEST_PAUSE = 60.0
+
+
+@click.group()
+def spark() -> None:
+    """Aggregate on Spark what proxies log in Kafka: docs/spark.md."""
+
+
+@spark.command()
+@click.argument("settings", type=click.Path(path_type=Path))
+@click.option(
+    "--master", help="Spark's master: local[2], spark://host:7077, yarn, k8s://…; by default as Spark is set up, or local[*]."
+)
+@click.option("--available-now", is_flag=True, help="Count what the logs hold at this moment, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the progress of every batch as one JSON object on one line.")
+def submit(settings: Path, master: str | None, available_now: bool, as_json: bool) -> None:
+    """Run the pipeline that the TOML file SETTINGS of an aggregator describes, until Ctrl-C.
+
+    `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves what it counts. If the stream fails, because
+    a broker is away, it is started again from its checkpoint: nothing is lost, and nothing is counted twice.
+    """
+    from deniable.spark.driver import aggregate  # noqa: PLC0415 - loads NumPy and more
+    from deniable.spark.session import is_alive, job_of, open_session  # noqa: PLC0415
+
+    chosen = read_settings(settings)
+    if chosen.spark is None:
+        raise SettingsError("spark", None, "must be there: a table [spark] with at least a checkpoint", settings.name)
+    stop = threading.Event()
+    session = open_session(master, chosen.spark.options, chosen.spark.connector)
+    for each in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
+        signal.signal(each, lambda *_: stop.set())
+    click.echo(_line({"event": "started", "version": session.version}, f"Spark {session.version} counts", as_json))
+    pause = 1.0
+
+    def watch(progress: dict[str, Any]) -> None:
+        nonlocal pause
+        pause = 1.0
+        told = {"event": "batch", **_figures(progress)}
+        text = "batch {batch}: {records} records in {seconds:.1f} s, {state_bytes} bytes of state".format(**told)
+        click.echo(_line(told, text, as_json))
+
+    try:
+        while True:
+            try:
+                aggregate(session, job_of(chosen), available_now=available_now, stop=stop, watch=watch)
+                break
+            except (StateError, SettingsError):
+                raise
+            except ServiceError as error:
+                if available_now or not is_alive(session):
+                    raise
+                click.echo(
+                    _line({"event": "failed", "problem": str(error)}, f"{error}; again in {pause:.0f} s", as_json), err=True
+                )
+                if stop.wait(pause):
+                    break
+                pause = min(2 * pause, _LONGEST_PAUSE)
+    finally:
+        session.stop()
+    click.echo(_line({"event": "stopped"}, "Stopped. The next start goes on from here.", as_json))
+
+
+def _line(told: dict[str, Any], text: str, as_json: bool) -> str:
+    return json.dumps(told) if as_json else text
+
+
+def _figures(progress: dict[str, Any]) -> dict[str, Any]:
+    state = progress["stateOperators"][0] if progress["stateOperators"] else {}
+    return {
+        "batch": progress["batchId"],
+        "records": progress["numInputRows"],
+        "seconds": progress["batchDuration"] / 1000,
+        "state_rows": state.get("numRowsTotal", 0),
+        "state_bytes": state.get("memoryUsedBytes", 0),
+    }

@@ -1,0 +1,120 @@
+"""What a proxy or an aggregator is told of a Kafka cluster. Passwords are in files or in the environment, never here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from deniable.errors import MissingExtraError, ParameterError
+
+__all__ = ["KafkaSettings", "require_client"]
+
+_OWN = {
+    "acks",
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "group.id",
+    "isolation.level",
+    "metadata.broker.list",
+    "transactional.id",
+}
+"""Options of librdkafka on which it depends that nothing is lost or repeated: they are not to be chosen."""
+_SECRET = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
+_MOST_PARTITIONS = 1 << 16
+
+
+def require_client() -> None:
+    """Say which extra brings Kafka's client, if it is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("confluent-kafka", "kafka", "a log in Kafka") from None
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """A topic, and how its cluster is reached."""
+
+    bootstrap: str
+    """`host:port`, or several of them with commas between."""
+    topic: str
+    """The log of one proxy. `<topic>.memory` beside it holds what the proxy itself must remember."""
+    partitions: int = 16
+    """A power of two; checked against the topic if it is there already."""
+    replication: int = -1
+    """How many brokers keep a copy, when the topic is made; -1 for what the cluster does by default."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of librdkafka, such as those of TLS and SASL."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Options whose value is secret: `file:PATH` or `env:NAME` says where it is found."""
+
+    def __post_init__(self) -> None:
+        for name in ("bootstrap", "topic"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ParameterError(name, getattr(self, name), "must be a text")
+        whole = isinstance(self.partitions, int) and not isinstance(self.partitions, bool)
+        if not whole or not 1 <= self.partitions <= _MOST_PARTITIONS or self.partitions & (self.partitions - 1):
+            raise ParameterError("partitions", self.partitions, f"must be a power of two, from 1 to {_MOST_PARTITIONS}")
+        if isinstance(self.replication, bool) or not isinstance(self.replication, int) or self.replication in (0, *range(-9, -1)):
+            raise ParameterError("replication", self.replication, "must be a whole number of at least 1, or -1")
+        self._check_tables()
+
+    def _check_tables(self) -> None:
+        for table in ("options", "secrets"):
+            if not isinstance(getattr(self, table), Mapping):
+                raise ParameterError(table, "…", "must be a table")
+        for name, value in self.options.items():
+            if name in _SECRET:
+                raise ParameterError(f"options.{name}", "…", "is a secret: put it into a file, and name that under secrets")
+            if not isinstance(value, str | int | float | bool):
+                raise ParameterError(f"options.{name}", value, "must be a text, a number, true or false")
+        for name, place in self.secrets.items():
+            if not isinstance(place, str) or place.partition(":")[0] not in ("file", "env") or not place.partition(":")[2]:
+                raise ParameterError(f"secrets.{name}", "…", "must be 'file:PATH' or 'env:NAME'")
+        for name in (*self.options, *self.secrets):
+            if name in _OWN:
+                raise ParameterError(f"options.{name}", "…", "is set by deniable itself")
+
+    @property
+    def partition_bits(self) -> int:
+        """How many bits of a message id choose the partition."""
+        return self.partitions.bit_length() - 1
+
+    @property
+    def memory_topic(self) -> str:
+        """Where the proxy keeps what it must remember."""
+        return f"{self.topic}.memory"
+
+    def within(self, folder: Path) -> KafkaSettings:
+        """The same, with relative paths counted from a folder: that of the file in which they stand."""
+        options = {name: str(folder / value) if name.endswith(".location") else value for name, value in self.options.items()}
+        secrets = {
+            name: f"file:{folder / place[5:]}" if place.startswith("file:") else place for name, place in self.secrets.items()
+        }
+        return replace(self, options=options, secrets=secrets)
+
+    def client(self, **own: Any) -> dict[str, Any]:
+        """The configuration of a client of librdkafka, secrets included: not to be printed."""
+        secrets = {name: self._secret(name, place) for name, place in self.secrets.items()}
+        # librdkafka writes every failed attempt to connect to standard error; what matters comes back as an error
+        quiet = {"log_level": 0, "log.connection.close": False, "reconnect.backoff.max.ms": 1000}
+        own = {name.replace("_", "."): value for name, value in own.items()}
+        return {**quiet, **self.options, **secrets, "bootstrap.servers": self.bootstrap, **own}
+
+    def _secret(self, name: str, place: str) -> str:
+        kind, _, where = place.partition(":")
+        if kind == "env":
+            if where not in os.environ:
+                raise ParameterError(f"secrets.{name}", place, "is not set in the environment")
+            return os.environ[where]
+        try:
+            return Path(where).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ParameterError(f"secrets.{name}", place, f"cannot be read: {type(error).__name__}") from None

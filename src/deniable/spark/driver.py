@@ -1,0 +1,235 @@
+"""Running the stream: start it from its checkpoint, follow what is published, close epochs that a dead proxy holds open."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.aggregator.catalogue import Published
+from deniable.aggregator.engine import Limits
+from deniable.aggregator.state import State
+from deniable.errors import DeniableError, MissingExtraError, ParameterError, ServiceError
+from deniable.spark import history
+from deniable.spark.pipeline import Task, bucket_keys, figures_of, own_session
+from deniable.spark.rows import REPORTS, figures
+from deniable.spark.sink import Sink
+from deniable.spark.sources import RECORDS, Source
+from deniable.wire.marks import MarkRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Job", "aggregate"]
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 5.0
+_IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is aggregated, and where it is kept."""
+
+    state: Path
+    """The aggregator's state file, on the driver's own disk: what `deniable aggregator` serves."""
+    proxies: Sequence[str]
+    """Their names, as queries say them."""
+    sources: Sequence[Source]
+    """Their logs, in the same order."""
+    checkpoint: str
+    """A folder that driver and executors can reach. It belongs to the state: neither is of use without the other."""
+    limits: Limits = field(default_factory=Limits)
+    trigger: str = "1 second"
+    """How often a batch is begun."""
+    history: str | None = None
+    """A folder for joined reports, as Parquet (`deniable.aggregator.history`)."""
+    shuffle_partitions: int | None = None
+    """How many tasks count at the same time; by default one a core. Settled by the first start."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark SQL for this stream."""
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.proxies) or len(self.sources) < 2:
+            raise ParameterError("sources", len(self.sources), f"must be one for each of {len(self.proxies)} proxies, at least 2")
+        sizes = {source.partitions for source in self.sources}
+        if len(sizes) > 1:
+            raise ParameterError("partitions", sorted(sizes), "must be the same for all proxies")
+        if self.shuffle_partitions is not None and self.shuffle_partitions < 1:
+            raise ParameterError("shuffle_partitions", self.shuffle_partitions, "must be at least 1")
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions every log has: the buckets."""
+        return self.sources[0].partitions
+
+
+def aggregate(
+    spark: SparkSession,
+    job: Job,
+    *,
+    available_now: bool = False,
+    stop: threading.Event | None = None,
+    now: int | None = None,
+    watch: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Count what the proxies' logs hold into the state of a job, on any Spark: until `stop` is set, or what is there is counted.
+
+    Answers are counted exactly once, whatever is killed and started again. `available_now` counts what the logs hold at this
+    moment, closes what is due, and returns. `watch` is given the progress of every batch. `now` is the time to go by in place of
+    the clock: for recorded logs. One call at a time may work on a state.
+    """
+    try:
+        import pyspark  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "spark", "aggregation on Spark") from None
+    state = State(job.state, job.proxies)
+    try:
+        sink = Sink(state, job.partitions, job.limits, (lambda: int(time.time())) if now is None else (lambda: now))
+        run = _Run(spark, job, sink, stop or threading.Event(), now, watch or (lambda _: None))
+        try:
+            if available_now:
+                run.drain()
+            else:
+                run.follow()
+        except ServiceError as error:
+            sink.note_health(str(error))
+            raise
+    finally:
+        state.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        sink: Sink,
+        stop: threading.Event,
+        now: int | None,
+        watch: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.job, self.sink, self.stop, self.now, self.watch = job, sink, stop, now, watch
+        self._failure: DeniableError | None = None
+        self._seen: tuple[str, int] | None = None
+        self._ordered: dict[int, int] = {}
+        self._n_orders = time.time_ns()
+        sink.settle_identities(
+            {proxy: name for proxy, source in enumerate(job.sources) for name in [source.identity()] if name is not None}
+        )
+        cores = job.shuffle_partitions or min(spark.sparkContext.defaultParallelism, job.partitions)
+        partitions = sink.settle_partitions(cores)
+        self.spark = own_session(spark, partitions, dict(job.options))
+        self._keys = bucket_keys(self.spark, job.partitions, partitions)
+        self._orders = f"{job.checkpoint.rstrip('/')}/orders"
+        self.spark.createDataFrame([], RECORDS).coalesce(1).write.mode("ignore").parquet(self._orders)
+
+    # --- the stream -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _streaming(self, entries: Sequence[Published], **trigger: Any) -> Iterator[StreamingQuery]:
+        """The stream, with these queries in the catalogue of the executors."""
+        job = self.job
+        how: dict[str, Any] = {"keep_reports": job.history is not None, "now": self.now}
+        task = Task.of(entries, self.sink.firsts(), len(job.proxies), job.partitions, job.limits, **how)
+        checkpoint: Future[str] = Future()
+        self._failure = None
+
+        def each(batch: DataFrame, number: int) -> None:
+            try:
+                self._write(batch, number, checkpoint.result(60))
+            except DeniableError as error:
+                self._failure = error
+                raise
+
+        rows = figures_of(self.spark, job.sources, self._orders, self._keys, task)
+        writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/stream")
+        query = writer.trigger(**trigger).start()
+        checkpoint.set_result(str(query.id))
+        # Blocks of a new query are logged only after this, so no batch that was begun without it can hold one.
+        self.sink.note_counted(entries)
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def _write(self, batch: DataFrame, number: int, checkpoint: str) -> None:
+        # A batch that is in the state already is worked on all the same: that is how Spark gets back its own state.
+        if self.job.history is None:
+            rows = batch.collect()
+        else:
+            batch = batch.persist()
+            rows = batch.where(batch.kind != REPORTS).collect()
+            history.write(batch.where(batch.kind == REPORTS), self.job.history, number)
+            batch.unpersist()
+        self.sink.write(checkpoint, number, figures(rows))
+
+    def _raise_failure(self, query: StreamingQuery) -> None:
+        error = query.exception()
+        if self._failure is not None:
+            raise self._failure
+        if error is not None:
+            raise ServiceError(f"the stream ended: {_first_line(str(error))}") from error
+
+    def _tell(self, query: StreamingQuery) -> None:
+        progress = query.lastProgress
+        if progress and (progress["runId"], progress["batchId"]) != self._seen:
+            self._seen = (progress["runId"], progress["batchId"])
+            self.watch(dict(progress))
+
+    # --- two ways to run it -----------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Count what is there, and close what is due."""
+        while not self.stop.is_set():
+            with self._streaming(self.sink.entries(), availableNow=True) as query:
+                while not self.stop.is_set() and not query.awaitTermination(1):
+                    self._tell(query)
+                self._raise_failure(query)
+                self._tell(query)
+            if not self._order_overdue():
+                break
+        self.sink.note_health()
+
+    def follow(self) -> None:
+        """Count what comes, until it is time to stop."""
+        while not self.stop.is_set():
+            mark, entries = self.sink.published_mark(), self.sink.entries()
+            with self._streaming(entries, processingTime=self.job.trigger) as query:
+                idle, told = 0, 0.0
+                while query.isActive and self.sink.published_mark() == mark and not self.stop.wait(_SECONDS_BETWEEN_LOOKS):
+                    self._tell(query)
+                    status = query.status
+                    idle = idle + 1 if status["message"] in _IDLE and not status["isDataAvailable"] else 0
+                    if idle > 1:  # an aggregator that has yet to catch up does not blame the proxies
+                        self._order_overdue()
+                    if time.monotonic() - told > _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                        self.sink.note_health()
+                        told = time.monotonic()
+                self._raise_failure(query)
+        self.sink.note_health()
+
+    def _order_overdue(self) -> bool:
+        """Order every bucket to close what is overdue; whether there was anything that had not been ordered."""
+        due = {channel: epoch for channel, epoch in self.sink.overdue().items() if epoch > self._ordered.get(channel, 0)}
+        if not due:
+            return False
+        self._n_orders += 1
+        records = [
+            (bucket, self._n_orders, MarkRecord(channel, epoch).to_bytes())
+            for channel, epoch in due.items()
+            for bucket in range(self.job.partitions)
+        ]
+        self.spark.createDataFrame(records, RECORDS).coalesce(1).write.mode("append").parquet(self._orders)
+        self._ordered |= due
+        return True
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it did not say why")

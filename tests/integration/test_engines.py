@@ -1,0 +1,75 @@
+"""The engine suite: one share log through every engine, and the outcome is the same, answer for answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deniable.aggregator.conservation import OUTSIDE
+from deniable.proxy.broker import Broker
+from toolkit.engines import EmbeddedEngine, KafkaLogs, Outcome, SqliteLogs, play, share_log
+from toolkit.sparks import SparkEngine
+
+SCENARIOS = {n_proxies: share_log(n_proxies) for n_proxies in (2, 3)}
+_OUTCOMES: dict[int, Outcome] = {}
+
+
+def on_sqlite(n_proxies: int, folder: Path) -> Outcome:
+    """The outcome of the embedded engine on SQLite, with which all others are compared; made once."""
+    if n_proxies not in _OUTCOMES:
+        scenario = SCENARIOS[n_proxies]
+        _OUTCOMES[n_proxies] = play(scenario, EmbeddedEngine(scenario, folder, SqliteLogs(folder, n_proxies)))
+    return _OUTCOMES[n_proxies]
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_the_embedded_engine_counts_what_the_answers_say(n_proxies: int, tmp_path: Path) -> None:
+    scenario, outcome = SCENARIOS[n_proxies], on_sqlite(n_proxies, tmp_path)
+    assert {key: counts for key, (_, _, counts) in outcome.panes.items()} == scenario.counted
+    assert all(n == sum(counts) for n, _, counts in outcome.panes.values())
+    for proxy, expected in enumerate(scenario.totals):
+        found = dict.fromkeys(expected, 0)
+        for (of, _, _), account in outcome.accounts.items():
+            if of == proxy:
+                found = {name: found[name] + account.get(name, 0) for name in found}
+        assert found == expected
+    assert not any("waiting" in account for account in outcome.accounts.values())
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_the_share_log_has_every_case_in_it(n_proxies: int, tmp_path: Path) -> None:
+    outcome = on_sqlite(n_proxies, tmp_path)
+    reasons = {reason for _, reason in outcome.refusals}
+    joined = {"tag", "query", "stratum", "report", "epoch"}
+    assert reasons >= joined | {"truncated", "trailing", "version", "channel", "size_class", "future", "expired"}
+    assert {outcome for account in outcome.accounts.values() for outcome in account} == {
+        *("received", "counted", "orphaned", "duplicate", "late", "malformed")
+    }
+    assert any(epoch == OUTSIDE for _, _, epoch in outcome.accounts)
+    assert {window["condition"] for window in outcome.windows["distance"]} == {"complete", "proxy down"}
+    assert {key.serial for key in outcome.panes if key.query == "distance"} == {1, 2}
+    assert {key.stratum for key in outcome.panes} == {0, 1}
+    assert any(nothing for _, nothing, _ in outcome.panes.values())
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_the_embedded_engine_on_kafka_gives_the_same_as_on_sqlite(
+    n_proxies: int, broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    scenario = SCENARIOS[n_proxies]
+    logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
+    (tmp_path / "kafka").mkdir()
+    assert play(scenario, EmbeddedEngine(scenario, tmp_path / "kafka", logs)) == on_sqlite(n_proxies, tmp_path)
+
+
+@pytest.mark.parametrize("n_proxies", [2, 3])
+def test_spark_on_kafka_gives_the_same_as_the_embedded_engine(
+    n_proxies: int, broker: Broker, spark_on_kafka: Any, fresh_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    scenario = SCENARIOS[n_proxies]
+    logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
+    (tmp_path / "spark").mkdir()
+    assert play(scenario, SparkEngine(scenario, tmp_path / "spark", logs, spark_on_kafka)) == on_sqlite(n_proxies, tmp_path)

@@ -1,0 +1,78 @@
+"""Java libraries: where they are kept, and what is said when they cannot be had."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from deniable.errors import ServiceError
+from deniable.proxy.maven import cache_folder, jars, java, missing_tools
+
+
+def make_maven(folder: Path, script: str) -> None:
+    """An mvn that does what the script says; $OUT is where the libraries are wanted."""
+    mvn = folder / "mvn"
+    find = 'for word in "$@"; do case "$word" in -DoutputDirectory=*) OUT="${word#*=}";; esac; done\n'
+    mvn.write_text(f"#!/bin/sh\n{find}{script}\n")
+    mvn.chmod(mvn.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("DENIABLE_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_libraries_are_asked_for_once_by_many_at_the_same_time(place: Path) -> None:
+    make_maven(place / "bin", f'echo run >> {place}/runs; sleep 0.3; mkdir -p "$OUT"; cp pom.xml "$OUT/a.jar"')
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(jars("some", ["g:a:1.0", "h:b:2.0"]))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [place / "cache" / "some"] * 4
+    assert (place / "runs").read_text() == "run\n"
+    told = (found[0] / "a.jar").read_text()
+    assert "<groupId>h</groupId><artifactId>b</artifactId><version>2.0</version>" in told
+    assert sorted(path.name for path in (place / "cache").iterdir()) == ["some", "some.lock"]
+
+
+def test_a_failure_is_told_and_leaves_nothing_half_done(place: Path) -> None:
+    make_maven(place / "bin", 'mkdir -p "$OUT"; touch "$OUT/half.jar"; echo "[ERROR] no such artifact"; exit 1')
+    with pytest.raises(ServiceError, match=r"could not bring g:a:1\.0: no such artifact"):
+        jars("some", ["g:a:1.0"])
+    assert [path.name for path in (place / "cache").iterdir()] == ["some.lock"]
+
+
+def test_what_is_not_installed_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(place / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert "no java on the path" in missing_tools()
+    with pytest.raises(ServiceError, match="a JDK, 17 or newer"):
+        java()
+    (place / "bin" / "java").write_text("#!/bin/sh\n")
+    (place / "bin" / "java").chmod(0o700)
+    assert "no mvn on the path" in missing_tools()
+    with pytest.raises(ServiceError, match="install Maven"):
+        jars("some", ["g:a:1.0"])
+    make_maven(place / "bin", "exit 0")
+    assert missing_tools() == ""
+
+
+def test_java_home_goes_before_the_path(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(place / "home"))
+    assert f"JAVA_HOME = {place / 'home'}" in missing_tools()
+
+
+def test_the_cache_is_where_the_system_says_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DENIABLE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_folder() == Path("/somewhere/deniable")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "deniable"

@@ -173,7 +173,7 @@ def test_proxies_that_are_killed_at_random_while_they_append_cost_nothing(
     broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     schedule = random.Random(4)  # noqa: S311 - when to kill is no secret
-    n_rounds = 4
+    n_rounds = 3
     with streaming(broker, fresh_topic, tmp_path) as stream, ThreadPoolExecutor(2) as starter:
         stream.start(0.0)
         for i in range(n_rounds):

@@ -24,6 +24,7 @@ from deniable.cli import cli
 from deniable.errors import LogAwayError, LogError
 from deniable.proxy.broker import Broker
 from deniable.proxy.kafka import KafkaLog
+from deniable.proxy.kafka_reader import KafkaLogReader
 from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.sizes import row_words
 from deniable.wire.blocks import Block, cut
@@ -75,6 +76,10 @@ def test_a_block_stands_in_the_partition_of_its_prefix_and_marks_stand_behind_it
     log.append(blocks, now=1, marks={CHANNEL: 4})
     reading = read(log.settings)
     assert sorted(reading.blocks) == sorted(block.to_bytes() for block in blocks)
+    reader = KafkaLogReader(log.settings)
+    placed = {(record.partition, record.value) for record in reader.read_all() if record.value in reading.blocks}
+    reader.close()
+    assert placed == {(block.prefix >> 1, block.to_bytes()) for block in blocks}
     n_before = [sum(block.prefix >> 1 == partition for block in blocks) for partition in range(4)]
     assert sorted(reading.marks) == [(partition, CHANNEL, 4, n_before[partition] + 1) for partition in range(4)]
     log.append([], now=2, marks={CHANNEL: 3})  # a mark never goes back

@@ -151,7 +151,7 @@ class HttpTransport:
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
         self._known: dict[str, tuple[str, list[bytes]]] = {}
-        """For each proxy the tag and the list of queries that it gave last: as long as they stand, it need not send them again."""
+        """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
 
     def __enter__(self) -> HttpTransport:
         return self

@@ -192,7 +192,7 @@ def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
     state.close()
     found = told(tmp_path / "spark.db")
     assert found == told(tmp_path / "embedded.db")
-    counts = sum(np.frombuffer(row[-1], dtype="<i8") for row in found["panes"])
+    counts = np.sum([np.frombuffer(row[-1], dtype="<i8") for row in found["panes"]], axis=0)
     assert list(counts[:n]) == [1] * n
     assert {(proxy, outcome): n for proxy, outcome, n in found["totals"]}[0, "duplicate"] == 9 * EPOCHS
     for log in logs:

@@ -135,9 +135,12 @@ class SparkCrowd(Crowd):
             self.recorded[proxy].mark(self.query.channel_tag, epoch)
 
     def job(self, **changes: Any) -> Job:
-        sources = [FileSource(str(log.folder), log.partitions) for log in self.recorded]
-        given: dict[str, Any] = {"checkpoint": str(self.folder / "checkpoint"), "limits": Limits(**self.limits)}
-        return Job(self.spark_state, self.query.proxies, sources, **{**given, **changes})
+        given: dict[str, Any] = {
+            "sources": [FileSource(str(log.folder), log.partitions) for log in self.recorded],
+            "checkpoint": str(self.folder / "checkpoint"),
+            "limits": Limits(**self.limits),
+        }
+        return Job(self.spark_state, self.query.proxies, **{**given, **changes})
 
     def publish_to_spark(self, query: Query | None = None) -> None:
         state = State(self.spark_state, self.query.proxies)
@@ -152,7 +155,7 @@ class SparkCrowd(Crowd):
 
 
 class SparkEngine:
-    """Spark on topics of Kafka, as an adapter of the engine suite: a new stream for every drain, from the checkpoint of the last."""
+    """Spark on topics of Kafka, as an adapter of the engine suite: a new stream for every drain, from the same checkpoint."""
 
     def __init__(self, scenario: Scenario, folder: Path, logs: KafkaLogs, spark: Any) -> None:
         self.logs, self._scenario, self._spark = logs, scenario, spark

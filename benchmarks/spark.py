@@ -9,8 +9,8 @@ Two proxies, 11 buckets, PrivApprox's two coins, 16 partitions, Parquet files in
   `groupBy(epoch, mid).agg(bit_xor(...), bit_or(proxy))` and 11 sums. It checks no tag and books no account.
 
 Both are streams with a checkpoint, the same state store and batches of a million answers, on a session that is warm: rows are run
-twice, blocks three times, and the last run counts. RocksDB is the store that holds more ids than a heap does; `--state heap` is the
-other one. The claims: blocks at least 10 times rows; from 1 to 10 million answers, all of one open epoch, time grows at most
+twice, blocks three times, and the last run counts. RocksDB is the store that holds more ids than a heap does; `--state heap` is
+the other one. The claims: blocks at least 10 times rows; from 1 to 10 million answers, all of one open epoch, time grows at most
 linearly; what is kept stays flat while epochs close.
 """
 
@@ -237,7 +237,8 @@ def growth(spark: Any, folder: Path, n: int, store: str) -> bool:
         log = Log(folder / str(factor), make_query())
         for _ in range(max(1, factor * n // PER_FILE)):
             log.append(min(n, PER_FILE), 0)
-        times[factor], found = min(count_blocks(spark, log, folder / "work", store, 4) for _ in range(3 if factor == 1 else 1))
+        repeat = 3 if factor == 1 else 1
+        times[factor], found = min(count_blocks(spark, log, folder / "work", store, 4) for _ in range(repeat))
         assert found == [log.n, *log.truth.tolist()]
         print(f"  {log.n:>12,} answers in batches of 1,000,000: {times[factor]:6.2f} s", flush=True)
         shutil.rmtree(log.folder)

@@ -34,9 +34,10 @@ from deniable.randomness import seeded_source
 from deniable.wire.blocks import cut
 from deniable.wire.shares import split_columns
 from toolkit.crowds import KEY, RING, minute_query
-from toolkit.sparks import connector_jars, told
+from toolkit.sparks import LOCAL, connector_jars, told
 
 SOURCE = str(Path(__file__).parents[2] / "src")
+JVM = LOCAL["spark.driver.extraJavaOptions"]
 PER_EPOCH, EPOCHS, PARTITIONS = 60, 6, 4
 
 
@@ -133,10 +134,18 @@ def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
         for name, settings in zip(query.proxies, topics, strict=True)
     )
     settings = tmp_path / "aggregator.toml"
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": JVM,
+        "spark.executor.extraJavaOptions": JVM,
+        "spark.executorEnv.PYTHONPATH": SOURCE,
+        "spark.jars": jars,
+    }
     settings.write_text(
         'state = "spark.db"\nring = "ring.json"\nengine = "spark"\n[spark]\ncheckpoint = "checkpoint"\nrecords_a_batch = 12\n'
-        '[spark.options]\n"spark.ui.enabled" = "false"\n"spark.sql.codegen.wholeStage" = "false"\n'
-        f'"spark.driver.memory" = "1g"\n"spark.jars" = "{jars}"\n"spark.executorEnv.PYTHONPATH" = "{SOURCE}"\n{proxies}'
+        "[spark.options]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in options.items()) + proxies
     )
     source = seeded_source(3)
     held: list[Any] = []

@@ -22,6 +22,8 @@ from deniable.spark import FileSource, Job, aggregate
 from deniable.spark import history as spark_history
 from deniable.spark.rows import Figures
 from deniable.spark.sink import Sink
+from deniable.wire.blocks import cut
+from deniable.wire.marks import MarkRecord
 from toolkit.crowds import ORIGIN, minute_query
 from toolkit.sparks import SparkCrowd, told
 
@@ -34,28 +36,28 @@ def crowd(tmp_path: Path) -> Iterator[SparkCrowd]:
 
 
 def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: SparkCrowd, spark: Any) -> None:
-    """Twelve epochs of 2,000 answers, one a batch; each is marked when the next one is over, so that two are open at a time."""
+    """Ten epochs, one a batch, of 2,000 answers and 100 shares that stay alone; each is marked one batch after it."""
     crowd.publish_to_spark()
-    sizes: list[int] = []
-    for epoch in range(12):
-        crowd.answer([1] * 2000, epoch)
-        crowd.answer([1] * 50, epoch, proxies=[epoch % 2])
-        crowd.mark(epoch)
-    crowd.now = ORIGIN + 12 * 60
+    tag, size_class = crowd.query.channel_tag, crowd.query.size_class or 0
+    for epoch in range(10):
+        shares, alone = crowd.split([1] * 2000, epoch), crowd.split([1] * 100, epoch)
+        for proxy, log in enumerate(crowd.recorded):
+            rows = np.concatenate([shares[proxy], alone[0][:, :50] if proxy else alone[0][:, 50:]], axis=1)
+            log.append_blocks(cut(tag, epoch, size_class, rows, 2)[0], MarkRecord(tag, epoch))
+    crowd.now = ORIGIN + 10 * 60
     sources = [FileSource(str(log.folder), log.partitions, files_a_batch=1) for log in crowd.recorded]
+    sizes: list[int] = []
 
     def watch(progress: dict[str, Any]) -> None:
         (operator,) = progress["stateOperators"]
-        assert operator["numRowsTotal"] <= 4
+        assert operator["numRowsTotal"] == 4
         sizes.append(operator["customMetrics"]["stateOnCurrentVersionSizeBytes"])
 
     aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
-    found = told(crowd.spark_state)
-    assert sum(row[4] for row in found["panes"]) == 12 * 2000
-    assert len(sizes) >= 12
-    # An epoch's ids take 16 bytes each, a share that waits 64, and a third more in base64: two epochs are 90 kB.
-    assert max(sizes) < 150_000
-    assert max(sizes[-6:]) <= 1.1 * max(sizes[:8])
+    assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
+    assert len(sizes) == 10
+    # Of the one epoch that is open: 2,000 ids of 16 bytes and 100 shares of 64, a third more in base64, and a header a bucket.
+    assert all(4 / 3 * (2000 * 16 + 100 * 64) < size < 60_000 for size in sizes)
 
 
 def test_a_query_that_is_published_while_the_stream_runs_is_counted_and_acknowledged(crowd: SparkCrowd, spark: Any) -> None:

@@ -1,4 +1,4 @@
-"""Settings for Spark, Kafka's options in the words of its Java client, and the aggregator's service beside an engine elsewhere."""
+"""Settings for Spark, Kafka's options in the words of its Java client, and the aggregator's service with its engine elsewhere."""
 
 from __future__ import annotations
 

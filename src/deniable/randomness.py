@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 _CHUNK_WORDS = 8192
 # Rows of a subset are gone through some thirty times: few enough that they stay in the cache as well.
 _CHUNK_SETS = 4096
-# After this many binary digits one word in thirty still holds an undecided bit: from here on, only those words go on.
+# After this many binary digits one word in thirty still holds an undecided lane: from here on, only those lanes go on.
 _HEAD_DIGITS = 11
 # Enough lookups for NumPy's overhead to vanish, few enough that prefixes and outcomes stay in a core's cache.
 _CHUNK_PREFIXES = 65_536
@@ -117,42 +117,40 @@ class Source(ABC):
     def _bernoulli_words(self, numerator: int, n: int) -> _Words:
         """`n` words of independent bits: in each of 64 lanes a uniform number is compared with `numerator`, digit by digit.
 
-        A lane is decided at the first binary digit where the two differ. A random 1 stands for "differs", so a differing
-        digit accepts where the numerator's digit is 1 (the uniform number is below) and rejects where it is 0.
+        A lane is decided at the first binary digit where the two differ. A random 1 stands for a digit 0 of the uniform number:
+        it accepts where the numerator's digit is 1, for the number lies below then; a random 0 rejects where that is 0. The
+        few lanes that agree in all digits of the head are decided one by one.
         """
-        digits = [numerator >> (63 - i) & 1 for i in range(64)]
-        while not digits[-1]:  # beyond its last 1 the numerator cannot exceed anything: equal so far means "not below"
+        digits = [numerator >> (63 - i) & 1 for i in range(_HEAD_DIGITS)]
+        rest = (numerator << _HEAD_DIGITS) % ONE
+        while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
             digits.pop()
-        head, tail = digits[:_HEAD_DIGITS], digits[_HEAD_DIGITS:]
         out = np.empty(n, dtype=np.uint64)
         scratch = _scratch()
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
         for start in range(0, n, _CHUNK_WORDS):
             accepted = out[start : start + _CHUNK_WORDS]
-            drawn = scratch[: len(head) * accepted.size]
+            drawn = scratch[: len(digits) * accepted.size]
             self.fill(drawn.view(np.uint8))
-            undecided = _compare_digits(head, drawn.reshape(len(head), -1), accepted)
-            if tail:
+            undecided = _compare_digits(digits, drawn.reshape(len(digits), -1), accepted)
+            if rest:
                 left = np.flatnonzero(undecided != 0)
                 lanes.append(undecided[left])
                 places.append(left + start)
-        if tail:
-            self._finish(tail, np.concatenate(places), np.concatenate(lanes), out)
+        if rest:
+            self._finish(np.uint64(rest), np.concatenate(places), np.concatenate(lanes), out)
         return out
 
-    def _finish(self, digits: Sequence[int], places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
-        """Go on with the words at `places`, the only ones that still hold undecided lanes."""
-        for digit in digits:
-            if not places.size:
-                return
-            draw = self.words(places.size)
-            draw &= undecided
-            if digit:
-                out[places] |= draw
-                undecided ^= draw
-            else:
-                undecided = draw
+    def _finish(self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
+        """Decide the lanes left in the words at `places`, the lowest of each word first.
+
+        What remains of a lane's uniform number is a word of its own, and what remains of the numerator is `rest`.
+        """
+        while places.size:
+            lowest = undecided & -undecided
+            out[places] |= lowest * (self.words(places.size) < rest)
+            undecided ^= lowest
             alive = np.flatnonzero(undecided != 0)
             places, undecided = places[alive], undecided[alive]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from deniable.aggregator.analyst import Analyst
 from deniable.cli import cli
 from deniable.mechanisms.reports import Reports
+from deniable.proxy.broker import Broker
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
@@ -30,11 +32,24 @@ INTAKE = '[intake]\nthreshold = 500\ndeadline = "1 s"\ngrace = "12 s"\n'
 
 @pytest.mark.parametrize("n_proxies", [2, 3])
 def test_what_goes_through_proxies_comes_out_as_it_would_be_counted_offline(n_proxies: int, tmp_path: Path) -> None:
+    check_against_offline(n_proxies, tmp_path)
+
+
+def test_the_same_comes_out_if_a_proxy_logs_to_kafka(tmp_path: Path, broker: Broker, fresh_topic: Callable[[str], str]) -> None:
+    check_against_offline(2, tmp_path, [f'bootstrap = "{broker.bootstrap}"', f'topic = "{fresh_topic("two")}"', "partitions = 8"])
+
+
+def check_against_offline(n_proxies: int, tmp_path: Path, kafka: Sequence[str] = ()) -> None:
+    """The first proxy's log is read from its file, those of the others over HTTP, or, where `kafka` is given, from there."""
     now = int(time.time())
     schedule = Schedule(origin=now - 2, expires=now + 3600, every=3, window=3, slide=3)
     query = make_query(proxies=NAMES[:n_proxies], schedule=schedule)
     with ExitStack() as stack:
-        proxies = [stack.enter_context(ProxyProcess(tmp_path / name, INTAKE)) for name in query.proxies]
+        logs = [[], *([["[kafka]", *kafka] if kafka else []] * (n_proxies - 1))]
+        proxies = [
+            stack.enter_context(ProxyProcess(tmp_path / name, INTAKE + "\n".join(log)))
+            for name, log in zip(query.proxies, logs, strict=True)
+        ]
         RING.save(tmp_path / "ring.json")
         lines = ['state = "state.db"', 'ring = "ring.json"', "port = 0"]
         for i, (name, proxy) in enumerate(zip(query.proxies, proxies, strict=True)):
@@ -42,7 +57,9 @@ def test_what_goes_through_proxies_comes_out_as_it_would_be_counted_offline(n_pr
             (tmp_path / f"{name}.token").write_text(token)
             lines += ["[[proxies]]", f'name = "{name}"', f'url = "{proxy.address}"', f'token_file = "{name}.token"']
             if i == 0:
-                lines.append(f'log = "{name}/data/log.db"')  # the first is read from its file, the others over HTTP
+                lines.append(f'log = "{name}/data/log.db"')
+            elif kafka:
+                lines += ["[proxies.kafka]", *kafka]
         settings = tmp_path / "aggregator.toml"
         settings.write_text("\n".join(lines))
         made = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--name", "analyst"])

@@ -62,6 +62,16 @@ def test_a_broker_that_was_killed_is_at_the_same_address_with_what_it_acknowledg
     assert first_value(address, topic) == b"once"
 
 
+def test_a_data_folder_is_taken_up_again_at_another_address(tmp_path: Path) -> None:
+    require_kafka()
+    with Broker(tmp_path / "data") as first:
+        make_topic(first.bootstrap, "kept")
+        send(first.bootstrap, "kept", b"still here")
+    with Broker(tmp_path / "data") as second:
+        assert second.bootstrap != first.bootstrap
+        assert first_value(second.bootstrap, "kept") == b"still here"
+
+
 def test_it_is_not_started_twice_and_names_a_port_that_is_taken(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="is running already"):
         broker.start()

@@ -57,3 +57,25 @@ def test_an_interrupt_leaves_nothing_running_and_no_file(how: signal.Signals, ea
     assert [pid for pid in started if is_alive(pid)] == []
     assert list(tmp_path.iterdir()) == []
     assert re.search("[\x1b\r]", out) is None  # no control codes where no terminal is
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_no_service_outlives_a_demonstration_that_is_killed(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith("Window"):
+            assert process.poll() is None
+        started = children(process.pid)
+        assert len(started) >= 3
+    finally:
+        process.kill()
+        process.communicate()
+    deadline = time.monotonic() + 30
+    while any(is_alive(pid) for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [pid for pid in started if is_alive(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []

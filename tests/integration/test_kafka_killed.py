@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,12 @@ def streaming(broker: Broker, fresh_topic: Callable[[str], str], folder: Path) -
         proxies = []
         for each in settings:
             kafka = f'[kafka]\nbootstrap = "{each.bootstrap}"\ntopic = "{each.topic}"\npartitions = {each.partitions}\n'
-            proxies.append(stack.enter_context(ProxyProcess(folder / each.topic, INTAKE + kafka)))
-            proxies[-1].publish(query)
+            proxies.append(ProxyProcess(folder / each.topic, INTAKE + kafka))
+            stack.push(proxies[-1].__exit__)  # whatever happens, it is ended
+        with ThreadPoolExecutor(2) as starter:
+            list(starter.map(ProxyProcess.start, proxies))
+        for proxy in proxies:
+            proxy.publish(query)
         yield Stream(proxies, settings, query)
 
 
@@ -168,16 +173,16 @@ def test_proxies_that_are_killed_at_random_while_they_append_cost_nothing(
     broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     schedule = random.Random(4)  # noqa: S311 - when to kill is no secret
-    n_kills = 5
-    with streaming(broker, fresh_topic, tmp_path) as stream:
+    n_rounds = 3
+    with streaming(broker, fresh_topic, tmp_path) as stream, ThreadPoolExecutor(2) as starter:
         stream.start(0.0)
-        for i in range(n_kills):
-            stream.allow((i + 1) / (n_kills + 1))
-            victim = i % 2
-            goal = stream.senders[victim].n_taken + schedule.randrange(1, 6)
-            wait(lambda victim=victim, goal=goal: stream.senders[victim].n_taken >= goal)  # type: ignore[misc]
-            time.sleep(schedule.uniform(0, 0.15))
-            stream.proxies[victim].stop(signal.SIGKILL)
-            stream.proxies[victim].start()
+        for i in range(n_rounds):
+            stream.allow((i + 1) / (n_rounds + 1))
+            for proxy, sender in zip(stream.proxies, stream.senders, strict=True):
+                goal = sender.n_taken + schedule.randrange(1, 6)
+                wait(lambda sender=sender, goal=goal: sender.n_taken >= goal)  # type: ignore[misc]
+                time.sleep(schedule.uniform(0, 0.15))
+                proxy.stop(signal.SIGKILL)
+            list(starter.map(ProxyProcess.start, stream.proxies))
         stream.end()
         check_that_each_is_counted_once(stream, tmp_path)

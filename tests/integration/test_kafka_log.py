@@ -24,6 +24,7 @@ from deniable.cli import cli
 from deniable.errors import LogAwayError, LogError
 from deniable.proxy.broker import Broker
 from deniable.proxy.kafka import KafkaLog
+from deniable.proxy.kafka_reader import KafkaLogReader
 from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.sizes import row_words
 from deniable.wire.blocks import Block, cut
@@ -75,6 +76,10 @@ def test_a_block_stands_in_the_partition_of_its_prefix_and_marks_stand_behind_it
     log.append(blocks, now=1, marks={CHANNEL: 4})
     reading = read(log.settings)
     assert sorted(reading.blocks) == sorted(block.to_bytes() for block in blocks)
+    reader = KafkaLogReader(log.settings)
+    placed = {(record.partition, record.value) for record in reader.read_all() if record.value in reading.blocks}
+    reader.close()
+    assert placed == {(block.prefix >> 1, block.to_bytes()) for block in blocks}
     n_before = [sum(block.prefix >> 1 == partition for block in blocks) for partition in range(4)]
     assert sorted(reading.marks) == [(partition, CHANNEL, 4, n_before[partition] + 1) for partition in range(4)]
     log.append([], now=2, marks={CHANNEL: 3})  # a mark never goes back
@@ -109,6 +114,27 @@ def test_whoever_opens_the_log_shuts_out_the_one_before(log: KafkaLog) -> None:
     again.append(some_blocks(30), now=1, segment=2)
     assert n_rows(read(log.settings)) == 40
     again.close()
+
+
+def test_a_proxy_that_lost_its_connection_does_not_take_the_log_back(log: KafkaLog) -> None:
+    log._give_up()
+    again = KafkaLog(log.settings, RETENTION)
+    with pytest.raises(LogError, match="this one was shut out and must stop"):
+        log.append(some_blocks(20), now=1, segment=1)
+    again.append(some_blocks(30), now=1, segment=1)
+    assert n_rows(read(log.settings)) == 30
+    again.close()
+
+
+def test_segments_of_another_spool_are_not_taken_for_one_s_own(log: KafkaLog) -> None:
+    log.append(some_blocks(10, seed=1), now=1, segment=1)
+    other = KafkaLog(log.settings, RETENTION, owner="another folder")
+    assert other.moved() == set()
+    other.append(some_blocks(20, seed=2), now=1, segment=1)
+    assert other.moved() == {1}
+    assert sum(len(block) for block in other.open_blocks()) == 30
+    assert n_rows(read(log.settings)) == 30
+    other.close()
 
 
 def test_an_interrupted_transaction_leaves_nothing(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:

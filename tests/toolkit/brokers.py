@@ -11,7 +11,7 @@ import pytest
 
 from deniable.errors import ServiceError
 from deniable.proxy.broker import Broker, SecureListener, kafka_jars
-from deniable.proxy.maven import missing_tools
+from deniable.proxy.maven import java
 from toolkit.certificates import self_signed
 
 REQUIRED = os.environ.get("DENIABLE_REQUIRE_KAFKA") == "1"
@@ -19,17 +19,14 @@ USER, PASSWORD = "proxy-one", "not a secret: a word for tests"
 
 
 def require_kafka() -> None:
-    """Skip with the reason where Java's tools are not there; where DENIABLE_REQUIRE_KAFKA=1 is set, fail."""
-    reason = missing_tools()
-    if not reason:
-        try:
-            kafka_jars()
-        except ServiceError as error:
-            reason = str(error)
-    if reason and REQUIRED:
-        pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {reason}")
-    if reason:
-        pytest.skip(reason)
+    """Skip with the reason where there is no Java, or no Kafka to be had; where DENIABLE_REQUIRE_KAFKA=1 is set, fail."""
+    try:
+        java()
+        kafka_jars()
+    except ServiceError as error:
+        if REQUIRED:
+            pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {error}")
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ ROOMS = [
     "release",
     "demo",
     "survey",
+    "sizing",
     "reproduce",
     "cli",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from deniable import (
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import METHODS, best_passes, smooth
 from deniable.estimation.intervals import critical_values
+from deniable.estimation.small import count_laws
 
 THREE = [[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]
 minimize: Any = optimize.minimize  # its stubs do not know every way to call it
@@ -48,7 +50,7 @@ def five() -> Estimate:
 # --- intervals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("population", [None, 60, 500])
+@pytest.mark.parametrize("population", [None, 201, 500])
 @pytest.mark.parametrize("ones", [12, 20, 33, 40])
 def test_score_limits_are_the_shares_whose_own_error_just_reaches_the_estimate(ones: int, population: int | None) -> None:
     estimate = estimate_of(ones, 50, population=population)
@@ -65,6 +67,40 @@ def test_score_limits_are_the_shares_whose_own_error_just_reaches_the_estimate(o
         else:
             assert abs(beyond(limit)) < 1e-12
             assert beyond(limit + 1e-6 * np.sign(outer - limit)) > 0
+
+
+def test_the_interval_of_a_small_population_holds_the_truths_that_explain_the_count() -> None:
+    """Six people, all asked, coins that lie once in a hundred: the count is nearly always the truth."""
+    truthful = BinaryResponse(0.98, 0.5)
+    for ones in range(7):
+        estimate = estimate_of(ones, 6, truthful, population=6)
+        assert estimate.interval(0.9)[1].tolist() == [ones / 6, ones / 6]
+        assert estimate.interval(0.9)[0].tolist() == [(6 - ones) / 6, (6 - ones) / 6]
+        low, high = estimate.interval(0.999)[1]
+        assert low <= ones / 6 <= high
+        assert round(6 * (high - low)) >= 1
+
+
+def test_the_law_of_a_small_count_is_what_every_outcome_adds_up_to() -> None:
+    """Three of four people are asked: every draw of people and every toss of coins, one by one."""
+    a, b = 0.75, 0.25
+    for having in range(5):
+        law = np.zeros(4)
+        for asked in combinations(range(4), 3):
+            chances = [a if person < having else b for person in asked]
+            for reports in product((0, 1), repeat=3):
+                chance = math.prod(c if report else 1 - c for c, report in zip(chances, reports, strict=True))
+                law[sum(reports)] += chance / 4
+        np.testing.assert_allclose(count_laws(3, 4, a, b)[having], law, atol=1e-14)
+
+
+def test_simultaneous_intervals_of_a_small_population_are_wider() -> None:
+    survey = OptimizedUnary(5, 3.0)
+    estimate = survey.estimate(survey.privatize([0, 1, 2, 3, 4] * 20, seeded_source(3)), population=110)
+    alone, together = estimate.interval(), estimate.interval(simultaneous=True)
+    assert (together[:, 0] <= alone[:, 0]).all()
+    assert (together[:, 1] >= alone[:, 1]).all()
+    assert ((together[:, 1] - together[:, 0]) > (alone[:, 1] - alone[:, 0])).all()
 
 
 def test_score_limits_are_wilsons_where_nobody_lies() -> None:
@@ -257,8 +293,8 @@ def test_strata_of_equal_variance_have_the_papers_degrees_of_freedom() -> None:
 
 
 def test_one_stratum_is_itself() -> None:
-    alone = estimate_of(30, 60, population=100)
-    whole = stratified({"all": alone}, {"all": 100})
+    alone = estimate_of(30, 60, population=300)
+    whole = stratified({"all": alone}, {"all": 300})
     for method in ("normal", "score"):
         np.testing.assert_allclose(whole.interval(method=method), alone.interval(method=method))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import ServiceError
-from deniable.proxy.maven import cache_folder, jars, java, missing_tools
+from deniable.proxy.maven import cache_folder, jars, java
 
 
 def make_maven(folder: Path, script: str) -> None:
@@ -53,21 +53,30 @@ def test_a_failure_is_told_and_leaves_nothing_half_done(place: Path) -> None:
 def test_what_is_not_installed_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(place / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert "no java on the path" in missing_tools()
-    with pytest.raises(ServiceError, match="a JDK, 17 or newer"):
+    with pytest.raises(ServiceError, match="no java on the path: install a JDK, 17 or newer"):
         java()
-    (place / "bin" / "java").write_text("#!/bin/sh\n")
-    (place / "bin" / "java").chmod(0o700)
-    assert "no mvn on the path" in missing_tools()
-    with pytest.raises(ServiceError, match="install Maven"):
+    with pytest.raises(ServiceError, match="no mvn on the path: install Maven"):
         jars("some", ["g:a:1.0"])
-    make_maven(place / "bin", "exit 0")
-    assert missing_tools() == ""
+
+
+def test_what_is_in_the_cache_needs_no_maven(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "cache" / "some").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(place / "bin"))
+    assert jars("some", ["g:a:1.0"]) == place / "cache" / "some"
 
 
 def test_java_home_goes_before_the_path(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (place / "bin", place / "home" / "bin"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "java").write_text("#!/bin/sh\n")
+        (folder / "java").chmod(0o700)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert java() == str(place / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(place / "home"))
-    assert f"JAVA_HOME = {place / 'home'}" in missing_tools()
+    assert java() == str(place / "home" / "bin" / "java")
+    monkeypatch.setenv("JAVA_HOME", str(place / "nowhere"))
+    with pytest.raises(ServiceError, match=r"no java in JAVA_HOME = .*nowhere"):
+        java()
 
 
 def test_the_cache_is_where_the_system_says_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

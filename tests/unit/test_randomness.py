@@ -28,15 +28,51 @@ def test_a_coin_of_four_digits_comes_up_exactly_as_often_as_it_says(sixteenths: 
     assert np.bitwise_count(drawn).sum() == 4 * sixteenths
 
 
+HEAD = 11
+"""Digits that are drawn for all lanes together; a lane that agrees in them has 64 more to itself."""
+
+
 def test_a_coin_is_decided_by_its_last_digit() -> None:
-    # The smallest coin there is comes up only if all 64 digits of the uniform number are zero: "differs" nowhere but at the end.
-    agree = (ONE - 1).to_bytes(8, "little") * 64
-    assert ScriptedSource(agree).bit_rows(1, 1, 64).all()
-    for digit in range(64):
-        script = bytearray(agree)
+    # The smallest coin there is comes up only if the uniform number agrees with it in 63 digits and lies below in the last.
+    agree = (ONE - 1).to_bytes(8, "little") * HEAD
+    edge = 1 << HEAD  # what is left of the numerator 1 after the head
+    assert ScriptedSource(agree + (edge - 1).to_bytes(8, "little") * 64).bit_rows(1, 1, 64).all()
+    assert not ScriptedSource(agree + edge.to_bytes(8, "little") * 64).bit_rows(1, 1, 64).any()
+    for digit in range(HEAD):
+        script = bytearray(agree + bytes(64 * 8))
         script[8 * digit] ^= 1  # lane 0 differs from the numerator at this digit
-        lane_0 = ScriptedSource(bytes(script)).bit_rows(1, 1, 64)[0, 0] & 1
-        assert lane_0 == 0
+        assert ScriptedSource(bytes(script)).bit_rows(1, 1, 64).tolist() == [[254] + [255] * 7]
+
+
+@pytest.mark.parametrize("numerator", [1, 3 << 40, ONE // 3, ONE // 2 + 1, ONE - 1, 0x5555_5555_5555_5555])
+def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
+    # Most lanes agree with the numerator in the head, and what follows lies around the rest of the numerator.
+    random = np.random.default_rng(numerator % 1000)
+    top, rest = numerator >> (64 - HEAD), (numerator << HEAD) % ONE
+    heads = [[top ^ (random.integers(8) == 0) << int(random.integers(HEAD)) for _ in range(64)] for _ in range(2)]
+    tails = [max(0, min(ONE - 1, rest + int(random.integers(-2, 3)))) for _ in range(128)]
+    # A random 1 stands for a digit 0 of the uniform number.
+    digits = [
+        sum((int(head) >> (HEAD - 1 - digit) & 1 ^ 1) << lane for lane, head in enumerate(word))
+        for digit in range(HEAD)
+        for word in heads
+    ]
+    source = ScriptedSource(b"".join(word.to_bytes(8, "little") for word in digits + tails))
+    drawn = source.bit_rows(numerator, 2, 64).view("<u8")[:, 0].tolist()
+
+    # The lowest undecided lane of each word first, then the next of each: each takes the next of the tails.
+    undecided = [[lane for lane, head in enumerate(word) if head == top] for word in heads]
+    following = iter(tails)
+    own = {}
+    for turn in range(64):
+        own.update({(word, lanes[turn]): next(following) for word, lanes in enumerate(undecided) if turn < len(lanes)})
+    expected = [
+        sum((int(head) << 64 | own.get((i, lane), 0)) < numerator << HEAD and 1 << lane for lane, head in enumerate(word))
+        for i, word in enumerate(heads)
+    ]
+    assert drawn == expected
+    assert len(own) > 80
+    assert source.remaining == 8 * (128 - len(own))
 
 
 def test_certain_coins_draw_nothing() -> None:

@@ -265,6 +265,25 @@ def test_the_queries_that_a_proxy_relays_are_read_as_they_were_signed(
     assert json.loads(one) == json.loads(two) == json.loads(content)
 
 
+def test_a_list_of_queries_that_has_not_changed_is_not_sent_again(http: HttpTransport, answers: Answers) -> None:
+    old, new = (signed(asked(question=text)).to_bytes() for text in ("How far?", "How far, really?"))
+    answers.next = httpx.Response(200, json=[old.decode()], headers={"ETag": '"one"'})
+    assert http.queries("https://one.example", "t") == [old]
+    assert "If-None-Match" not in answers.requests[-1].headers
+    answers.next = httpx.Response(304)
+    assert http.queries("https://one.example", "t") == [old]
+    assert answers.requests[-1].headers["If-None-Match"] == '"one"'
+    with pytest.raises(UploadError, match="304"):  # another proxy has been asked for nothing yet
+        http.queries("https://two.example", "t")
+    answers.next = httpx.Response(200, json=[new.decode()], headers={"ETag": '"two"'})
+    assert http.queries("https://one.example", "t") == [new]
+    answers.next = httpx.Response(200, json=[])  # without a tag the next list is asked for whole
+    assert http.queries("https://one.example", "t") == []
+    answers.next = httpx.Response(200, json=[old.decode()])
+    http.queries("https://one.example", "t")
+    assert "If-None-Match" not in answers.requests[-1].headers
+
+
 @pytest.mark.parametrize("content", [b"nonsense", b"[" * 100_000, b'"text"', b'{"queries": 3}'])
 def test_a_list_of_queries_that_is_none_is_a_failure_of_that_proxy(http: HttpTransport, answers: Answers, content: bytes) -> None:
     answers.next = httpx.Response(200, content=content)

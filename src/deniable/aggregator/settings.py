@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from deniable.aggregator.engine import Limits
 from deniable.aggregator.logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
 from deniable.errors import ParameterError, SettingsError
 from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.queries.files import line_of
-from deniable.queries.schedule import duration
+from deniable.proxy.settings import Tls
+from deniable.proxy.tables import Tables
 
 __all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
-
-_DURATIONS = {"patience", "behind", "skew", "retention", "header_deadline", "trigger"}
-_PATHS = {"state", "ring", "log", "token_file", "certificate", "key"}
 
 
 @dataclass(frozen=True)
@@ -64,14 +58,6 @@ class ProxySettings:
         if self.kafka is not None:
             return KafkaShareLog(self.kafka)
         return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
-
-
-@dataclass(frozen=True)
-class Tls:
-    """The certificate chain and the key, as PEM files."""
-
-    certificate: Path
-    key: Path
 
 
 ENGINES = ("embedded", "spark")
@@ -151,54 +137,14 @@ class Settings:
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
 
-_TABLES: dict[str, type] = {"limits": Limits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings}
+_TABLES = Tables(
+    paths={"state", "ring", "log", "token_file", "certificate", "key"},
+    durations={"patience", "behind", "skew", "retention", "header_deadline", "trigger"},
+    tables={"limits": Limits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings},
+    lists={"proxies": ProxySettings},
+)
 
 
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
-    try:
-        settings: Settings = _built("", Settings, tree, path.parent)
-    except ParameterError as error:
-        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
-    return settings
-
-
-def _built(place: str, kind: type, given: Any, base: Path) -> Any:
-    if not isinstance(given, dict):
-        raise ParameterError(place.rstrip("."), given, "must be a table")
-    fields = {each.name: each for each in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        full = f"{place}{name}"
-        if name not in fields:
-            raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
-        if name in _TABLES:
-            built = _built(f"{full}.", _TABLES[name], value, base)
-            values[name] = built.within(base) if name in ("kafka", "spark") else built
-        elif name == "proxies":
-            if not isinstance(value, list):
-                raise ParameterError(full, value, "must be tables, [[proxies]]")
-            values[name] = tuple(_built(f"proxies[{i}].", ProxySettings, each, base) for i, each in enumerate(value))
-        elif name in _PATHS:
-            if not isinstance(value, str) or not value:
-                raise ParameterError(full, value, "must be a path")
-            values[name] = base / value
-        else:
-            values[name] = duration(full, value) if name in _DURATIONS else value
-    for name, each in fields.items():
-        if name not in values and each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-            raise ParameterError(f"{place}{name}", None, "is missing")
-    try:
-        return kind(**values)
-    except ParameterError as error:
-        raise ParameterError(f"{place}{error.name}", error.value, error.rule) from None
+    return _TABLES.read(path, Settings)

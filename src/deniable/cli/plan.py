@@ -14,7 +14,7 @@ from deniable.planning.words import error, figure, percent
 __all__ = ["plan"]
 
 
-def _number(text: str) -> int | float:
+def number(text: str) -> int | float:
     """A number that may be written as 1e6."""
     try:
         return int(text)
@@ -35,23 +35,23 @@ _FIGURES = {
 
 
 @click.command()
-@click.option("--population", type=_number, help="People who may be asked.")
+@click.option("--population", type=number, help="People who may be asked.")
 @click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
 @click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
 @click.option("--margin", type=float, help="± wanted; without --share, whatever the share is.")
 @click.option("--epsilon", type=float, help="Most that whoever cannot tell who took part may learn (sampled).")
 @click.option("--local-epsilon", "epsilon_local", type=float, help="Most that anybody may learn (local).")
-@click.option("--buckets", type=_number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
+@click.option("--buckets", type=number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
 @click.option(
-    "--epochs", type=_number, default=1, show_default=True, help="How often the same people are asked; epsilons are for all."
+    "--epochs", type=number, default=1, show_default=True, help="How often the same people are asked; epsilons are for all."
 )
 @click.option("--memoized", is_flag=True, help="Answers are drawn once and replayed.")
 @click.option(
-    "--distinct", type=_number, default=1, show_default=True, help="True answers a memoizing client may have in all epochs."
+    "--distinct", type=number, default=1, show_default=True, help="True answers a memoizing client may have in all epochs."
 )
 @click.option("--rate", type=float, help="Answers a second that the aggregator can take.")
 @click.option("--every", type=float, default=1.0, show_default=True, help="Seconds over which the answers of an epoch arrive.")
-@click.option("--bytes", "report_bytes", type=_number, help="Most bytes a device may send in a report.")
+@click.option("--bytes", "report_bytes", type=number, help="Most bytes a device may send in a report.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the ± covers.")
 @click.option("--finite", is_flag=True, help="The population is all there is, not a sample of more people.")
 @click.option("--mechanism", help="Plan for this mechanism, by name.")

@@ -80,7 +80,7 @@ def _write_new(path: Path, content: str) -> None:
         raise QueryError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _load(path: Path) -> tuple[Query, SignedQuery | None]:
+def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
     """The query in a TOML file or in a signed file, and the signed form if there is one."""
     try:
         with path.open("rb") as file:
@@ -115,7 +115,7 @@ def new(file: Path, query_id: str, analyst: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
-    click.echo(summary(_load(file)[0]))
+    click.echo(summary(load_query(file)[0]))
 
 
 @query.command(name="sign")
@@ -124,7 +124,7 @@ def check(file: Path) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write; FILE with .signed.json by default.")
 def sign_command(file: Path, key: Path, out: Path | None) -> None:
     """Sign the query in FILE, so that devices can trust it."""
-    found, signed_before = _load(file)
+    found, signed_before = load_query(file)
     if signed_before is not None:
         raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
     signed = sign(found, AnalystKey.load(key))
@@ -139,7 +139,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
 @click.option("--ring", type=click.Path(path_type=Path), help="A key ring: say whether the signature holds.")
 def show(file: Path, as_json: bool, ring: Path | None) -> None:
     """Show the query in FILE with its digest and signature."""
-    found, signed = _load(file)
+    found, signed = load_query(file)
     if ring is not None and signed is None:
         raise QueryError(f"{file} is not signed, so there is nothing for a key ring to check")
     if ring is not None and signed is not None:

@@ -26,6 +26,7 @@ _FINAL = frozenset({400, 409, 410, 413, 415})
 """What a proxy says of shares that it will never take: no records, changed, of a closed epoch, too long, not bytes."""
 _EARLY = frozenset({404, 422})
 """What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
+_NOT_MODIFIED = 304
 _WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
 _MOST_QUERIES_BYTES = 1 << 24
 
@@ -149,6 +150,8 @@ class HttpTransport:
             raise MissingExtraError("httpx", "service", "sending shares over HTTP") from None
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
+        self._known: dict[str, tuple[str, list[bytes]]] = {}
+        """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
 
     def __enter__(self) -> HttpTransport:
         return self
@@ -158,34 +161,41 @@ class HttpTransport:
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
         """Post the records."""
-        self._ask("POST", proxy, "/v1/shares", token, body)
+        self._ask("POST", proxy, "/v1/shares", token, body, {"Content-Type": "application/octet-stream"})
 
     def queries(self, proxy: str, token: str) -> list[bytes]:
         """Get the list of signed queries."""
-        content = self._ask("GET", proxy, "/v1/queries", token)
-        if len(content) > _MOST_QUERIES_BYTES:
-            raise UploadError(f"its list of queries has {len(content)} bytes, and {_MOST_QUERIES_BYTES} are the most")
-        try:
-            tree = json.loads(content)
-        except (ValueError, RecursionError):
-            raise UploadError("its list of queries is not JSON") from None
-        listed = tree.get("queries") if isinstance(tree, dict) else tree
-        if not isinstance(listed, list):
-            raise UploadError("its list of queries is no list")
-        return [each.encode(errors="replace") if isinstance(each, str) else json.dumps(each).encode() for each in listed]
+        tag, known = self._known.get(proxy, ("", []))
+        response = self._ask("GET", proxy, "/v1/queries", token, headers={"If-None-Match": tag} if tag else {})
+        if tag and response.status_code == _NOT_MODIFIED:
+            return known
+        listed = _listed(response.content)
+        self._known[proxy] = (response.headers.get("ETag", ""), listed)
+        return listed
 
-    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None) -> bytes:
-        headers = {"Authorization": f"Bearer {token}"}
-        if body is not None:
-            headers["Content-Type"] = "application/octet-stream"
+    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None, headers: Any = None) -> Any:
+        headers = {"Authorization": f"Bearer {token}", **(headers or {})}
         try:
             response = self._client.request(method, proxy.rstrip("/") + path, content=body, headers=headers)
         except self._errors as error:
             raise UploadError(f"cannot be reached ({type(error).__name__})") from None
-        if response.is_success:
-            content: bytes = response.content
-            return content
+        if response.is_success or (response.status_code == _NOT_MODIFIED and "If-None-Match" in headers):
+            return response
         after = response.headers.get("Retry-After", "")
         wait = int(after) if after.isdecimal() and len(after) < 8 else 0
         status = response.status_code
         raise UploadError(f"answered {status}", wait, final=status in _FINAL, early=status in _EARLY)
+
+
+def _listed(content: bytes) -> list[bytes]:
+    """The signed queries of a proxy's list, each as its bytes."""
+    if len(content) > _MOST_QUERIES_BYTES:
+        raise UploadError(f"its list of queries has {len(content)} bytes, and {_MOST_QUERIES_BYTES} are the most")
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        raise UploadError("its list of queries is not JSON") from None
+    listed = tree.get("queries") if isinstance(tree, dict) else tree
+    if not isinstance(listed, list):
+        raise UploadError("its list of queries is no list")
+    return [each.encode(errors="replace") if isinstance(each, str) else json.dumps(each).encode() for each in listed]

@@ -27,7 +27,17 @@ __all__ = ["Address", "Aggregator", "Proxy", "Services", "free_ports"]
 
 _SOURCE = str(Path(__file__).parents[2])
 """Where this package was imported from, so that the processes run the same code."""
-_COMMAND = (sys.executable, "-c", "from deniable.cli import main; main()")
+_CODE = """
+import os, signal, threading
+def end_with_parent():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from deniable.cli import main
+main()
+"""
+"""The command, which also ends when its standard input does: however the process that holds the other end dies, even killed."""
+_COMMAND = (sys.executable, "-c", _CODE)
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_STOP = 15.0
 
@@ -180,7 +190,7 @@ class Services:
         with self._errors(name).open("a") as errors:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command
                 [*_COMMAND, kind, "run", str(self.folder / f"{name}.toml")],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -239,8 +249,9 @@ class Services:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 def _write_private(path: Path, content: str) -> None:

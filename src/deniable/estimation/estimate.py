@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deniable.errors import MissingExtraError, ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
+from deniable.estimation.small import LARGEST, small_population_limits
 
 __all__ = ["LARGEST_COVARIANCE", "Estimate"]
 
@@ -71,7 +72,8 @@ class Estimate:
           Welch and Satterthwaite). For any estimate; may reach beyond [0, 1]. It covers too little where few reports support
           a label.
         - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins;
-          of strata, put together by square-and-add). It holds from 30 reports on and for rare labels. It is cut to [0, 1], so
+          of strata, put together by square-and-add). It holds from 30 reports on and for rare labels; out of a population of
+          up to 200 people the exact law of the reports stands in for standard errors. It is cut to [0, 1], so
           it need not contain an unbiased estimate below 0, and is a single point, 0 or 1, where no share fits the reports.
           Needs reports that support a label or do not: a general matrix has no variance that depends on one share alone.
         - None: score where it can be had, normal elsewhere.
@@ -90,7 +92,8 @@ class Estimate:
         else:
             free = np.full(centre.size, math.inf)
             z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
-            limits = np.clip(self._score(z), 0, 1)
+            counts = self._few_counts()
+            limits = np.clip(self._score(z), 0, 1) if counts is None else self._small(counts, z)
         if self.unbiased is not None:
             limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
             limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
@@ -108,6 +111,27 @@ class Estimate:
         if self.strata:
             return all(part._has_score for _, part in self.strata)
         return self.support is not None
+
+    def _few_counts(self) -> NDArray[np.int64] | None:
+        """How many reports support each label, if the population is so small that the counts are looked at one by one."""
+        if self.strata or self.support is None or self.population is None or not 0 < self.n <= self.population <= LARGEST:
+            return None
+        a, b = self.support
+        counts = self.n * (b + (a - b) * (self.proportions if self.unbiased is None else self.unbiased))
+        whole = counts.round()
+        return (
+            whole.astype(np.int64) if np.abs(counts - whole).max() < 1e-6 and 0 <= whole.min() <= whole.max() <= self.n else None
+        )
+
+    def _small(self, counts: NDArray[np.int64], reach: _Floats) -> _Floats:
+        """The interval of a small population: labels that have the same coins are looked up together."""
+        assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
+        out = np.empty((counts.size, 2))
+        kinds, which = np.unique(np.column_stack([*self.support, reach]), axis=0, return_inverse=True)
+        for i, (a, b, z) in enumerate(kinds.tolist()):
+            chosen = which.reshape(-1) == i
+            out[chosen] = small_population_limits(counts[chosen], self.n, self.population, a, b, math.erf(z / math.sqrt(2)))
+        return out
 
     def _score(self, reach: _Floats) -> _Floats:
         """Score limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""

@@ -29,8 +29,8 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     >>> town = survey.estimate(survey.privatize([1] * 300 + [0] * 700, coins), population=4_000)
     >>> country = survey.estimate(survey.privatize([1] * 200 + [0] * 200, coins), population=1_000)
     >>> print(stratified({"town": town, "country": country}, {"town": 4_000, "country": 1_000}))
-    0    65.66 % ± 2.92
-    1    34.34 % ± 2.92
+    0    65.73 % ± 2.92
+    1    34.27 % ± 2.92
     1,400 reports of 5,000 people; epsilon 2.197 a report; ± covers 95 %
     the sum of 2 strata: town, country
     """
@@ -75,9 +75,9 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     >>> drinks = ["tea", "coffee", "none"]
     >>> first, second = DirectEncoding(drinks, 1.0), OptimizedUnary(drinks, 2.0)
     >>> print(combine([first.estimate(first.privatize(crowd, coins)), second.estimate(second.privatize(crowd, coins))]))
-    tea       31.76 % ± 1.66
-    coffee    50.95 % ± 1.77
-    none      19.49 % ± 1.56
+    tea       30.90 % ± 1.65
+    coffee    50.53 % ± 1.77
+    none      20.00 % ± 1.56
     20,000 reports; epsilon 2 a report; ± covers 95 %
     2 batches of different people, combined by inverse variance; epsilon is the largest of theirs
     """

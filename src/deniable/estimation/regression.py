@@ -118,9 +118,9 @@ def regress(
     >>> truth = rng.random(2_000) < 1 / (1 + np.exp(1 - 0.8 * age))
     >>> print(regress(survey, survey.privatize(truth, seeded_source(1)), age, names=["age"]))
     log-odds of 1 against 0
-      (intercept)    -0.9856 ± 0.1653   z = -11.69   p < 1e-16
-      age            +0.8484 ± 0.1506   z = +11.04   p < 1e-16
-    2,000 reports; epsilon 2 a report; log-likelihood -1210.81; ± covers 95 %
+      (intercept)    -1.0071 ± 0.1700   z = -11.61   p < 1e-16
+      age            +0.8723 ± 0.1563   z = +10.94   p < 1e-16
+    2,000 reports; epsilon 2 a report; log-likelihood -1208.71; ± covers 95 %
     """
     likelihood = likelihoods(mechanism, reports)
     if not len(likelihood):

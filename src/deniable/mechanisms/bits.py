@@ -13,6 +13,7 @@ _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SLAB_WORDS = 8192
 _BLOCK_ROWS = 8192
+_BLOCK_WORDS = 32_768
 
 
 def row_bytes(width: int) -> int:
@@ -25,9 +26,9 @@ def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
 
     Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is put.
     """
-    put = _put_in_words if rows.shape[1] in _WORD else _put_in_bytes
-    for start in range(0, len(rows), _BLOCK_ROWS):  # blocks whose intermediate arrays stay in the cache
-        part = slice(start, start + _BLOCK_ROWS)
+    put, block = (_put_in_words, _BLOCK_WORDS) if rows.shape[1] in _WORD else (_put_in_bytes, _BLOCK_ROWS)
+    for start in range(0, len(rows), block):  # blocks whose intermediate arrays stay in the cache
+        part = slice(start, start + block)
         put(rows[part], places[part], bits[part])
 
 
@@ -35,9 +36,11 @@ def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """A row is one machine word: no need to look for the byte."""
     dtype = _WORD[rows.shape[1]]
     words = rows.view(dtype)[:, 0]
-    shifts = places.astype(dtype)  # of -1 the largest there is, and what is shifted that far is gone: no bit changes
-    words &= ~(dtype(1) << shifts)
-    words |= bits.astype(dtype) << shifts
+    # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
+    masks = dtype(1) << places.astype(dtype)
+    words |= masks
+    masks *= bits ^ 1
+    words ^= masks
 
 
 def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
@@ -47,10 +50,12 @@ def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     at += np.arange(0, n * length, length)
     shifts = (places & 7).astype(np.uint8)
     shifts |= (places < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
-    cleared = flat[at]
-    cleared &= ~(np.uint8(1) << shifts)
-    cleared |= bits << shifts
-    flat[at] = cleared
+    masks = np.uint8(1) << shifts
+    put = flat[at]
+    put |= masks
+    masks *= bits ^ 1
+    put ^= masks
+    flat[at] = put
 
 
 def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:

@@ -96,10 +96,18 @@ class Domain:
                 raise OutOfDomainError(int(broken.argmax()), f"is not a whole number from 0 to {k - 1}")
         elif array.dtype.kind not in "iub":
             raise AnswerTypeError(None if array.size == 0 else 0, f"is not a whole number from 0 to {k - 1}")
-        if array.size and (array.min() < 0 or array.max() >= k):
+        if array.size and not _lies_below(array, k):
             outside = (array < 0) | (array >= k)
             raise OutOfDomainError(int(outside.argmax()), f"lies outside the domain 0 to {k - 1}")
         return array.astype(np.intp, copy=False)
+
+
+def _lies_below(array: NDArray[Any], k: int) -> bool:
+    """Whether all lie between 0 and `k` - 1. Whole numbers are looked at once: read as unsigned, those below 0 are large."""
+    if array.dtype.kind == "i":
+        array = array.view(array.dtype.str.replace("i", "u"))
+        return int(array.max()) < k
+    return bool(array.min() >= 0 and array.max() < k)
 
 
 def column(values: Any) -> NDArray[Any]:

@@ -32,11 +32,11 @@ from deniable.proxy.spool import Group, Segment, Spool
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 
-__all__ = ["Intake", "Receipt", "Rules", "Upload"]
+__all__ = ["ROWS_PER_BLOCK", "Intake", "Receipt", "Rules", "Upload"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
-_ROWS_PER_BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
 _LARGEST_SEGMENT = 8 << 20
 """Bytes (and `Rules.threshold` shares) from which a segment of the spool is not written on: it is moved in one transaction."""
@@ -349,7 +349,7 @@ class Intake:
         """To the log, and out of the spool."""
         number = waiting.segment.number
         columns = np.concatenate(waiting.parts, axis=1)
-        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // _ROWS_PER_BLOCK).bit_length() - 1))
+        bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // ROWS_PER_BLOCK).bit_length() - 1))
         blocks, _ = cut(*group, columns, max(bits, self.log.partition_bits), self.log.most_rows(group.size_class))
         self.log.append(blocks, now, segment=number, forget=self._gone)
         self._spool.remove([number])

@@ -3,7 +3,8 @@
 One transaction carries blocks, marks, and, into the topic `<topic>.memory`, what the proxy must know when it starts again: which
 segments of the spool were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
 The transactional id is the proxy's own. Whoever opens the log under it shuts out its predecessor and has an interrupted
-transaction aborted; so what the memory then says is what was committed, and nothing else was.
+transaction aborted; so what the memory then says is what was committed, and nothing else was. The memory also says who opened it
+last: a proxy that lost its connection does not take the log back from one that was started meanwhile.
 
 If an answer does not come in time, it is not known whether a transaction was committed. The producer is then thrown away; the
 next one finds out, from the memory.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -47,7 +49,7 @@ _FENCED = {
     KafkaError.TRANSACTION_COORDINATOR_FENCED,
 }
 _HOPELESS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_CONFIG}
-_SEGMENT, _CLOSED, _OPEN, _LOG = "segment", "closed", "open", "log"
+_SEGMENT, _CLOSED, _OPEN, _LOG, _RUN = "segment", "closed", "open", "log", "run"
 _Key = tuple[str, ...]
 _Memory = dict[_Key, Any]
 
@@ -94,16 +96,23 @@ def _remembered(settings: KafkaSettings) -> _Memory:
 
 
 class KafkaLog:
-    """The proxy's own, writing side of its log. One process writes; topics that are not there are made."""
+    """The proxy's own, writing side of its log. One process writes; topics that are not there are made.
 
-    def __init__(self, settings: KafkaSettings, retention: int) -> None:
+    `owner` names the spool: numbers of segments mean something only beside it.
+    """
+
+    def __init__(self, settings: KafkaSettings, retention: int, owner: str = "") -> None:
         self.settings, self.partition_bits = settings, settings.partition_bits
-        self._retention = retention
+        self._retention, self._owner, self._run = retention, owner, secrets.token_hex(8)
         self._largest = int(settings.options.get("message.max.bytes", _LARGEST_MESSAGE))
         self._keeper = TopicKeeper(settings)
         self._producer: Any = None
         self._keeper.knock(_SECONDS_TO_OPEN)
         self._open()
+        # before the first block is written, so that the two topics know each other from the beginning
+        opened: _Memory = {(_LOG,): self.identity, (_RUN,): self._run}
+        self._commit([], opened)
+        self._memory |= opened
 
     def close(self) -> None:
         """Let go of the connections. An open transaction is not committed."""
@@ -143,9 +152,14 @@ class KafkaLog:
                 f"the topic {topic} holds records, and {memory} does not know of them: one of the two is not this proxy's"
             )
         self._producer = producer
-        if known is None:  # before the first block is written, so that the two topics know each other from the beginning
-            self._commit([], {(_LOG,): self.identity})
-            self._memory[_LOG,] = self.identity
+
+    def _open_again(self) -> None:
+        """After the connection was lost: unless somebody else has opened the log since."""
+        self._keeper.knock(_SECONDS_TO_SEE)
+        run = _remembered(self.settings).get((_RUN,))
+        if run != self._run:
+            raise self._shut_out()
+        self._open()
 
     # --- what the proxy starts from ---------------------------------------------------------------------------------
 
@@ -155,7 +169,7 @@ class KafkaLog:
 
     def moved(self) -> set[int]:
         """The segments of the spool that were appended and whose files may still be there."""
-        return {int(key[1]) for key in self._memory if key[0] == _SEGMENT}
+        return {int(key[2]) for key in self._memory if key[:2] == (_SEGMENT, self._owner)}
 
     def closed(self) -> dict[int, int]:
         """For each channel the epoch before which all are closed."""
@@ -206,17 +220,16 @@ class KafkaLog:
         `LogAwayError`: it may have been done or not; asked again with the same segment, it is done once.
         """
         if self._producer is None:
-            self._keeper.knock(_SECONDS_TO_SEE)
-            self._open()
+            self._open_again()
         known = self._memory
-        if segment is not None and (_SEGMENT, str(segment)) in known:
+        if segment is not None and self._noted(segment) in known:
             return  # it was committed, and only the answer was lost
         given = list(blocks)
         closed = self.closed()
         newer = {channel: epoch for channel, epoch in (marks or {}).items() if epoch > closed.get(channel, 0)}
-        changes: dict[_Key, Any] = {(_SEGMENT, str(gone)): None for gone in forget if (_SEGMENT, str(gone)) in known}
+        changes: dict[_Key, Any] = {self._noted(gone): None for gone in forget if self._noted(gone) in known}
         if segment is not None:
-            changes[_SEGMENT, str(segment)] = True
+            changes[self._noted(segment)] = True
         for block in given:
             place = (_OPEN, f"{block.channel:016x}", str(block.epoch))
             if place not in known and block.epoch >= closed.get(block.channel, 0):
@@ -237,6 +250,9 @@ class KafkaLog:
                 known.pop(key, None)
             else:
                 known[key] = value
+
+    def _noted(self, segment: int) -> _Key:
+        return (_SEGMENT, self._owner, str(segment))
 
     def _partition(self, block: Block) -> int:
         if block.prefix_bits < self.partition_bits:
@@ -287,9 +303,12 @@ class KafkaLog:
         producer, self._producer = self._producer, None
         producer.purge()
 
+    def _shut_out(self) -> LogError:
+        return LogError(f"another proxy writes to the topic {self.settings.topic}: this one was shut out and must stop")
+
     def _meaning(self, error: KafkaError) -> LogError:
         if error.code() in _FENCED:
-            return LogError(f"another proxy writes to the topic {self.settings.topic}: this one was shut out and must stop")
+            return self._shut_out()
         if error.code() in _HOPELESS:
             return LogError(f"Kafka at {self.settings.bootstrap} will not take what is written to it: {error.str()}")
         return about(error, self.settings.topic, self.settings.bootstrap)

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from deniable.errors import ServiceError
 
-__all__ = ["cache_folder", "jars", "java", "missing_tools"]
+__all__ = ["cache_folder", "jars", "java"]
 
 CACHE_VARIABLE = "DENIABLE_CACHE"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -42,15 +42,6 @@ def java() -> str:
     if found is None:
         raise ServiceError(f"there is no java {f'in JAVA_HOME = {home}' if home else 'on the path'}: install a JDK, 17 or newer")
     return found
-
-
-def missing_tools() -> str:
-    """Why Java libraries cannot be had or run here; empty if they can."""
-    try:
-        java()
-    except ServiceError as error:
-        return str(error)
-    return "" if shutil.which("mvn") else "there is no mvn on the path: install Maven, 3.6.3 or newer"
 
 
 def jars(name: str, artifacts: Sequence[str], alone: bool = False) -> Path:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import tomllib
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from deniable.errors import ParameterError, SettingsError
+from deniable.errors import ParameterError
 from deniable.proxy.intake import Rules
 from deniable.proxy.kafka_settings import KafkaSettings, require_client
 from deniable.proxy.log import BlockLog, ProxyLog
-from deniable.queries.files import line_of
-from deniable.queries.schedule import duration
+from deniable.proxy.tables import Tables
 
-__all__ = ["Limits", "Settings", "read_settings"]
-
-_DURATIONS = {"deadline", "grace", "skew", "retention", "body_deadline", "header_deadline"}
-_PATHS = {"folder", "ring", "certificate", "key"}
+__all__ = ["Limits", "Settings", "Tls", "read_settings"]
 
 
 @dataclass(frozen=True)
@@ -86,55 +80,26 @@ class Settings:
         require_client()
         from deniable.proxy.kafka import KafkaLog  # noqa: PLC0415 - an extra
 
-        return KafkaLog(self.kafka, self.intake.retention)
+        return KafkaLog(self.kafka, self.intake.retention, _name_of(self.folder))
 
 
-_TABLES: dict[str, type] = {"intake": Rules, "limits": Limits, "tls": Tls, "kafka": KafkaSettings}
+def _name_of(folder: Path) -> str:
+    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    path = folder / "name"
+    if not path.exists():
+        half = folder / "name.new"
+        half.write_text(secrets.token_hex(8))
+        half.rename(path)
+    return path.read_text()
+
+
+_TABLES = Tables(
+    paths={"folder", "ring", "certificate", "key"},
+    durations={"deadline", "grace", "skew", "retention", "body_deadline", "header_deadline"},
+    tables={"intake": Rules, "limits": Limits, "tls": Tls, "kafka": KafkaSettings},
+)
 
 
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
-    try:
-        settings: Settings = _built("", Settings, tree, path.parent)
-    except ParameterError as error:
-        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
-    return settings
-
-
-def _built(place: str, kind: type, given: dict[str, Any], base: Path) -> Any:
-    fields = {each.name: each for each in dataclasses.fields(kind)}
-    values = {}
-    for name, value in given.items():
-        full = f"{place}{name}"
-        if name not in fields:
-            raise ParameterError(full, value, f"is not a setting; there are {', '.join(fields)}")
-        if name in _TABLES:
-            if not isinstance(value, dict):
-                raise ParameterError(full, value, "must be a table")
-            built = _built(f"{full}.", _TABLES[name], value, base)
-            values[name] = built.within(base) if name == "kafka" else built
-        elif name in _PATHS:
-            if not isinstance(value, str) or not value:
-                raise ParameterError(full, value, "must be a path")
-            values[name] = base / value
-        else:
-            values[name] = duration(full, value) if name in _DURATIONS else value
-    for name, each in fields.items():
-        if name not in values and each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-            raise ParameterError(f"{place}{name}", None, "is missing")
-    try:
-        return kind(**values)
-    except ParameterError as error:
-        if error.name.startswith(place) and place:
-            raise
-        raise ParameterError(f"{place}{error.name}", error.value, error.rule) from None
+    return _TABLES.read(path, Settings)

@@ -18,7 +18,7 @@ from deniable.queries.sizes import row_words
 from deniable.wire.message import VERSION, message_words
 from deniable.wire.shares import Share, check_header
 
-__all__ = ["LARGEST_BLOCK", "MOST_PREFIX_BITS", "Block", "common_rows", "cut"]
+__all__ = ["LARGEST_BLOCK", "MOST_PREFIX_BITS", "Block", "block_bytes", "common_rows", "cut"]
 
 LARGEST_BLOCK = 1 << 16
 """How many rows a block holds at most."""
@@ -26,6 +26,15 @@ MOST_PREFIX_BITS = 16
 KIND = ord("B")
 _HEADER = struct.Struct("<BBBBIQII")
 _Words = NDArray[np.uint64]
+
+
+def block_bytes(size_class: int, n_rows: int) -> int:
+    """How many bytes a block of so many shares takes.
+
+    >>> block_bytes(0, 4096)
+    262168
+    """
+    return _HEADER.size + 8 * row_words(size_class) * n_rows
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,0 +1,235 @@
+"""`deniable size`: from people and epochs to processes, partitions, brokers, bytes and money."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.client import run as client_run
+from deniable.cli.output import as_json
+from deniable.cli.plan import number
+from deniable.cli.query import load_query
+from deniable.errors import ParameterError
+from deniable.mechanisms.unary import UnaryEncoding
+from deniable.queries.schedule import duration, spoken_duration
+from deniable.queries.sizes import smallest_class
+from deniable.sizing.demand import Demand
+from deniable.sizing.figures import Figures, Prices, read_figures
+from deniable.sizing.queueing import Run, Stations, simulate
+from deniable.sizing.supply import ENGINES, LOGS, Sizing
+from deniable.sizing.supply import size as sized
+
+__all__ = ["size"]
+
+_POLL: Any = next(option.default for option in client_run.params if option.name == "every")
+_Command = Callable[..., Any]
+
+
+def _seconds(name: str) -> Any:
+    """A duration, as seconds or as '10 min'; 0 stands for none."""
+
+    def read(_: click.Context, __: click.Parameter, given: str | None) -> int | None:
+        if given is None or given == "0":
+            return None if given is None else 0
+        return duration(name, int(given) if given.isdecimal() else given)
+
+    return read
+
+
+def _time(name: str, text: str, default: int | None = None) -> Callable[[_Command], _Command]:
+    shown = None if default is None else spoken_duration(default)
+    return click.option(f"--{name}", callback=_seconds(name), default=shown, show_default=shown is not None, help=text)
+
+
+@click.command()
+@click.argument("query_file", metavar="[QUERY]", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option("--clients", type=number, required=True, help="People who are asked; may be written as 1e6.")
+@_time("every", "How long an epoch takes; of QUERY, or 1 h.")
+@click.option("--sampling", type=float, help="The part of them that answers an epoch; of QUERY, or 1.")
+@click.option("--proxies", type=int, help="Into how many shares an answer is split; of QUERY, or 2.")
+@click.option("--buckets", type=int, help="Buckets, of a bit each; of QUERY, or 11.")
+@click.option("--report-bytes", type=int, help="Bytes of a report, for other mechanisms (deniable plan says how many).")
+@_time("poll", "Time between two rounds of a device, in which it asks for queries.", _POLL)
+@_time("within", "Time within which a device sends its answer; 0 for at once.", Demand.within)
+@click.option("--collected", type=number, default=1, show_default=True, help="Shares in one upload, if somebody collects them.")
+@_time("grace", "How long proxies keep an epoch open after its end.", Demand.grace)
+@_time("retention", "How long shares stay in the log.", Demand.retention)
+@_time("history", "How long results are kept.", Demand.history)
+@click.option("--replication", type=int, default=3, show_default=True, help="Copies of the log in Kafka.")
+@click.option("--front", is_flag=True, help="Something in front of proxies ends TLS, keeps connections and caches the queries.")
+@click.option("--log", type=click.Choice(LOGS), default="auto", show_default=True, help="Where shares are logged.")
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What counts them.")
+@click.option(
+    "--figures", "figures_file", type=click.Path(path_type=Path), help="TOML of your own measurements, by the names of --sources."
+)
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="One figure of your own; may be given several times.")
+@click.option("--price-storage", type=float, default=Prices.storage, show_default=True, help="A terabyte for a month (example).")
+@click.option(
+    "--price-egress", type=float, default=Prices.egress, show_default=True, help="A gigabyte that leaves a proxy (example)."
+)
+@click.option("--price-core", type=float, default=Prices.core, show_default=True, help="A core for an hour (example).")
+@click.option("--sources", is_flag=True, help="Also say each figure that is reckoned with, and where it comes from.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def size(query_file: Path | None, wants_json: bool, sources: bool, **given: Any) -> None:
+    """Reckon what a query takes: of the file QUERY (TOML or signed), or as the options say.
+
+    All is linear in people, or nearly: what matters is which resource runs out first, and what would relieve it.
+    """
+    figures = _figures(given["figures_file"], given["changes"])
+    prices = Prices(given["price_storage"], given["price_egress"], given["price_core"])
+    demand = _demand(query_file, given)
+    made = sized(
+        demand, figures, prices, front=given["front"], replication=given["replication"], log=given["log"], engine=given["engine"]
+    )
+    run = simulate(demand, Stations.of(made), made.cells, epochs=2)
+    if wants_json:
+        explained = {name: {"unit": unit, "source": source} for name, (unit, source) in Figures.explain().items()}
+        click.echo(as_json({**made.to_dict(), "simulated": run.to_dict(), **({"sources": explained} if sources else {})}))
+    else:
+        _show(made, run, sources)
+
+
+def _figures(file: Path | None, changes: tuple[str, ...]) -> Figures:
+    figures = Figures() if file is None else read_figures(file)
+    values = {name: getattr(figures, name) for name in Figures.names()}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals or name not in values:
+            raise ParameterError("set", change, f"must be NAME=VALUE with one of {', '.join(values)}")
+        try:
+            values[name] = float(text)
+        except ValueError:
+            raise ParameterError(name, text, "must be a number") from None
+    return Figures(**values)
+
+
+def _demand(query_file: Path | None, given: dict[str, Any]) -> Demand:
+    others = {name: given[name] for name in ("poll", "within", "grace", "retention", "history")}
+    for name in ("clients", "collected"):
+        if not math.isfinite(given[name]) or given[name] != int(given[name]):
+            raise ParameterError(name, given[name], "must be a whole number")
+        others[name] = int(given[name])
+    chosen = {name: given[name] for name in ("every", "sampling", "proxies") if given[name] is not None}
+    if query_file is not None:
+        shape = [name for name in ("every", "sampling", "proxies", "buckets", "report_bytes") if given[name] is not None]
+        if shape:
+            raise ParameterError(shape[0], given[shape[0]], f"is what {query_file.name} says: leave one of them out")
+        return Demand.of_query(load_query(query_file)[0], **others)
+    buckets = 11 if given["buckets"] is None else given["buckets"]
+    if given["report_bytes"] is not None:
+        return Demand(size_class=smallest_class(given["report_bytes"]), buckets=buckets, **chosen, **others)
+    if buckets < 2:
+        raise ParameterError("buckets", buckets, "must be at least 2: a yes/no question has two")
+    return Demand.of_mechanism(UnaryEncoding(buckets, 0.75, 0.25), **chosen, **others)
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def _bytes(amount: float) -> str:
+    """Three digits and a unit.
+
+    >>> _bytes(1536), _bytes(2.5e12)
+    ('1.54 kB', '2.5 TB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:,.3g} PB"
+
+
+def _rate(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
+
+
+def _show(made: Sizing, run: Run, sources: bool) -> None:
+    from rich import box  # noqa: PLC0415 - not needed for JSON
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for title, rows in _facts(made, run).items():
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title=title, title_justify="left", title_style="bold")
+        table.add_column(no_wrap=True)
+        table.add_column()
+        for name, text in rows:
+            table.add_row(f"  {name}", text)
+        console.print(table)
+    loads = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title="What runs out", title_justify="left", title_style="bold"
+    )
+    loads.add_column("resource", no_wrap=True)
+    for heading in ("needed, of one", "planned", "used at the peak", "one serves, people"):
+        loads.add_column(heading, justify="right")
+    for each in sorted(made.resources, key=lambda resource: -resource.load):
+        full = made.clients_at_full(each)
+        loads.add_row(each.name, f"{each.load:.3g}", f"{each.units:,}", f"{each.utilisation:.0%}", f"{full:,.0f}")
+    console.print(loads)
+    first = made.bottleneck
+    enough = "one is enough for now" if first.units == 1 else f"{first.units:,} are planned"
+    console.print(f"First bottleneck: [bold]{first.name}[/bold] ({enough}). What would relieve it: {first.relief}.")
+    if sources:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        for heading in ("figure", "value", "of what", "from"):
+            table.add_column(heading, no_wrap=heading == "figure")
+        for name, (unit, source) in Figures.explain().items():
+            table.add_row(name, f"{getattr(made.figures, name):,g}", unit, source)
+        console.print(table)
+
+
+def _facts(made: Sizing, run: Run) -> dict[str, list[tuple[str, str]]]:
+    demand, cost = made.demand, made.cost
+    cells = "" if made.cells == 1 else f", in {made.cells:,} cells of {demand.clients / made.cells:,.0f} people"
+    copies = f"{made.replication} cop{'y' if made.replication == 1 else 'ies'}"
+    kafka = (
+        f"Kafka: {made.brokers} brokers, {made.topics:,} topics, each with {made.partitions} partitions for shares, {copies}"
+        if made.log == "kafka"
+        else "the SQLite file of each proxy"
+    )
+    counted = (
+        f"embedded, {made.cells:,} process{'' if made.cells == 1 else 'es'}, {made.aggregator_cores:,g} cores"
+        if made.engine == "embedded"
+        else f"Spark, {made.aggregator_cores:,g} executor cores"
+    )
+    waits = "never" if run.latency == float("inf") else f"{run.latency:,.0f} s after the end of its epoch"
+    return {
+        "Asked": [
+            ("people", f"{demand.clients:,}, every {spoken_duration(demand.every)}: {demand.messages:,.0f} messages an epoch"),
+            (
+                "shares a second",
+                f"{_rate(demand.mean)} on average, {_rate(demand.peak)} at the peak, at each of {demand.proxies} proxies",
+            ),
+            (
+                "requests for queries",
+                f"{_rate(demand.polls)} a second at each proxy{', which the front answers' if made.front else ''}",
+            ),
+            ("a share", f"{demand.share_bytes} bytes on its way to a proxy, {made.row_bytes:.1f} in the log"),
+        ],
+        "Needed": [
+            ("proxies", f"{made.proxy_processes:,} processes, {made.cells:,} a proxy{cells}; {_bytes(made.proxy_memory)} each"),
+            ("log", kafka),
+            ("aggregator", f"{counted}; {_bytes(made.aggregator_memory)} of ids and waiting shares each"),
+            ("a result", waits),
+        ],
+        "Bytes": [
+            ("into a proxy", f"{_bytes(made.upload_bytes)}/s of shares and HTTP on average"),
+            (
+                "to devices",
+                f"{_bytes(made.poll_bytes)}/s of queries from each proxy; a device moves {_bytes(made.device_bytes)} a month",
+            ),
+            ("into the log", f"{_bytes(made.log_bytes)}/s of all proxies on average, {_bytes(made.log_peak)}/s at the peak"),
+            (
+                "kept",
+                f"{_bytes(made.stored_bytes)} of shares in {copies}, {_bytes(made.history_bytes)} of results",
+            ),
+        ],
+        "A month, at example prices": [
+            ("all", f"{cost['all']:,.0f}"),
+            ("of it", f"cores {cost['cores']:,.0f}, storage {cost['storage']:,.0f}, egress {cost['egress']:,.0f}"),
+        ],
+    }

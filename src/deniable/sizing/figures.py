@@ -1,0 +1,144 @@
+"""What one unit of each resource can do: every number that is not arithmetic, with where it comes from.
+
+All of them were measured on two shared cores of a Xeon at 2.8 GHz by the script that `source` names, unless it says that they are
+assumed. Machines differ: `deniable size --figures FILE` reads your own, a TOML file with the same names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deniable.errors import ParameterError, SettingsError
+from deniable.queries.files import line_of
+
+__all__ = ["Figures", "Prices", "check_positive", "read_figures"]
+
+
+def check_positive(name: str, value: Any, most: float = 1e15) -> None:
+    """Refuse what is no number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ParameterError(name, value, f"must be a number above 0 and at most {most:g}")
+
+
+def _figure(value: float, unit: str, source: str) -> Any:
+    return field(default=value, metadata={"unit": unit, "source": source})
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Capacities of one unit each. `Figures.explain()` says where each comes from."""
+
+    uploads: float = _figure(
+        400, "uploads a second of one proxy process, each over a TLS connection of its own", "benchmarks/uploads.py"
+    )
+    uploads_kept: float = _figure(
+        900, "uploads a second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
+    )
+    polls: float = _figure(
+        2300, "requests a second for the list of queries that one proxy process answers", "benchmarks/uploads.py"
+    )
+    bulk: float = _figure(
+        708_000, "shares a second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
+    )
+    request_bytes: float = _figure(
+        428, "bytes of heads and answer around the shares of an upload, above TCP and TLS", "benchmarks/uploads.py"
+    )
+    poll_bytes: float = _figure(
+        1392, "bytes of one request for the list of queries, with one query in it", "benchmarks/uploads.py"
+    )
+    token_bytes: float = _figure(244, "bytes of a proxy's memory for one token", "benchmarks/uploads.py")
+    id_bytes: float = _figure(
+        32, "bytes of a proxy's memory for one message id of an open epoch", "docs/proxy.md, What is promised"
+    )
+    embedded: float = _figure(
+        1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"
+    )
+    spark: float = _figure(
+        300_000,
+        "answers a second of one core of Spark on blocks",
+        "a trial of the block path on two cores: 0.6 million with its start",
+    )
+    flushes: float = _figure(180, "transactions a second of one proxy process into its SQLite file", "benchmarks/log.py")
+    flushes_kafka: float = _figure(45, "transactions a second of one proxy process into Kafka", "benchmarks/log.py")
+    broker: float = _figure(
+        40e6,
+        "bytes a second that one broker writes, replicas included",
+        "assumed: a machine of its own with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
+    )
+    partition: float = _figure(5e6, "bytes a second of one partition", "assumed: small enough that a reader of one keeps up")
+    broker_partitions: float = _figure(4000, "partitions of one broker, replicas counted", "assumed: what is commonly advised")
+    processor: float = _figure(1, "cores that one proxy process can use: Python runs one thread of it at a time", "CPython")
+    broker_cores: float = _figure(4, "cores of one broker", "assumed")
+    memory: float = _figure(8e9, "bytes of memory of a machine that runs a proxy or an aggregator", "assumed")
+    disk: float = _figure(2e12, "bytes of disk of one broker, or of the machine of an embedded log", "assumed")
+    headroom: float = _figure(
+        0.6, "the part of each capacity that is planned with: the rest is for peaks and failures", "assumed"
+    )
+    tick: float = _figure(
+        0.5, "seconds between an epoch's time and its mark in the log, at most", "deniable.proxy.desk looks 4 times a second"
+    )
+    step: float = _figure(
+        0.3, "seconds of one step of the aggregator with little in it: pause and commit", "benchmarks/scale.py --real"
+    )
+
+    def __post_init__(self) -> None:
+        for name in self.names():
+            check_positive(name, getattr(self, name))
+        if self.headroom > 1:
+            raise ParameterError("headroom", self.headroom, "must be at most 1: it is a part of a capacity")
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """All of them."""
+        return [each.name for each in dataclasses.fields(cls)]
+
+    @classmethod
+    def explain(cls) -> dict[str, tuple[str, str]]:
+        """For each figure what it counts, and who measured it.
+
+        >>> Figures.explain()["polls"][1]
+        'benchmarks/uploads.py'
+        """
+        return {each.name: (each.metadata["unit"], each.metadata["source"]) for each in dataclasses.fields(cls)}
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What things cost, in one currency. The defaults are round examples and nobody's price list."""
+
+    storage: float = 80.0
+    """A terabyte of disk for a month, each replica counted."""
+    egress: float = 0.05
+    """A gigabyte that leaves a proxy: shares for the aggregator, queries for devices."""
+    core: float = 0.04
+    """A core, with its memory, for an hour."""
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e9:
+                raise ParameterError(each.name, value, "must be a price of at least 0")
+
+
+def read_figures(path: str | Path) -> Figures:
+    """The figures of a TOML file; those that it leaves out keep their defaults."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name) from None
+    unknown = sorted(set(tree) - set(Figures.names()))
+    if unknown:
+        rule = f"is no figure; there are {', '.join(Figures.names())}"
+        raise SettingsError(unknown[0], tree[unknown[0]], rule, path.name, line_of(text, unknown[0]))
+    try:
+        return Figures(**tree)
+    except ParameterError as error:
+        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None

@@ -1,0 +1,103 @@
+"""`deniable size`, as called from a shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from deniable.cli import cli
+from deniable.cli.client import run as client_run
+from deniable.queries.keys import AnalystKey
+from deniable.queries.signing import sign
+from deniable.sizing.demand import Demand
+from deniable.sizing.figures import Figures
+from deniable.sizing.supply import size
+from toolkit.queries import make_query
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["size", *arguments], catch_exceptions=False)
+
+
+def test_json_is_one_object_with_the_numbers_of_the_arithmetic() -> None:
+    result = run("--clients", "1e6", "--sampling", "0.6", "--every", "10 min", "--front", "--json")
+    assert result.exit_code == 0
+    made = size(Demand(10**6, every=600, sampling=0.6), front=True)
+    printed = json.loads(result.stdout)
+    assert {name: printed[name] for name in made.to_dict()} == json.loads(json.dumps(made.to_dict()))
+    assert printed["simulated"]["late"] == 0
+
+
+def test_the_table_names_the_first_bottleneck_and_its_relief() -> None:
+    told = " ".join(run("--clients", "1e6").stdout.split())
+    assert "First bottleneck: proxy process" in told
+    assert "keeps connections" in told
+    relieved = " ".join(run("--clients", "1e7", "--collected", "8192", "--front").stdout.split())
+    assert "First bottleneck: message ids (one is enough for now)" in relieved
+
+
+def test_devices_ask_as_often_as_the_client_does_unless_it_is_told() -> None:
+    (every,) = (option.default for option in client_run.params if option.name == "every")
+    assert json.loads(run("--clients", "1000", "--json").stdout)["demand"]["poll"] == every
+    assert json.loads(run("--clients", "1000", "--poll", "30 min", "--json").stdout)["demand"]["poll"] == 1800
+
+
+def test_a_query_file_plain_or_signed_says_epochs_sampling_and_size(tmp_path: Path) -> None:
+    query = make_query()
+    key = AnalystKey.generate(query.analyst)
+    file = tmp_path / "trips.signed"
+    file.write_bytes(sign(query, key).to_bytes())
+    printed = json.loads(run(str(file), "--clients", "5000", "--poll", "1", "--json").stdout)["demand"]
+    assert (printed["every"], printed["sampling"], printed["buckets"]) == (
+        query.schedule.every,
+        query.sampling,
+        len(query.labels),
+    )
+    refused = run(str(file), "--clients", "5000", "--sampling", "0.5")
+    assert refused.exit_code == 2
+    assert "trips.signed" in refused.stderr
+    new = tmp_path / "new.toml"
+    assert CliRunner().invoke(cli, ["query", "new", str(new)]).exit_code == 0
+    assert run(str(new), "--clients", "5000").exit_code == 0
+
+
+def test_figures_can_be_given_one_by_one_or_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("uploads = 7\n")
+    printed = json.loads(run("--clients", "10", "--figures", str(file), "--set", "polls=9", "--json", "--sources").stdout)
+    assert (printed["figures"]["uploads"], printed["figures"]["polls"]) == (7, 9)
+    assert set(printed["sources"]) == set(Figures.names())
+    assert all(name in run("--clients", "10", "--sources").stdout for name in Figures.names())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--clients", "0"), "clients = 0 must be a whole number"),
+        (("--clients", "many"), "'many' is not a number"),
+        (("--clients", "10.5"), "clients = 10.5 must be a whole number"),
+        (("--clients", "nan"), "clients = nan must be a whole number"),
+        (("--clients", "inf"), "clients = inf must be a whole number"),
+        (("--clients", "10", "--sampling", "2"), "sampling = 2.0 must be a probability"),
+        (("--clients", "10", "--every", "1 fortnight"), "every = '1 fortnight' must be"),
+        (("--clients", "10", "--every", "30 s"), "poll = 60 must not exceed every = 30"),
+        (("--clients", "10", "--proxies", "1"), "proxies = 1 must be"),
+        (("--clients", "10", "--buckets", "1"), "buckets = 1 must be at least 2"),
+        (("--clients", "10", "--report-bytes", "9999"), "9999 bytes"),
+        (("--clients", "10", "--replication", "0"), "replication = 0 must be"),
+        (("--clients", "10", "--set", "speed=3"), "must be NAME=VALUE"),
+        (("--clients", "10", "--set", "uploads=fast"), "uploads = 'fast' must be a number"),
+        (("--clients", "10", "--set", "uploads=0"), "uploads = 0.0 must be a number above 0"),
+        (("--clients", "10", "--price-core", "-1"), "core = -1.0 must be a price"),
+        (("--clients", "10", "--figures", "/nowhere.toml"), "cannot be read"),
+        ((), "Missing option '--clients'"),
+    ],
+)
+def test_nonsense_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -30,6 +30,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short runs are over before C2 has paid off
     "spark.log.level": "OFF",
 }
 
@@ -96,12 +97,10 @@ class RecordedLog:
             pq.write_table(pa.Table.from_pylist(rows, schema=kinds), hidden)
             hidden.rename(self.folder / hidden.name[1:])
 
-    def append_blocks(self, blocks: Iterable[Block]) -> None:
+    def append_blocks(self, blocks: Iterable[Block], *marks: MarkRecord) -> None:
         bits = self.partitions.bit_length() - 1
-        self.append([(block.prefix >> (block.prefix_bits - bits), block.to_bytes()) for block in blocks])
-
-    def mark(self, channel: int, epoch: int) -> None:
-        self.append([(partition, MarkRecord(channel, epoch).to_bytes()) for partition in range(self.partitions)])
+        records = [(block.prefix >> (block.prefix_bits - bits), block.to_bytes()) for block in blocks]
+        self.append([*records, *((partition, mark.to_bytes()) for mark in marks for partition in range(self.partitions))])
 
 
 class SparkCrowd(Crowd):
@@ -132,12 +131,15 @@ class SparkCrowd(Crowd):
         chosen = list(range(len(self.logs)) if proxies is None else proxies)
         super().mark(epoch, chosen)
         for proxy in chosen:
-            self.recorded[proxy].mark(self.query.channel_tag, epoch)
+            self.recorded[proxy].append_blocks([], MarkRecord(self.query.channel_tag, epoch))
 
     def job(self, **changes: Any) -> Job:
-        sources = [FileSource(str(log.folder), log.partitions) for log in self.recorded]
-        given: dict[str, Any] = {"checkpoint": str(self.folder / "checkpoint"), "limits": Limits(**self.limits)}
-        return Job(self.spark_state, self.query.proxies, sources, **{**given, **changes})
+        given: dict[str, Any] = {
+            "sources": [FileSource(str(log.folder), log.partitions) for log in self.recorded],
+            "checkpoint": str(self.folder / "checkpoint"),
+            "limits": Limits(**self.limits),
+        }
+        return Job(self.spark_state, self.query.proxies, **{**given, **changes})
 
     def publish_to_spark(self, query: Query | None = None) -> None:
         state = State(self.spark_state, self.query.proxies)
@@ -152,7 +154,7 @@ class SparkCrowd(Crowd):
 
 
 class SparkEngine:
-    """Spark on topics of Kafka, as an adapter of the engine suite: a new stream for every drain, from the checkpoint of the last."""
+    """Spark on topics of Kafka, as an adapter of the engine suite: a new stream for every drain, from the same checkpoint."""
 
     def __init__(self, scenario: Scenario, folder: Path, logs: KafkaLogs, spark: Any) -> None:
         self.logs, self._scenario, self._spark = logs, scenario, spark

@@ -33,8 +33,8 @@ def spark() -> None:
 def submit(settings: Path, master: str | None, available_now: bool, as_json: bool) -> None:
     """Run the pipeline that the TOML file SETTINGS of an aggregator describes, until Ctrl-C.
 
-    `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves what it counts. If the stream fails, because
-    a broker is away, it is started again from its checkpoint: nothing is lost, and nothing is counted twice.
+    `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves what it counts. If the stream fails,
+    because a broker is away, it is started again from its checkpoint: nothing is lost, and nothing is counted twice.
     """
     from deniable.spark.driver import aggregate  # noqa: PLC0415 - loads NumPy and more
     from deniable.spark.session import is_alive, job_of, open_session  # noqa: PLC0415

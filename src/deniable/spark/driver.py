@@ -117,7 +117,7 @@ class _Run:
     ) -> None:
         self.job, self.sink, self.stop, self.now, self.watch = job, sink, stop, now, watch
         self._failure: DeniableError | None = None
-        self._seen: tuple[str, int] | None = None
+        self._seen = ("", -1)
         self._ordered: dict[int, int] = {}
         self._n_orders = time.time_ns()
         sink.settle_identities(
@@ -178,10 +178,11 @@ class _Run:
             raise ServiceError(f"the stream ended: {_first_line(str(error))}") from error
 
     def _tell(self, query: StreamingQuery) -> None:
-        progress = query.lastProgress
-        if progress and (progress["runId"], progress["batchId"]) != self._seen:
-            self._seen = (progress["runId"], progress["batchId"])
-            self.watch(dict(progress))
+        run, last = self._seen
+        for progress in query.recentProgress:
+            if progress["runId"] != run or progress["batchId"] > last:
+                run, last = self._seen = (progress["runId"], progress["batchId"])
+                self.watch(dict(progress))
 
     # --- two ways to run it -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,206 @@
+"""What Spark's pipeline holds to besides the counts: bounded memory, batches written once, a state's checkpoint, history."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from deniable.aggregator import history
+from deniable.aggregator.elsewhere import Elsewhere, counted_versions
+from deniable.aggregator.engine import Engine, Limits
+from deniable.aggregator.state import State, connect
+from deniable.errors import NoReportsError, ParameterError, StateError
+from deniable.spark import FileSource, Job, aggregate
+from deniable.spark import history as spark_history
+from deniable.spark.rows import Figures
+from deniable.spark.sink import Sink
+from deniable.wire.blocks import cut
+from deniable.wire.marks import MarkRecord
+from toolkit.crowds import ORIGIN, minute_query
+from toolkit.sparks import SparkCrowd, told
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[SparkCrowd]:
+    crowd = SparkCrowd(tmp_path)
+    yield crowd
+    crowd.close_all()
+
+
+def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: SparkCrowd, spark: Any) -> None:
+    """Ten epochs, one a batch, of 2,000 answers and 100 shares that stay alone; each is marked one batch after it."""
+    crowd.publish_to_spark()
+    tag, size_class = crowd.query.channel_tag, crowd.query.size_class or 0
+    for epoch in range(10):
+        shares, alone = crowd.split([1] * 2000, epoch), crowd.split([1] * 100, epoch)
+        for proxy, log in enumerate(crowd.recorded):
+            rows = np.concatenate([shares[proxy], alone[0][:, :50] if proxy else alone[0][:, 50:]], axis=1)
+            log.append_blocks(cut(tag, epoch, size_class, rows, 2)[0], MarkRecord(tag, epoch))
+    crowd.now = ORIGIN + 10 * 60
+    sources = [FileSource(str(log.folder), log.partitions, files_a_batch=1) for log in crowd.recorded]
+    sizes: list[int] = []
+
+    def watch(progress: dict[str, Any]) -> None:
+        (operator,) = progress["stateOperators"]
+        assert operator["numRowsTotal"] == 4
+        sizes.append(operator["customMetrics"]["stateOnCurrentVersionSizeBytes"])
+
+    aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
+    assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
+    assert len(sizes) == 10
+    # Of the one epoch that is open: 2,000 ids of 16 bytes and 100 shares of 64, a third more in base64, and a header a bucket.
+    assert all(4 / 3 * (2000 * 16 + 100 * 64) < size < 60_000 for size in sizes)
+
+
+def test_a_query_that_is_published_while_the_stream_runs_is_counted_and_acknowledged(crowd: SparkCrowd, spark: Any) -> None:
+    crowd.now = int(time.time())
+    origin = crowd.now // 60 * 60
+    schedule = dataclasses.replace(crowd.query.schedule, origin=origin, expires=origin + 86400)
+    crowd.query = minute_query(schedule=schedule)
+    State(crowd.spark_state, crowd.query.proxies).close()
+    stop, failures = threading.Event(), []
+
+    def run() -> None:
+        try:
+            aggregate(spark, crowd.job(trigger="0 seconds"), stop=stop)
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    connection = connect(crowd.spark_state)
+    try:
+        _wait(lambda: connection.execute("SELECT 1 FROM meta WHERE name = 'engine_counts'").fetchone() is not None, thread)
+        assert counted_versions(connection) == set()
+        publish_beside(crowd)
+        _wait(lambda: counted_versions(connection) == {(crowd.query.id, 1)}, thread)
+        crowd.answer([2] * 30)  # a proxy shows the query to devices only now
+        _wait(lambda: connection.execute("SELECT sum(n) FROM panes").fetchone() == (30,), thread)
+        elsewhere = Elsewhere(connection, lambda: int(time.time()))
+        elsewhere.look()
+        assert (elsewhere.problem, [each.condition for each in elsewhere.health]) == ("", ["up", "up"])
+        late = Elsewhere(connection, lambda: int(time.time()) + 3600)
+        late.look()
+        assert "no sign of life" in late.problem
+    finally:
+        stop.set()
+        thread.join(60)
+        connection.close()
+    assert failures == []
+
+
+def publish_beside(crowd: SparkCrowd) -> None:
+    """As the service does: on a connection of its own, while the driver has the state."""
+    from deniable.aggregator.catalogue import publish  # noqa: PLC0415 - beside its only use
+    from deniable.queries.signing import sign  # noqa: PLC0415
+    from toolkit.crowds import KEY, RING  # noqa: PLC0415
+
+    connection = connect(crowd.spark_state)
+    connection.execute("BEGIN IMMEDIATE")
+    publish(connection, sign(crowd.query, KEY), RING, crowd.query.proxies, crowd.now)
+    connection.execute("COMMIT")
+    connection.close()
+
+
+def _wait(what: Any, thread: threading.Thread, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert thread.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_history_gives_the_estimate_of_the_window_and_its_order_says_nothing(tmp_path: Path, spark: Any) -> None:
+    crowd = SparkCrowd(tmp_path, minute_query(mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5}, minimum_cohort=500))
+    crowd.publish_to_spark()
+    engine = crowd.engine()
+    rng = np.random.default_rng(5)
+    crowd.now = ORIGIN + 170
+    folder = tmp_path / "history"
+    for epoch in range(3):
+        crowd.answer(rng.integers(0, 12, 300).tolist(), epoch)
+        crowd.answer([3] * 7, epoch, proxies=[0])  # never complete: not in the history
+        crowd.mark(epoch + 1)
+        if epoch:
+            crowd.drain_spark(spark, history=str(folder))
+    engine.drain()
+    (window,) = crowd.windows()
+    start, end = ORIGIN, ORIGIN + 180
+    for found in (
+        spark_history.estimate(spark, str(folder), crowd.query, start, end),
+        history.estimate(str(folder), crowd.query, start, end),
+    ):
+        assert window.estimate is not None
+        assert found.to_dict() == window.estimate.to_dict()
+        assert np.array_equal(found.proportions, window.estimate.proportions)
+    for file in folder.rglob("*.parquet"):
+        rows = pq.read_table(file, partitioning=None, schema=history.schema()).to_pylist()
+        assert rows == sorted(rows, key=lambda row: tuple(row.values()))
+    with pytest.raises(NoReportsError, match="300 answers in this period, and tells nothing below 500"):
+        history.estimate(str(folder), crowd.query, start, start + 60)
+    with pytest.raises(ParameterError, match="must be the beginning of an epoch"):
+        history.estimate(str(folder), crowd.query, start + 1, end)
+    crowd.close_all()
+
+
+def sink_of(crowd: SparkCrowd) -> Sink:
+    return Sink(State(crowd.spark_state, crowd.query.proxies), 4, Limits(), lambda: crowd.now)
+
+
+def test_a_batch_is_written_once_and_only_with_its_checkpoint(crowd: SparkCrowd) -> None:
+    crowd.publish_to_spark()
+    figures = Figures()
+    figures.ledger.enter((0, crowd.query.channel_tag, 0), "received", 5)
+    sink = sink_of(crowd)
+    assert [sink.write("one", 0, figures), sink.write("one", 0, figures), sink.write("one", 1, figures)] == [True, False, True]
+    with pytest.raises(StateError, match="another checkpoint"):
+        sink.write("two", 2, figures)
+    with pytest.raises(StateError, match="the checkpoint is at batch 7"):
+        sink.write("one", 7, figures)
+    sink.state.close()
+    assert told(crowd.spark_state)["totals"] == [(0, "received", 10)]
+    state = State(crowd.spark_state, crowd.query.proxies)
+    with pytest.raises(StateError, match="was counted in 4 buckets, and the proxies' logs have 8 partitions"):
+        Sink(state, 8, Limits(), lambda: crowd.now)
+    state.close()
+
+
+def test_one_engine_has_a_state_for_itself(crowd: SparkCrowd) -> None:
+    sink = sink_of(crowd)
+    with pytest.raises(StateError, match="is counted by the engine 'spark'"):
+        Engine(sink.state, [object(), object()])  # type: ignore[list-item]
+    sink.state.close()
+    engine = crowd.engine()
+    with pytest.raises(StateError, match="is counted by the engine 'embedded'"):
+        Sink(engine.state, 4, Limits(), lambda: crowd.now)
+
+
+def test_another_log_in_the_place_of_the_one_that_was_read_is_refused(crowd: SparkCrowd) -> None:
+    sink = sink_of(crowd)
+    sink.settle_identities({0: "a", 1: "b"})
+    sink.settle_identities({0: "a"})
+    with pytest.raises(StateError, match="is not the one that was read before"):
+        sink.settle_identities({0: "a", 1: "c"})
+    sink.state.close()
+
+
+def test_a_job_needs_a_log_for_each_proxy_and_as_many_partitions_in_each(tmp_path: Path) -> None:
+    def job(*partitions: int) -> Job:
+        sources = [FileSource(str(tmp_path), n) for n in partitions]
+        return Job(tmp_path / "state.db", ["one", "two"], sources, str(tmp_path / "checkpoint"))
+
+    assert job(8, 8).partitions == 8
+    with pytest.raises(ParameterError, match="must be one for each of 2 proxies"):
+        job(4)
+    with pytest.raises(ParameterError, match="must be the same for all proxies"):
+        job(4, 8)
+    with pytest.raises(ParameterError, match="must be a power of two"):
+        job(6, 6)

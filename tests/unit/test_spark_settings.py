@@ -1,0 +1,152 @@
+"""Settings for Spark, Kafka's options in the words of its Java client, and the aggregator's service with its engine elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from deniable.aggregator.elsewhere import note_counted, note_health
+from deniable.aggregator.engine import ProxyHealth
+from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay
+from deniable.aggregator.service import Service
+from deniable.aggregator.settings import ProxySettings, read_settings
+from deniable.aggregator.state import State, connect
+from deniable.cli import cli
+from deniable.errors import ParameterError, SettingsError
+from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.spark.session import job_of
+from deniable.spark.sources import java_options
+from toolkit.crowds import RING, Crowd
+
+FILE = """
+state = "state.db"
+ring = "ring.json"
+engine = "spark"
+[spark]
+checkpoint = "checkpoint"
+trigger = "10 s"
+history = "s3a://bucket/history"
+[[proxies]]
+name = "http://one"
+[[proxies]]
+name = "http://two"
+"""
+
+
+def write(folder: Path, text: str = FILE) -> Path:
+    path = folder / "aggregator.toml"
+    path.write_text(text)
+    RING.save(folder / "ring.json")
+    return path
+
+
+def test_paths_are_relative_to_the_file_and_addresses_are_not(tmp_path: Path) -> None:
+    settings = read_settings(write(tmp_path))
+    assert settings.spark is not None
+    assert settings.spark.checkpoint == str(tmp_path / "checkpoint")
+    assert settings.spark.history == "s3a://bucket/history"
+    assert settings.spark.trigger == 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ('engine = "spark"', 'engine = "flink"', "must be one of embedded, spark"),
+        ('trigger = "10 s"', 'connector = "4.0"', "must be a list of texts"),
+        ('trigger = "10 s"', "records_a_batch = 0", "must be a whole number of at least 1"),
+        ('checkpoint = "checkpoint"', "", "is missing"),
+    ],
+)
+def test_a_mistake_is_named(old: str, new: str, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=rule):
+        read_settings(write(tmp_path, FILE.replace(old, new)))
+
+
+def test_spark_needs_a_topic_for_every_proxy(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"proxies\[0\].kafka = None must be there"):
+        job_of(read_settings(write(tmp_path)))
+    without = FILE.replace("[spark]\n", "").replace('checkpoint = "checkpoint"\ntrigger = "10 s"\n', "")
+    file = write(tmp_path, without.replace('history = "s3a://bucket/history"\n', ""))
+    result = CliRunner().invoke(cli, ["spark", "submit", str(file)])
+    assert result.exit_code == 2
+    assert "a table [spark] with at least a checkpoint" in result.output
+
+
+def test_options_are_told_to_the_java_client_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("CERTIFICATE")
+    (tmp_path / "password").write_text('a "quoted" word\n')
+    settings = KafkaSettings(
+        "host:9093",
+        "shares",
+        options={
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "reader",
+            "ssl.ca.location": "ca.pem",
+        },
+        secrets={"sasl.password": "file:password"},
+    ).within(tmp_path)
+    assert java_options(settings) == {
+        "kafka.bootstrap.servers": "host:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="reader" password="a \\"quoted\\" word";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": "CERTIFICATE",
+    }
+
+
+class Proxy:
+    """The other end of the relay."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(f"{request.method} {request.url.host}")
+        return httpx.Response(200)
+
+
+def test_a_query_is_held_back_from_proxies_until_it_is_counted(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.engine()
+    assert crowd.state is not None
+    connection: sqlite3.Connection = crowd.state.connection
+    order_relay(connection, crowd.query.id, 1, PUBLISH, 2)
+    proxies = [ProxySettings("http://one"), ProxySettings("http://two")]
+    proxy = Proxy()
+    with httpx.Client(transport=httpx.MockTransport(proxy)) as client:
+        assert relay(connection, proxies, client, counted=set()) == 2
+        assert proxy.asked == []
+        assert relay(connection, proxies, client, counted={(crowd.query.id, 1)}) == 0
+        assert proxy.asked == ["PUT one", "PUT two"]
+        order_relay(connection, crowd.query.id, 1, STOP, 2)
+        assert relay(connection, proxies, client, counted=set()) == 0
+    crowd.close_all()
+
+
+def test_the_service_shows_what_the_engine_elsewhere_tells(tmp_path: Path) -> None:
+    State(tmp_path / "state.db", ["http://one", "http://two"]).close()
+    service = Service(read_settings(write(tmp_path)))
+    try:
+        assert "no engine has counted" in service.engine_problem
+        told: Any = [ProxyHealth("http://one", "up", (), 0, 3, ""), ProxyHealth("http://two", "down", (), 9, 0, "")]
+        connection = connect(tmp_path / "state.db")
+        note_health(connection, told, "", int(time.time()))
+        note_counted(connection, [])
+        assert json.loads(connection.execute("SELECT value FROM meta WHERE name = 'engine_counts'").fetchone()[0]) == []
+        assert service.running
+        assert service.health == told
+        note_health(connection, told, "the broker is away", int(time.time()))
+        assert (service.running, service.engine_problem) == (False, "the broker is away")
+        connection.close()
+    finally:
+        service.stop()

@@ -53,7 +53,9 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Spa
         assert operator["numRowsTotal"] == 4
         sizes.append(operator["customMetrics"]["stateOnCurrentVersionSizeBytes"])
 
-    aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
+    on_heap = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"  # which tells how large the state is
+    job = crowd.job(sources=sources, options={"spark.sql.streaming.stateStore.providerClass": on_heap})
+    aggregate(spark, job, available_now=True, now=crowd.now, watch=watch)
     assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
     assert len(sizes) == 10
     # Of the one epoch that is open: 2,000 ids of 16 bytes and 100 shares of 64, a third more in base64, and a header a bucket.

@@ -86,6 +86,21 @@ def test_a_proxy_ten_minutes_behind_loses_nothing(crowd: Crowd) -> None:
         assert crowd.accounts(epoch) == [{"received": 5, "counted": 5}] * 2
 
 
+def test_an_aggregator_that_was_away_for_long_reads_what_is_there_before_it_blames_a_proxy(crowd: Crowd) -> None:
+    """An hour of logs lies there, marked in time; the aggregator comes back long after its patience, and reads in small steps."""
+    engine = crowd.engine(patience=300, step_bytes=1)
+    for minute in range(60):
+        crowd.now = ORIGIN + 60 * minute + 60
+        crowd.answer([minute % 12] * 40, minute)
+        crowd.mark(minute + 1)
+    crowd.now += 7200
+    crowd.mark(181)
+    engine.drain()
+    assert [(w.condition, w.n) for w in crowd.windows()[:58]] == [("complete", 120)] * 58
+    assert "proxy down" not in {w.condition for w in crowd.windows()}
+    assert crowd.accounts(17) == [{"received": 40, "counted": 40}] * 2
+
+
 def test_a_dead_proxy_raises_the_declared_condition(crowd: Crowd) -> None:
     engine = crowd.engine(patience=300, behind=120)
     for minute in range(12):
@@ -327,7 +342,7 @@ class Wire:
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in self.log.marks().values())
         records = self.log.read(int(asked["after"]), min(2, int(asked["limit"])))
         body = b"".join(struct.pack("<QI", record.offset, len(record.block)) + record.block for record in records)
-        headers = {"Log-Identity": self.log.identity, "Log-Marks": marks}
+        headers = {"Log-Identity": self.log.identity, "Log-Marks": marks, "Log-End": str(self.log.end)}
         return httpx.Response(200, content=body[:-1] if self.cut_off else body, headers=headers)
 
 

@@ -113,6 +113,7 @@ class Engine:
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
         self.problems = [""] * len(logs)
+        self._more = [False] * len(logs)
         self._load()
 
     def _load(self) -> None:
@@ -204,6 +205,7 @@ class Engine:
             what = f"this log has {len(reading.position)} partitions, and {len(after)} were read before"
             reading = Reading([], after, (), problem=what)
         self.problems[proxy] = reading.problem
+        self._more[proxy] = reading.more
         return reading
 
     def _marked(self, proxy: int, channel: int) -> int:
@@ -289,6 +291,8 @@ class Engine:
             for epoch in range(self._fronts[channel.tag], channel.n_epochs):
                 missing = [proxy for proxy in range(len(self.logs)) if self._marked(proxy, channel.tag) <= epoch]
                 if missing and now < channel.schedule.end_of_epoch(epoch) + self.limits.patience:
+                    break
+                if any(self._more[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
                     break
                 self._close_epoch(channel, epoch, missing)
                 n_closed += 1

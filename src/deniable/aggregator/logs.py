@@ -52,6 +52,8 @@ class Reading(NamedTuple):
     """A name that no other log has; None if the log cannot be read."""
     problem: str = ""
     """Why nothing could be read, if so."""
+    more: bool = False
+    """Whether the log holds more than was asked for: then what a proxy has not said here, it may have said further on."""
 
 
 def _unread(after: Position, problem: str) -> Reading:
@@ -91,18 +93,19 @@ class EmbeddedLog:
             self._reader = self._reader or LogReader(self.path)
             identity = self._reader.identity
             marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
-            n_bytes = 0
+            n_bytes, more = 0, most_bytes > 0
             while n_bytes < most_bytes:
                 found = self._reader.read(at, _AT_ONCE)
                 blocks += [record.block for record in found]
                 n_bytes += sum(len(record.block) for record in found)
                 at = found[-1].offset if found else at
                 if len(found) < _AT_ONCE:
+                    more = False
                     break
         except (LogError, sqlite3.Error) as error:
             self.close()
             return _unread(after, str(error))
-        return Reading(blocks, (at,), marks, identity)
+        return Reading(blocks, (at,), marks, identity, more=more)
 
 
 def _single(after: Position) -> int:
@@ -136,12 +139,14 @@ class HttpLog:
                 return _unread(after, f"{self.url} answered {answer.status_code}: {answer.text[:200]}")
             found = _frames(answer.content) if most_bytes else []
             marks = _marks(answer.headers.get("Log-Marks", ""))
+            end = int(answer.headers.get("Log-End", 0))
         except self._errors as error:
             return _unread(after, f"{self.url} cannot be reached: {error}")
         except (ValueError, struct.error):
             return _unread(after, f"{self.url} answered something that is no log")
         at = found[-1][0] if found else at
-        return Reading([block for _, block in found], (at,), marks, answer.headers.get("Log-Identity"))
+        blocks = [block for _, block in found]
+        return Reading(blocks, (at,), marks, answer.headers.get("Log-Identity"), more=at < end)
 
 
 class KafkaShareLog:
@@ -181,7 +186,8 @@ class KafkaShareLog:
                 blocks.append(content)
             else:
                 marks.append(PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1))
-        return Reading(blocks, position, marks, identity)
+        more = 0 < most_bytes <= sum(len(record.value or b"") for record in records)
+        return Reading(blocks, position, marks, identity, more=more)
 
 
 def _frames(content: bytes) -> list[tuple[int, bytes]]:

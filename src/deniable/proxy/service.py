@@ -277,7 +277,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
         while n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)) and len(records) < limit:
             records += one
             n_bytes += len(one[0].block)
-        headers = {"Log-Identity": reader.identity, "Log-Marks": marks}
+        headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     finally:

@@ -36,6 +36,10 @@ _CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # A bucket's memory is written anew with every batch: a hundred of them, which Spark keeps by default, would fill the disk.
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # Ids of open epochs may be more than a heap holds.
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # Reading many rows at once into one growing array suits small values, not blocks.
+    "spark.sql.parquet.enableVectorizedReader": "false",
     # There is nothing to do in a batch without records.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",

@@ -18,7 +18,7 @@ import deniable
 from deniable import Source, system_source
 
 USERS = 100_000
-ROUNDS = 15
+ROUNDS = 75
 
 
 class Metered(Source):

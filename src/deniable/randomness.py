@@ -19,7 +19,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations, groupby, pairwise
 from math import comb, isqrt
 from typing import Any, TypeVar
 
@@ -38,8 +38,10 @@ _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
 _T = TypeVar("_T")
 
-# Enough words for NumPy's overhead to vanish, few enough that the digits drawn for them stay in a core's cache.
-_CHUNK_WORDS = 8192
+# Enough words for NumPy's overhead to vanish, few enough that the four rows a comparison works on stay in a core's cache.
+_CHUNK_WORDS = 32_768
+# Likewise for the half a dozen arrays of a binary search.
+_CHUNK_PICKS = 8192
 # Rows of a subset are gone through some thirty times: few enough that they stay in the cache as well.
 _CHUNK_SETS = 4096
 # After this many binary digits one word in thirty still holds an undecided lane: from here on, only those lanes go on.
@@ -125,22 +127,47 @@ class Source(ABC):
         rest = (numerator << _HEAD_DIGITS) % ONE
         while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
             digits.pop()
+        runs = [(digit, len(list(run))) for digit, run in groupby(digits)]
         out = np.empty(n, dtype=np.uint64)
-        scratch = _scratch()
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
         for start in range(0, n, _CHUNK_WORDS):
             accepted = out[start : start + _CHUNK_WORDS]
-            drawn = scratch[: len(digits) * accepted.size]
-            self.fill(drawn.view(np.uint8))
-            undecided = _compare_digits(digits, drawn.reshape(len(digits), -1), accepted)
+            agreed = self._compare_digits(runs, accepted)
             if rest:
-                left = np.flatnonzero(undecided != 0)
-                lanes.append(undecided[left])
+                agreed |= accepted
+                left = np.flatnonzero(agreed != accepted)
+                lanes.append(agreed[left] ^ accepted[left])
                 places.append(left + start)
         if rest:
             self._finish(np.uint64(rest), np.concatenate(places), np.concatenate(lanes), out)
         return out
+
+    def _compare_digits(self, runs: Sequence[tuple[int, int]], accepted: _Words) -> _Words:
+        """Draw words for digits, a row a digit, and compare them into `accepted`; returns the lanes that no digit has rejected.
+
+        `runs` are the digits, equal ones together, as (digit, how many). Among the lanes returned are some that were accepted
+        before: they cannot lose that again, and to leave them in is one pass fewer.
+        """
+        agreed, drawn, more = _scratch(accepted.size)
+        seen: set[int] = set()
+        for digit, length in runs:
+            home, join = (accepted, np.bitwise_or) if digit else (agreed, np.bitwise_and)
+            row = drawn if digit in seen else home  # a digit's first run is drawn where it belongs
+            self.fill(row.view(np.uint8))
+            for _ in range(length - 1):
+                self.fill(more.view(np.uint8))
+                join(row, more, out=row)
+            if digit and 0 in seen:
+                row &= agreed
+            if digit in seen:
+                join(home, row, out=home)
+            seen.add(digit)
+        if 0 not in seen:
+            agreed.fill(ONE - 1)
+        if 1 not in seen:
+            accepted.fill(0)
+        return agreed
 
     def _finish(self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
         """Decide the lanes left in the words at `places`, the lowest of each word first.
@@ -176,8 +203,8 @@ class Source(ABC):
         with probability (thresholds[r, j] - thresholds[r, j - 1]) / 2**64.
         """
         out = np.empty(rows.size, dtype=np.int64)
-        for start in range(0, rows.size, _CHUNK_WORDS):
-            part = slice(start, start + _CHUNK_WORDS)
+        for start in range(0, rows.size, _CHUNK_PICKS):
+            part = slice(start, start + _CHUNK_PICKS)
             out[part] = search_rows(thresholds, rows[part], self.words(rows[part].size))
         return out
 
@@ -243,41 +270,20 @@ def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -
 
 
 class _PerThread(threading.local):
-    """Room for the digits of one chunk, kept by each thread: asking the system for it anew costs as much as filling it."""
+    """Room for the rows of one chunk, kept by each thread: asking the system for it anew costs as much as filling it."""
 
-    buffer: _Words | None = None
+    rows: _Words | None = None
 
 
 _per_thread = _PerThread()
 
 
-def _scratch() -> _Words:
-    if _per_thread.buffer is None:
-        _per_thread.buffer = np.empty(_HEAD_DIGITS * _CHUNK_WORDS, dtype=np.uint64)
-    return _per_thread.buffer
-
-
-def _compare_digits(digits: Sequence[int], draws: _Words, accepted: _Words) -> _Words:
-    """Compare one row of `draws` a digit, in place, into `accepted`; returns the lanes still undecided."""
-    agreed: _Words = draws[0]  # lanes that no digit has rejected; those already accepted may stay, for they cannot lose it again
-    some_accepted = bool(digits[0])
-    if some_accepted:
-        accepted[:] = agreed
-        agreed.fill(ONE - 1)
-    for digit, draw in zip(digits[1:], draws[1:], strict=True):
-        if not digit:
-            agreed &= draw
-        elif some_accepted:
-            np.bitwise_and(draw, agreed, out=draw)
-            accepted |= draw
-        else:
-            np.bitwise_and(draw, agreed, out=accepted)
-            some_accepted = True
-    if not some_accepted:
-        accepted.fill(0)
-    agreed |= accepted
-    agreed ^= accepted
-    return agreed
+def _scratch(n: int) -> tuple[_Words, _Words, _Words]:
+    """Three rows of `n` words, with whatever was left in them."""
+    if _per_thread.rows is None:
+        _per_thread.rows = np.empty((3, _CHUNK_WORDS), dtype=np.uint64)
+    first, second, third = _per_thread.rows
+    return first[:n], second[:n], third[:n]
 
 
 def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:

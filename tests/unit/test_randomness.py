@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deniable import ScriptedSource, every_path, seeded_source, system_source
+from deniable import ScriptedSource, every_path, randomness, seeded_source, system_source
 from deniable.errors import ParameterError, RandomnessError
 from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
 
@@ -73,6 +73,24 @@ def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
     assert drawn == expected
     assert len(own) > 80
     assert source.remaining == 8 * (128 - len(own))
+
+
+@pytest.mark.parametrize("digits", ["1", "01", "10011", "01011101", "11111111", "00000001"])
+def test_chunk_after_chunk_is_drawn_into_its_own_place(digits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "_CHUNK_WORDS", 3)
+    monkeypatch.setattr(randomness, "_per_thread", randomness._PerThread())
+    numerator = int(digits, 2) << (64 - len(digits))
+    script = seeded_source(digits).words(8 * len(digits))
+    drawn = ScriptedSource(script.tobytes()).bit_rows(numerator, 8, 64).view("<u8")[:, 0].tolist()
+    # Three words at a time: the first digit of each, then the second of each, and so on.
+    at, expected = 0, []
+    for size in (3, 3, 2):
+        rows = script[at : at + size * len(digits)].reshape(len(digits), size)
+        at += rows.size
+        for word in rows.T:
+            numbers = ["".join("10"[int(row) >> lane & 1] for row in word) for lane in range(64)]
+            expected.append(sum((number < digits) << lane for lane, number in enumerate(numbers)))
+    assert drawn == expected
 
 
 def test_certain_coins_draw_nothing() -> None:

@@ -12,6 +12,7 @@ says, to the last bit. No float decides a coin.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import threading
@@ -123,11 +124,7 @@ class Source(ABC):
         it accepts where the numerator's digit is 1, for the number lies below then; a random 0 rejects where that is 0. The
         few lanes that agree in all digits of the head are decided one by one.
         """
-        digits = [numerator >> (63 - i) & 1 for i in range(_HEAD_DIGITS)]
-        rest = (numerator << _HEAD_DIGITS) % ONE
-        while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
-            digits.pop()
-        runs = [(digit, len(list(run))) for digit, run in groupby(digits)]
+        runs, rest = _head(numerator)
         out = np.empty(n, dtype=np.uint64)
         places: list[NDArray[np.intp]] = []
         lanes: list[_Words] = []
@@ -178,7 +175,7 @@ class Source(ABC):
             lowest = undecided & -undecided
             out[places] |= lowest * (self.words(places.size) < rest)
             undecided ^= lowest
-            alive = np.flatnonzero(undecided != 0)
+            alive = np.flatnonzero(undecided)
             places, undecided = places[alive], undecided[alive]
 
     def below(self, bound: int, n: int) -> NDArray[np.int64]:
@@ -267,6 +264,16 @@ def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -
     flat[at] = before | masks
     free: NDArray[np.bool_] = (before & masks) == 0
     return free
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(numerator: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The first binary digits of a numerator, equal ones together as (digit, how many), and what remains of it."""
+    digits = [numerator >> (63 - i) & 1 for i in range(_HEAD_DIGITS)]
+    rest = (numerator << _HEAD_DIGITS) % ONE
+    while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
+        digits.pop()
+    return tuple((digit, len(list(run))) for digit, run in groupby(digits)), rest
 
 
 class _PerThread(threading.local):

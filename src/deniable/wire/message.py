@@ -33,7 +33,7 @@ ANSWER = 0
 """The kind of a message that holds a randomized answer."""
 NOTHING = 1
 """The kind of a message that says there is no answer; its report is zeros. Cover traffic, for queries that ask for it."""
-CHUNK = 8192
+CHUNK = 16_384
 """Columns worked on at once: the state of their hash stays in a core's cache."""
 
 _Words = NDArray[np.uint64]

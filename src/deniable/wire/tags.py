@@ -16,6 +16,8 @@ _Words = NDArray[np.uint64]
 
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _MASK = (1 << 64) - 1
+# What columns are shifted by, made once: to make an operand of a number takes NumPy as long as to shift some thousands.
+_BITS = {bits: np.array(bits, dtype=np.uint64) for bits in (13, 16, 17, 21, 32, 43, 47, 48, 51)}
 
 
 def siphash(key: tuple[int, int], words: Sequence[int]) -> int:
@@ -69,8 +71,8 @@ def siphash_columns(key0: _Words, key1: _Words, words: _Words) -> _Words:
 
 
 def _rotate(x: _Words, bits: int, scratch: _Words) -> None:
-    np.right_shift(x, np.uint64(64 - bits), out=scratch)
-    np.left_shift(x, np.uint64(bits), out=x)
+    np.right_shift(x, _BITS[64 - bits], out=scratch)
+    np.left_shift(x, _BITS[bits], out=x)
     np.bitwise_or(x, scratch, out=x)
 
 

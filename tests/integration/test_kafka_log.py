@@ -286,6 +286,24 @@ def test_a_reader_that_takes_little_at_a_time_gets_all_of_it_in_order(log: Kafka
         assert epochs == sorted(epochs)
 
 
+def test_a_block_that_stands_in_another_partition_is_not_counted(tmp_path: Path, log: KafkaLog, broker: Broker) -> None:
+    crowd = Crowd(tmp_path)
+    engine = crowd.engine()
+    engine.logs[1].close()
+    engine.logs[1] = KafkaShareLog(log.settings)
+    shares = crowd.answer([3] * 200, proxies=[0])
+    *blocks, last = cut(crowd.query.channel_tag, 0, 0, shares[1], 2)[0]
+    log.append(blocks, now=ORIGIN)
+    stranger = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    stranger.produce(log.settings.topic, last.to_bytes(), partition=(last.prefix + 1) % 4)
+    assert stranger.flush(30) == 0
+    wait_until_visible(log.settings)
+    engine.drain()
+    assert crowd.counts()[3] == 200 - len(last)
+    assert crowd.accounts(-1)[1] == {"received": len(last), "malformed": len(last)}
+    crowd.close_all()
+
+
 def test_the_engine_reports_another_topic_and_counts_none_of_it(tmp_path: Path, log: KafkaLog, broker: Broker) -> None:
     crowd = Crowd(tmp_path)
     engine = crowd.engine()

@@ -422,6 +422,26 @@ def test_an_epoch_of_a_log_with_partitions_is_complete_when_all_of_them_are(crow
     assert front(crowd) == 1
 
 
+def test_a_block_in_another_partition_than_its_own_is_refused(crowd: Crowd) -> None:
+    shares = crowd.split([5] * 40)
+    crowd.append(0, shares[0])
+    blocks, _ = cut(crowd.query.channel_tag, 0, 0, shares[1], 2)
+    log, sizes = Partitions(), [len(block) for block in blocks]
+    placed = [block.prefix for block in blocks[:-1]] + [(blocks[-1].prefix + 1) % 4]
+    contents = [block.to_bytes() for block in blocks]
+    log.read = lambda *_: Reading(contents, (2, 2, 2, 2), (), "four", partitions=placed)  # type: ignore[method-assign]
+    engine = crowd.engine()
+    engine.logs[1].close()
+    engine.logs[1] = log
+    engine.step()
+    assert len(blocks) == 4
+    assert crowd.accounts() == [
+        {"received": 40, "counted": 40 - sizes[-1], "waiting": sizes[-1]},
+        {"received": 40 - sizes[-1], "counted": 40 - sizes[-1]},
+    ]
+    assert crowd.accounts(-1)[1] == {"received": sizes[-1], "malformed": sizes[-1]}
+
+
 def test_marks_that_were_passed_are_known_after_a_restart(crowd: Crowd) -> None:
     log, tag = Partitions(), crowd.query.channel_tag
     for partition in (0, 1, 2):

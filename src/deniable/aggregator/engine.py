@@ -240,8 +240,9 @@ class Engine:
             now=self.clock(),
         )
         for proxy, reading in enumerate(readings):
-            for content in reading.blocks:
-                router.route(proxy, content, arrivals, step.ledger)
+            bits = len(reading.position).bit_length() - 1 if reading.partitions else 0
+            for content, partition in zip(reading.blocks, reading.partitions or [0] * len(reading.blocks), strict=True):
+                router.route(proxy, content, arrivals, step.ledger, (partition, bits))
             if reading.position != self.positions[proxy] and (any(reading.position) or reading.marks):
                 step.positions[proxy] = reading.position
                 if self._identities[proxy] is None and reading.identity is not None:

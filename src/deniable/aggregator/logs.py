@@ -54,6 +54,8 @@ class Reading(NamedTuple):
     """Why nothing could be read, if so."""
     more: bool = False
     """Whether the log holds more than was asked for: then what a proxy has not said here, it may have said further on."""
+    partitions: Sequence[int] = ()
+    """For each block its partition, in a log where the id of a share decides that."""
 
 
 def _unread(after: Position, problem: str) -> Reading:
@@ -175,6 +177,7 @@ class KafkaShareLog:
             self.close()
             return _unread(after, str(error))
         blocks: list[bytes] = []
+        partitions: list[int] = []
         marks: list[PartitionMark] = []
         for record in records:
             content = record.value or b""
@@ -184,10 +187,11 @@ class KafkaShareLog:
                 mark = None
             if mark is None:
                 blocks.append(content)
+                partitions.append(record.partition)
             else:
                 marks.append(PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1))
         more = 0 < most_bytes <= sum(len(record.value or b"") for record in records)
-        return Reading(blocks, position, marks, identity, more=more)
+        return Reading(blocks, position, marks, identity, more=more, partitions=tuple(partitions))
 
 
 def _frames(content: bytes) -> list[tuple[int, bytes]]:

@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient
 
 from deniable.aggregator.logs import KafkaShareLog, Reading
 from deniable.cli import cli
@@ -28,7 +23,7 @@ from deniable.proxy.kafka_reader import KafkaLogReader
 from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.sizes import row_words
 from deniable.wire.blocks import Block, cut
-from toolkit.brokers import PASSWORD, USER, certificate_of
+from toolkit.brokers import secured
 from toolkit.certificates import self_signed
 from toolkit.crowds import ORIGIN, Crowd
 from toolkit.engines import RETENTION, wait_until_visible
@@ -334,36 +329,10 @@ def test_the_engine_reports_another_topic_and_counts_none_of_it(tmp_path: Path, 
 # --- TLS and passwords ----------------------------------------------------------------------------------------------
 
 
-def secured(broker: Broker, topic: str, mechanism: str, password: Path) -> KafkaSettings:
-    options = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "ssl.ca.location": str(certificate_of(broker)),
-    }
-    secrets = {"sasl.password": f"file:{password}"}
-    return KafkaSettings(broker.secure_bootstrap, topic, partitions=2, options=options, secrets=secrets)
-
-
-@pytest.fixture
-def password(tmp_path: Path) -> Path:
-    (tmp_path / "password").write_text(f"{PASSWORD}\n")
-    return tmp_path / "password"
-
-
-def make_scram_user(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-    for future in admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, how, PASSWORD.encode())]).values():
-        future.result(30)
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_log_is_written_and_read_over_tls_with_a_password(
     mechanism: str, broker: Broker, fresh_topic: Callable[[str], str], password: Path
 ) -> None:
-    if mechanism != "PLAIN":
-        make_scram_user(broker)
     settings = secured(broker, fresh_topic("secure"), mechanism, password)
     log = KafkaLog(settings, RETENTION)
     log.append(some_blocks(50), now=1, segment=1)

@@ -11,6 +11,7 @@ import pytest
 
 from deniable.errors import ServiceError
 from deniable.proxy.broker import Broker, SecureListener, kafka_jars
+from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.proxy.maven import java
 from toolkit.certificates import self_signed
 
@@ -56,6 +57,32 @@ def fresh_topic() -> Callable[[str], str]:
     return lambda name: f"{name}-{secrets.token_hex(4)}"
 
 
-def certificate_of(broker: Broker) -> Path:
-    """What vouches for the broker's TLS listener."""
-    return broker.data.parent / "broker.pem"
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    """A file with the password of the one user of the TLS listener."""
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    return tmp_path / "password"
+
+
+def secured(broker: Broker, topic: str, mechanism: str, password: Path, partitions: int = 2) -> KafkaSettings:
+    """A topic over TLS, as the one user, whom the broker knows by this mechanism."""
+    if mechanism != "PLAIN":
+        _make_scram_user(broker)
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "ssl.ca.location": str(broker.data.parent / "broker.pem"),
+    }
+    secrets = {"sasl.password": f"file:{password}"}
+    return KafkaSettings(broker.secure_bootstrap, topic, partitions=partitions, options=options, secrets=secrets)
+
+
+def _make_scram_user(broker: Broker) -> None:
+    from confluent_kafka import admin  # noqa: PLC0415 - an extra
+
+    how = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, 4096)
+    wanted = admin.UserScramCredentialUpsertion(USER, how, PASSWORD.encode())
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for future in client.alter_user_scram_credentials([wanted]).values():
+        future.result(30)

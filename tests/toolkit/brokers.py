@@ -79,10 +79,14 @@ def secured(broker: Broker, topic: str, mechanism: str, password: Path, partitio
 
 
 def _make_scram_user(broker: Broker) -> None:
-    from confluent_kafka import admin  # noqa: PLC0415 - an extra
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: PLC0415 - an extra
+        AdminClient,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )
 
-    how = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, 4096)
-    wanted = admin.UserScramCredentialUpsertion(USER, how, PASSWORD.encode())
-    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode())
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for future in client.alter_user_scram_credentials([wanted]).values():
         future.result(30)

@@ -38,6 +38,8 @@ _CONF = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     # Ids of open epochs may be more than a heap holds.
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # What changed is written at the end of a batch, and a copy of the whole now and then, instead of a copy with every batch.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Reading many rows at once into one growing array suits small values, not blocks.
     "spark.sql.parquet.enableVectorizedReader": "false",
     # There is nothing to do in a batch without records.

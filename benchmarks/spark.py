@@ -13,8 +13,9 @@ uses, and then Spark's default, on the heap. A batch is two million answers, whi
 rows' watermark is one epoch, so both forget. What counts is the steady state: the batches after the first, as the stream's own
 progress times them, in the last of several runs in one JVM, for what comes first is compiled, not counted.
 
-The claims: blocks at least 10 times rows; from 1 to 10 million answers time grows at most linearly; what is kept stays flat while
-epochs close. (Ten million answers of one epoch that stays open are measured as well: its ids are written anew with every batch.)
+The claims, each for all that is measured: blocks at least 10 times rows, with either store; from 1 to 10 million answers time
+grows at most linearly, of epochs that close and of one that stays open, whose ids are written anew with every batch; what is kept
+stays flat while epochs close. What does not hold is printed so, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -211,10 +212,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             if "ratio" not in chosen.skip:
                 log = make_log(Path(name) / "log", chosen.answers)
-                times = {
-                    store: ratio(spark, log, Path(name) / "work", store) for store in STORES if chosen.state in (None, store)
-                }
-                holds.append(times.get("rocksdb", 10.0) >= 10)
+                stores = [chosen.state] if chosen.state else list(STORES)
+                holds += [ratio(spark, log, Path(name) / "work", store) >= 10 for store in stores]
             for part in (growth, kept):
                 if part.__name__ not in chosen.skip:
                     holds.append(part(spark, Path(name) / part.__name__))
@@ -268,10 +267,9 @@ def growth(spark: Any, folder: Path, n: int = 1_000_000) -> bool:
             print(f"  {log.n:>12,} answers {kind}, in batches of 1,000,000: {times[factor]:6.2f} s", flush=True)
             shutil.rmtree(log.folder)
         grown[kind] = times[10] / times[1]
-    first, second = grown.values()
-    told = f"at most 10: {said(first <= 10)} (of one open epoch {second:.1f})"
-    print(f"  ten times the answers take {first:.1f} times the time; {told}")
-    return first <= 10
+        told = f"take {grown[kind]:.1f} times the time; at most 10: {said(grown[kind] <= 10)}"
+        print(f"  ten times the answers {kind} {told}", flush=True)
+    return max(grown.values()) <= 10
 
 
 def kept(spark: Any, folder: Path, n: int = 100_000) -> bool:

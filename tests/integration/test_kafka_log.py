@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from deniable.aggregator.engine import Engine
 from deniable.aggregator.logs import KafkaShareLog, Reading
 from deniable.cli import cli
 from deniable.errors import LogAwayError, LogError
@@ -281,11 +282,17 @@ def test_a_reader_that_takes_little_at_a_time_gets_all_of_it_in_order(log: Kafka
         assert epochs == sorted(epochs)
 
 
-def test_a_block_that_stands_in_another_partition_is_not_counted(tmp_path: Path, log: KafkaLog, broker: Broker) -> None:
-    crowd = Crowd(tmp_path)
+def crowd_beside(log: KafkaLog, folder: Path) -> tuple[Crowd, Engine]:
+    """A crowd, and an engine to which the log is that of the second proxy."""
+    crowd = Crowd(folder)
     engine = crowd.engine()
     engine.logs[1].close()
     engine.logs[1] = KafkaShareLog(log.settings)
+    return crowd, engine
+
+
+def test_a_block_that_stands_in_another_partition_is_not_counted(tmp_path: Path, log: KafkaLog, broker: Broker) -> None:
+    crowd, engine = crowd_beside(log, tmp_path)
     shares = crowd.answer([3] * 200, proxies=[0])
     *blocks, last = cut(crowd.query.channel_tag, 0, 0, shares[1], 2)[0]
     log.append(blocks, now=ORIGIN)
@@ -300,10 +307,7 @@ def test_a_block_that_stands_in_another_partition_is_not_counted(tmp_path: Path,
 
 
 def test_the_engine_reports_another_topic_and_counts_none_of_it(tmp_path: Path, log: KafkaLog, broker: Broker) -> None:
-    crowd = Crowd(tmp_path)
-    engine = crowd.engine()
-    engine.logs[1].close()
-    engine.logs[1] = KafkaShareLog(log.settings)
+    crowd, engine = crowd_beside(log, tmp_path)
     shares = crowd.answer([3] * 20, proxies=[0])
     blocks, _ = cut(crowd.query.channel_tag, 0, 0, shares[1], 2)
     log.append(blocks, now=ORIGIN)

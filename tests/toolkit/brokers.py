@@ -64,7 +64,7 @@ def password(tmp_path: Path) -> Path:
     return tmp_path / "password"
 
 
-def secured(broker: Broker, topic: str, mechanism: str, password: Path, partitions: int = 2) -> KafkaSettings:
+def secured(broker: Broker, topic: str, mechanism: str, password: Path) -> KafkaSettings:
     """A topic over TLS, as the one user, whom the broker knows by this mechanism."""
     if mechanism != "PLAIN":
         _make_scram_user(broker)
@@ -75,7 +75,7 @@ def secured(broker: Broker, topic: str, mechanism: str, password: Path, partitio
         "ssl.ca.location": str(broker.data.parent / "broker.pem"),
     }
     secrets = {"sasl.password": f"file:{password}"}
-    return KafkaSettings(broker.secure_bootstrap, topic, partitions=partitions, options=options, secrets=secrets)
+    return KafkaSettings(broker.secure_bootstrap, topic, partitions=2, options=options, secrets=secrets)
 
 
 def _make_scram_user(broker: Broker) -> None:

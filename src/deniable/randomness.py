@@ -167,16 +167,14 @@ class Source(ABC):
         return agreed
 
     def _finish(self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
-        """Decide the lanes left in the words at `places`, the lowest of each word first.
+        """Decide the lanes left in the words at `places`, word after word.
 
         What remains of a lane's uniform number is a word of its own, and what remains of the numerator is `rest`.
         """
-        while places.size:
-            lowest = undecided & -undecided
-            out[places] |= lowest * (self.words(places.size) < rest)
-            undecided ^= lowest
-            alive = np.flatnonzero(undecided)
-            places, undecided = places[alive], undecided[alive]
+        lanes = np.unpackbits(undecided.view(np.uint8), bitorder="little").view(np.bool_)
+        left = np.flatnonzero(lanes)
+        lanes[left] = self.words(left.size) < rest
+        out[places] |= np.packbits(lanes, bitorder="little").view(np.uint64)
 
     def below(self, bound: int, n: int) -> NDArray[np.int64]:
         """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), so with no bias at all."""

@@ -60,12 +60,9 @@ def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
     source = ScriptedSource(b"".join(word.to_bytes(8, "little") for word in digits + tails))
     drawn = source.bit_rows(numerator, 2, 64).view("<u8")[:, 0].tolist()
 
-    # The lowest undecided lane of each word first, then the next of each: each takes the next of the tails.
-    undecided = [[lane for lane, head in enumerate(word) if head == top] for word in heads]
-    following = iter(tails)
-    own = {}
-    for turn in range(64):
-        own.update({(word, lanes[turn]): next(following) for word, lanes in enumerate(undecided) if turn < len(lanes)})
+    # Word after word, and lane after lane: each that is undecided takes the next of the tails.
+    undecided = [(i, lane) for i, word in enumerate(heads) for lane, head in enumerate(word) if head == top]
+    own = dict(zip(undecided, tails, strict=False))
     expected = [
         sum((int(head) << 64 | own.get((i, lane), 0)) < numerator << HEAD and 1 << lane for lane, head in enumerate(word))
         for i, word in enumerate(heads)

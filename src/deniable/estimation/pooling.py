@@ -75,9 +75,9 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     >>> drinks = ["tea", "coffee", "none"]
     >>> first, second = DirectEncoding(drinks, 1.0), OptimizedUnary(drinks, 2.0)
     >>> print(combine([first.estimate(first.privatize(crowd, coins)), second.estimate(second.privatize(crowd, coins))]))
-    tea       30.90 % ± 1.65
-    coffee    50.53 % ± 1.77
-    none      20.00 % ± 1.56
+    tea       30.64 % ± 1.65
+    coffee    49.60 % ± 1.76
+    none      19.97 % ± 1.56
     20,000 reports; epsilon 2 a report; ± covers 95 %
     2 batches of different people, combined by inverse variance; epsilon is the largest of theirs
     """

@@ -290,8 +290,8 @@ def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | 
     >>> print(table)
             stress, %
     smoker           low          high
-    0       49.12 ± 1.20   0.31 ± 0.74
-    1       25.32 ± 1.15  25.25 ± 0.95
+    0       49.11 ± 1.20   0.31 ± 0.74
+    1       25.33 ± 1.15  25.24 ± 0.95
     20,000 reports; epsilon 3.386 a person, all attributes together; ± covers 95 %
     >>> table.conditional("stress", given="smoker").proportions.round(2).tolist()
     [[0.99, 0.01], [0.5, 0.5]]

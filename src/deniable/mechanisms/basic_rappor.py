@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.mechanisms.bits import put_bits
+from deniable.mechanisms.bits import flip_bits
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
 from deniable.mechanisms.unary import UnaryReports
@@ -68,7 +68,7 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
 
     def draw_permanent(self, encoded: NDArray[Any], source: Source) -> NDArray[np.uint8]:
         truth = np.zeros((encoded.size, *self.layout[1]), dtype=np.uint8)
-        put_bits(truth, encoded, np.ones(encoded.size, dtype=np.uint8))
+        flip_bits(truth, encoded, np.ones(encoded.size, dtype=np.uint8))
         return self._steps.permanent(truth, len(self.domain), source)
 
     def draw_report(self, permanent: NDArray[np.uint8], source: Source) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Rows of packed bits: set or read one bit a row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: turn, set or read one bit a row, and count the ones of every column, a machine word at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_columns", "get_bits", "put_bits", "row_bytes"]
+__all__ = ["count_columns", "flip_bits", "get_bits", "put_bits", "row_bytes"]
 
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SLAB_WORDS = 8192
-_BLOCK_ROWS = 8192
-_BLOCK_WORDS = 32_768
+# Rows at a time, so that intermediate arrays stay in the cache: where a row is no machine word, and where it is one.
+_BLOCK_ROWS = (8192, 32_768)
 
 
 def row_bytes(width: int) -> int:
@@ -22,49 +22,46 @@ def row_bytes(width: int) -> int:
 
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row as it is.
+    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row as it is."""
+    flip_bits(rows, places, get_bits(rows, places) ^ bits)
 
-    Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is put.
+
+def flip_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
+    """Turn bit `places[i]` of row i over where `bits[i]` is 1, in place; a place of -1 leaves the row as it is.
+
+    Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is turned.
     """
-    put, block = (_put_in_words, _BLOCK_WORDS) if rows.shape[1] in _WORD else (_put_in_bytes, _BLOCK_ROWS)
-    for start in range(0, len(rows), block):  # blocks whose intermediate arrays stay in the cache
-        part = slice(start, start + block)
-        put(rows[part], places[part], bits[part])
-
-
-def _put_in_words(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """A row is one machine word: no need to look for the byte."""
-    dtype = _WORD[rows.shape[1]]
-    words = rows.view(dtype)[:, 0]
-    # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
-    masks = dtype(1) << places.astype(dtype)
-    words |= masks
-    masks *= bits ^ 1
-    words ^= masks
-
-
-def _put_in_bytes(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     n, length = rows.shape
-    flat = rows.reshape(-1)
-    at = np.maximum(places, 0) >> 3
-    at += np.arange(0, n * length, length)
-    shifts = (places & 7).astype(np.uint8)
-    shifts |= (places < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
-    masks = np.uint8(1) << shifts
-    put = flat[at]
-    put |= masks
-    masks *= bits ^ 1
-    put ^= masks
-    flat[at] = put
+    word = _WORD.get(length)
+    for start in range(0, n, _BLOCK_ROWS[word is not None]):
+        part = slice(start, start + _BLOCK_ROWS[word is not None])
+        if word:
+            words = rows[part].view(word)[:, 0]
+            # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
+            words ^= bits[part] << places[part].astype(word)
+        else:
+            at, shifts = _in_bytes(places[part], length)
+            shifts |= (places[part] < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
+            rows[part].reshape(-1)[at] ^= bits[part] << shifts
 
 
 def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:
-    """Bit `places[i]` of row i."""
-    n, length = rows.shape
-    at = places >> 3
-    at += np.arange(0, n * length, length)
-    bits: _Bytes = rows.reshape(-1)[at] >> (places & 7).astype(np.uint8) & 1
-    return bits
+    """Bit `places[i]` of row i; at a place of -1 it means nothing."""
+    length = rows.shape[1]
+    if length in _WORD:
+        words = rows.view(_WORD[length])[:, 0]
+        moved: _Bytes = (words >> places.astype(words.dtype)).astype(np.uint8)
+    else:
+        at, shifts = _in_bytes(places, length)
+        moved = rows.reshape(-1)[at] >> shifts
+    return moved & np.uint8(1)
+
+
+def _in_bytes(places: NDArray[np.intp], length: int) -> tuple[NDArray[np.intp], _Bytes]:
+    """Which byte of all rows, laid end to end, holds each place, and which bit of that byte it is."""
+    at = np.maximum(places, 0) >> 3
+    at += np.arange(0, places.size * length, length)
+    return at, (places & 7).astype(np.uint8)
 
 
 def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from deniable.errors import ReportFormatError
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
-from deniable.mechanisms.bits import count_columns, get_bits, put_bits, row_bytes
+from deniable.mechanisms.bits import count_columns, flip_bits, get_bits, put_bits, row_bytes
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism
 from deniable.mechanisms.unary import BitChannel
@@ -75,9 +75,8 @@ class SubsetSelection(PureMechanism):
         rows = np.zeros((indices.size, row_bytes(k)), dtype=np.uint8)
         for size, group in ((self.w - 1, included == 1), (self.w, included == 0)):
             rows[group, : row_bytes(k - 1)] = source.subsets(int(np.count_nonzero(group)), k - 1, size)
-        # The others were drawn in the places 0 … k - 2: the one that got the true value's place moves to the last.
-        last = np.full(indices.size, k - 1)
-        put_bits(rows, last, get_bits(rows, indices))
+        # The others were drawn in the places 0 … k - 2: the one that got the true value's place moves to the last, still free.
+        flip_bits(rows, np.full(indices.size, k - 1), get_bits(rows, indices))
         put_bits(rows, indices, included)
         return rows
 

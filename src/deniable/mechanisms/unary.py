@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, ReportFormatError
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
-from deniable.mechanisms.bits import count_columns, put_bits, row_bytes
+from deniable.mechanisms.bits import count_columns, flip_bits, put_bits, row_bytes
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.randomness import ONE, Source
@@ -96,7 +96,11 @@ class UnaryMechanism(UnaryReports):
         Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
         """
         rows = source.bit_rows(self._b, indices.size, len(self.domain))
-        put_bits(rows, indices, source.coins(self._a, indices.size))
+        coins = source.coins(self._a, indices.size)
+        if self._a == ONE // 2:
+            flip_bits(rows, indices, coins)  # whatever a bit was, flipped by a fair coin it is one
+        else:
+            put_bits(rows, indices, coins)
         return rows
 
     def channel(self) -> BitChannel:

@@ -46,20 +46,23 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Spa
             log.append_blocks(cut(tag, epoch, size_class, rows, 2)[0], MarkRecord(tag, epoch))
     crowd.now = ORIGIN + 10 * 60
     sources = [FileSource(str(log.folder), log.partitions, files_a_batch=1) for log in crowd.recorded]
-    sizes: list[int] = []
-
-    def watch(progress: dict[str, Any]) -> None:
-        (operator,) = progress["stateOperators"]
-        assert operator["numRowsTotal"] == 4
-        sizes.append(operator["customMetrics"]["stateOnCurrentVersionSizeBytes"])
-
-    on_heap = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"  # which tells how large the state is
-    job = crowd.job(sources=sources, options={"spark.sql.streaming.stateStore.providerClass": on_heap})
-    aggregate(spark, job, available_now=True, now=crowd.now, watch=watch)
+    batches: list[int] = []
+    aggregate(
+        spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=lambda told: batches.append(told["batchId"])
+    )
     assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
-    assert len(sizes) == 10
+    assert len(batches) == 10
     # Of the one epoch that is open: 2,000 ids of 16 bytes and 100 shares of 64, a third more in base64, and a header a bucket.
+    sizes = [state_bytes(spark, crowd.checkpoint, batch) for batch in batches]
     assert all(4 / 3 * (2000 * 16 + 100 * 64) < size < 60_000 for size in sizes)
+
+
+def state_bytes(spark: Any, checkpoint: str, batch: int) -> int:
+    """What Spark's state holds of buckets after a batch."""
+    reader = spark.read.format("statestore").option("batchId", batch)
+    parts = (("log", "user_map_value.content"), ("head", "value.content"))
+    found = [reader.option("stateVarName", name).load(f"{checkpoint}/stream").select(column).collect() for name, column in parts]
+    return sum(len(row.content) for rows in found for row in rows)
 
 
 def test_a_query_that_is_published_while_the_stream_runs_is_counted_and_acknowledged(crowd: SparkCrowd, spark: Any) -> None:

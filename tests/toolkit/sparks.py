@@ -110,6 +110,7 @@ class SparkCrowd(Crowd):
         super().__init__(folder, query, seed)
         self.recorded = [RecordedLog(folder / f"records{i}") for i in range(len(self.logs))]
         self.spark_state = folder / "spark.db"
+        self.checkpoint = str(folder / "checkpoint")
         self.limits: dict[str, Any] = {"bucket_bits": 2}
 
     def append(self, proxy: int, rows: Any, epoch: int = 0, prefix_bits: int = 2) -> None:
@@ -136,7 +137,7 @@ class SparkCrowd(Crowd):
     def job(self, **changes: Any) -> Job:
         given: dict[str, Any] = {
             "sources": [FileSource(str(log.folder), log.partitions) for log in self.recorded],
-            "checkpoint": str(self.folder / "checkpoint"),
+            "checkpoint": self.checkpoint,
             "limits": Limits(**self.limits),
         }
         return Job(self.spark_state, self.query.proxies, **{**given, **changes})

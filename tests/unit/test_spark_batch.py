@@ -15,12 +15,13 @@ from deniable.queries.query import Query
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
 from deniable.spark.batch import ORDERS, Closed, Outcome, Record, Rules, work
-from deniable.spark.memory import Memory
+from deniable.spark.memory import Memory, Mind
 from deniable.spark.rows import figures, to_rows
 from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from deniable.wire.shares import split_columns
 from toolkit.crowds import KEY, ORIGIN, minute_query
+from toolkit.shelves import Shelf
 
 QUERY = minute_query(proxies=["one", "two"])
 TAG = QUERY.channel_tag
@@ -54,25 +55,33 @@ def counts(outcomes: list[Outcome]) -> list[int]:
     return total.tolist()
 
 
-def test_batches_cut_anywhere_and_a_memory_written_in_between_give_the_same() -> None:
+def fresh(n_proxies: int = 2, head: str = "", shelf: Shelf | None = None, mind: Mind | None = None) -> Memory:
+    return Memory(n_proxies, 0, head, shelf or Shelf(), Mind(1 << 20) if mind is None else mind)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_batches_cut_anywhere_and_a_memory_written_in_between_give_the_same(keeps: bool) -> None:
     rng = np.random.default_rng(4)
     values = rng.integers(0, 12, 200).tolist()
     shares = shares_of(values)
     records = [*blocks_of(0, shares[0]), *blocks_of(1, shares[1][:, :150]), *blocks_of(0, shares[0][:, :30], at=50)]
     rest = blocks_of(1, shares[1][:, 150:], at=50)
     replayed = [*blocks_of(0, shares[0][:, :10], at=90), *blocks_of(1, shares[1][:, :10], at=90)]  # complete long ago
-    expected = work(rules_of(), Memory(2), 0, [*records, *rest, *replayed, mark(0, 1), mark(1, 1)], ORIGIN)
-    content, outcomes = b"", []
+    expected = work(rules_of(), fresh(), 0, [*records, *rest, *replayed, mark(0, 1), mark(1, 1)], ORIGIN)
+    head, shelf, mind, outcomes = "", Shelf(), Mind(1 << 20 if keeps else 0), []
     for part in ([records[i] for i in rng.permutation(len(records))], rest, replayed, [mark(0, 1)], [mark(1, 1)]):
-        memory = Memory(2, content)
+        memory = fresh(2, head, shelf, mind)
         outcomes.append(work(rules_of(), memory, 0, part, ORIGIN))
-        content = memory.to_bytes()
+        head = memory.save()
     assert counts(outcomes) == counts([expected]) == np.bincount(values, minlength=12).tolist()
     told = figures([Row(row) for outcome in outcomes for row in rows(outcome)])
     assert told.ledger.accounts == expected.ledger.accounts
     assert [told.ledger.accounts[proxy, TAG, 0].duplicate for proxy in range(2)] == [40, 10]
     assert [closed for _, closed in told.closed] == expected.closed == [Closed(TAG, 0, ())]
-    assert Memory(2, content).tasks() == set()
+    assert fresh(2, head, shelf).places == set()
+    assert shelf.content == {}
+    assert bool(shelf.reads) is not keeps
+    assert len(mind) == 0
 
 
 class Row:
@@ -88,12 +97,13 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def test_an_order_closes_what_a_proxy_has_not_marked_and_names_it() -> None:
-    memory = Memory(2)
+    shelf = Shelf()
+    memory = fresh(2, "", shelf)
     shares = shares_of([3] * 20)
     first = work(rules_of(), memory, 0, [*blocks_of(0, shares[0]), mark(0, 2)], ORIGIN)
     assert first.closed == []
     assert first.marks == {(0, TAG): 2}
-    memory = Memory(2, memory.to_bytes())
+    memory = fresh(2, memory.save(), shelf)
     second = work(rules_of(), memory, 0, [Record(ORDERS, 0, MarkRecord(TAG, 1).to_bytes())], ORIGIN)
     assert second.closed == [Closed(TAG, 0, (1,))]
     assert second.ledger.accounts[0, TAG, 0].orphaned == 20
@@ -107,18 +117,18 @@ def test_a_block_in_another_partition_than_its_own_is_refused() -> None:
     (astray,) = (record for record in blocks_of(0, shares[0]) if record.content[16] == 3)
     n = int.from_bytes(astray.content[20:24], "little")
     for partition, expected in ((3, {}), (1, {(0, "partition"): n})):
-        outcome = work(rules_of(bits=2), Memory(2), partition, [astray], ORIGIN)
+        outcome = work(rules_of(bits=2), fresh(), partition, [astray], ORIGIN)
         assert outcome.ledger.reasons == expected
     assert outcome.ledger.accounts[0, OUTSIDE, OUTSIDE].malformed == n
 
 
 def test_marks_never_go_back_and_those_of_unknown_channels_say_nothing() -> None:
-    memory = Memory(2)
+    memory = fresh()
     other = Record(0, 2, MarkRecord(TAG ^ 1, 5).to_bytes())
     work(rules_of(), memory, 0, [mark(0, 4), mark(0, 2, at=1001), other], ORIGIN)
     assert memory.marks == [{TAG: 4}, {}]
 
 
 def test_a_memory_of_other_proxies_is_refused() -> None:
-    with pytest.raises(StateError, match="buckets of version 1, 3 proxies, and these are version 1, 2 proxies"):
-        Memory(2, Memory(3).to_bytes())
+    with pytest.raises(StateError, match="buckets of version 2, 3 proxies, and these are version 2, 2 proxies"):
+        fresh(2, fresh(3).save())

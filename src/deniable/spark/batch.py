@@ -91,6 +91,7 @@ def work(rules: Rules, memory: Memory, partition: int, records: Iterable[Record]
     for task, parts in arrivals.items():
         joined, counted = join_and_count(memory.bucket(task), parts, task[1], rules.channels[task[0]], keep)
         book(task, joined, counted, out.ledger, out.panes)
+        memory.note(task, joined)
     for channel in rules.channels.values():
         _close(channel, orders[channel.tag], memory, out)
     return out

@@ -86,6 +86,7 @@ def aggregate(
     the clock: for recorded logs. One call at a time may work on a state.
     """
     try:
+        import google.protobuf  # type: ignore[import-untyped]  # noqa: F401, PLC0415 - Spark wants it and does not bring it
         import pyspark  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError(str(error.name), "spark", "aggregation on Spark") from None

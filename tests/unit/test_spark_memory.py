@@ -151,17 +151,15 @@ def test_what_does_not_fit_in_mind_is_read_again() -> None:
 
 
 def test_a_mind_keeps_what_was_used_last() -> None:
-    mind, shelf = Mind(3 * 16 * 10), Shelf()
-    heads = dict.fromkeys(range(4), "")
+    mind = Mind(3 * 16 * 10)  # ten ids of three buckets
+    shelves = [Shelf() for _ in range(4)]
+    heads = [""] * 4
     for bucket in (0, 1, 2, 0, 3):
-        memory = Memory(2, bucket, heads[bucket], shelf, mind)
-        ids = list(range(10)) if not heads[bucket] else []
-        if ids:
-            memory.note(TASK, memory.bucket(TASK).add([[rows_of(ids)], [rows_of(ids, 1)]]))
-        memory.bucket(TASK)
+        memory = Memory(2, bucket, heads[bucket], shelves[bucket], mind)
+        ids = list(range(10))
+        memory.note(TASK, memory.bucket(TASK).add([[rows_of(ids)], [rows_of(ids, 1)]]))
         heads[bucket] = memory.save()
-        shelf = Shelf() if not shelf.content else shelf
-        shelf.content.clear()
+    assert [shelf.reads for shelf in shelves] == [[], [], [], []]
     assert [mind.take(bucket, PLACE) is not None for bucket in range(4)] == [True, False, True, True]
 
 

@@ -12,8 +12,9 @@ __all__ = ["count_columns", "flip_bits", "get_bits", "put_bits", "row_bytes"]
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SLAB_WORDS = 8192
-# Rows at a time, so that intermediate arrays stay in the cache: where a row is no machine word, and where it is one.
-_BLOCK_ROWS = (8192, 32_768)
+# Rows at a time, so that intermediate arrays stay in the cache; more of them where a row is one machine word.
+_BLOCK_ROWS = 8192
+_BLOCK_WORDS = 32_768
 
 
 def row_bytes(width: int) -> int:
@@ -23,38 +24,47 @@ def row_bytes(width: int) -> int:
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
     """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row as it is."""
-    flip_bits(rows, places, get_bits(rows, places) ^ bits)
+    _turn(rows, places, bits ^ np.uint8(1), set_first=True)
 
 
 def flip_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Turn bit `places[i]` of row i over where `bits[i]` is 1, in place; a place of -1 leaves the row as it is.
+    """Turn bit `places[i]` of row i over where `bits[i]` is 1, in place; a place of -1 leaves the row as it is."""
+    _turn(rows, places, bits, set_first=False)
+
+
+def _turn(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes, *, set_first: bool) -> None:
+    """Turn bits over, as :func:`flip_bits` does, or set them all before that.
 
     Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is turned.
     """
     n, length = rows.shape
     word = _WORD.get(length)
-    for start in range(0, n, _BLOCK_ROWS[word is not None]):
-        part = slice(start, start + _BLOCK_ROWS[word is not None])
+    block = _BLOCK_WORDS if word else _BLOCK_ROWS
+    for start in range(0, n, block):
+        part = slice(start, start + block)
         if word:
             words = rows[part].view(word)[:, 0]
             # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
-            words ^= bits[part] << places[part].astype(word)
+            shifts = places[part].astype(word)
+            if set_first:
+                words |= word(1) << shifts
+            words ^= bits[part] << shifts
         else:
+            flat = rows[part].reshape(-1)
             at, shifts = _in_bytes(places[part], length)
             shifts |= (places[part] < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
-            rows[part].reshape(-1)[at] ^= bits[part] << shifts
+            found = flat[at]
+            if set_first:
+                found |= np.uint8(1) << shifts
+            found ^= bits[part] << shifts
+            flat[at] = found
 
 
 def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:
-    """Bit `places[i]` of row i; at a place of -1 it means nothing."""
-    length = rows.shape[1]
-    if length in _WORD:
-        words = rows.view(_WORD[length])[:, 0]
-        moved: _Bytes = (words >> places.astype(words.dtype)).astype(np.uint8)
-    else:
-        at, shifts = _in_bytes(places, length)
-        moved = rows.reshape(-1)[at] >> shifts
-    return moved & np.uint8(1)
+    """Bit `places[i]` of row i."""
+    at, shifts = _in_bytes(places, rows.shape[1])
+    bits: _Bytes = rows.reshape(-1)[at] >> shifts & np.uint8(1)
+    return bits
 
 
 def _in_bytes(places: NDArray[np.intp], length: int) -> tuple[NDArray[np.intp], _Bytes]:

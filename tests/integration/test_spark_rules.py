@@ -17,7 +17,7 @@ from deniable.aggregator import history
 from deniable.aggregator.elsewhere import Elsewhere, counted_versions
 from deniable.aggregator.engine import Engine, Limits
 from deniable.aggregator.state import State, connect
-from deniable.errors import NoReportsError, ParameterError, StateError
+from deniable.errors import NoReportsError, ParameterError, ServiceError, StateError
 from deniable.spark import FileSource, Job, aggregate
 from deniable.spark import history as spark_history
 from deniable.spark.rows import Figures
@@ -209,3 +209,19 @@ def test_a_job_needs_a_log_for_each_proxy_and_as_many_partitions_in_each(tmp_pat
         job(4, 8)
     with pytest.raises(ParameterError, match="must be a power of two"):
         job(6, 6)
+
+
+def test_a_stream_that_ends_by_itself_says_why_in_one_line(crowd: SparkCrowd, spark: Any) -> None:
+    crowd.publish_to_spark()
+    (crowd.recorded[0].folder / "broken.parquet").write_bytes(b"this is no Parquet file")
+    with pytest.raises(ServiceError, match=r"^the stream ended: .*") as caught:
+        aggregate(spark, crowd.job(), available_now=True, now=ORIGIN)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_store_without_parts_is_refused(crowd: SparkCrowd, spark: Any) -> None:
+    crowd.publish_to_spark()
+    name = "spark.sql.streaming.stateStore.providerClass"
+    on_heap = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    with pytest.raises(ParameterError, match=f"{name}.*must be RocksDB's"):
+        aggregate(spark, crowd.job(options={name: on_heap}), available_now=True, now=ORIGIN)

@@ -191,7 +191,7 @@ class _Run:
         """Count what is there, and close what is due."""
         while not self.stop.is_set():
             with self._streaming(self.sink.entries(), availableNow=True) as query:
-                while not self.stop.is_set() and not query.awaitTermination(1):
+                while not self.stop.is_set() and not _ended(query):
                     self._tell(query)
                 self._raise_failure(query)
                 self._tell(query)
@@ -230,6 +230,16 @@ class _Run:
         ]
         self.spark.createDataFrame(records, RECORDS).coalesce(1).write.mode("append").parquet(self._orders)
         self._ordered |= due
+        return True
+
+
+def _ended(query: StreamingQuery) -> bool:
+    """Whether a stream has ended, well or not; waits a second for it. What it ended with is asked for later."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - an extra
+
+    try:
+        return bool(query.awaitTermination(1))
+    except StreamingQueryException:
         return True
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.aggregator.catalogue import Published
 from deniable.aggregator.engine import Limits
+from deniable.errors import ParameterError
 from deniable.spark.batch import ORDERS
 from deniable.spark.rows import SCHEMA
 from deniable.spark.sources import RECORDS, Source
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
 
+_STORE = "spark.sql.streaming.stateStore.providerClass"
 _CONF = {
     # A checksum of every row, against maps that differ when they are run again. Here a map reads a log and nothing else.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
@@ -30,7 +32,7 @@ _CONF = {
     # Spark keeps what it takes to go back a hundred batches by default: of state that is ids of open epochs, that fills a disk.
     "spark.sql.streaming.minBatchesToRetain": "10",
     # The store that has state in parts; and ids of open epochs may be more than a heap holds.
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    _STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     # What changed is written at the end of a batch, and a copy of the whole now and then, instead of a copy with every batch.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Reading many rows at once into one growing array suits small values, not blocks.
@@ -43,6 +45,8 @@ _CONF = {
 
 def own_session(spark: SparkSession, partitions: int, options: dict[str, str]) -> SparkSession:
     """A session with settings of its own in the same Spark application: those of the caller stay as they are."""
+    if options.get(_STORE, _CONF[_STORE]) != _CONF[_STORE]:
+        raise ParameterError(_STORE, options[_STORE], f"must be RocksDB's, {_CONF[_STORE]}: no other has state in parts")
     session = spark.newSession()
     for name, value in {**_CONF, "spark.sql.shuffle.partitions": str(partitions), **options}.items():
         session.conf.set(name, value)

@@ -109,8 +109,10 @@ class Log:
             records = [(block.prefix, block.to_bytes()) for block in blocks]
             if mark is not None:
                 records += [(i, MarkRecord(self.query.channel_tag, mark).to_bytes()) for i in range(PARTITIONS)]
-            told = [{"partition": place, "offset": self.n + i, "value": value} for i, (place, value) in enumerate(records)]
-            write(pa.Table.from_pylist(told, schema=RECORDS), self.folder / str(proxy) / f"{self.n:012d}.parquet")
+            parts: list[list[dict[str, Any]]] = [[] for _ in range(PARTITIONS)]
+            for i, (place, value) in enumerate(records):
+                parts[place].append({"partition": place, "offset": self.n + i, "value": value})
+            write(parts, self.folder / str(proxy) / f"{self.n:012d}.parquet")
         self.n += n
 
 
@@ -127,9 +129,12 @@ def processor_seconds() -> float:
     return sum(used.get(pid, 0) for pid in below) / os.sysconf("SC_CLK_TCK")
 
 
-def write(table: pa.Table, path: Path) -> None:
+def write(parts: list[list[dict[str, Any]]], path: Path) -> None:
+    """A row group a partition."""
     hidden = path.with_name(f".{path.name}")
-    pq.write_table(table, hidden, compression="none", use_dictionary=False)
+    with pq.ParquetWriter(hidden, RECORDS, compression="none", use_dictionary=False) as writer:
+        for part in parts:
+            writer.write_table(pa.Table.from_pylist(part, schema=RECORDS))
     hidden.rename(path)
 
 

@@ -67,9 +67,9 @@ def test_the_embedded_engine_on_kafka_gives_the_same_as_on_sqlite(
 
 @pytest.mark.parametrize("n_proxies", [2, 3])
 def test_spark_on_kafka_gives_the_same_as_the_embedded_engine(
-    n_proxies: int, broker: Broker, spark_on_kafka: Any, fresh_topic: Callable[[str], str], tmp_path: Path
+    n_proxies: int, broker: Broker, spark: Any, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     scenario = SCENARIOS[n_proxies]
     logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
     (tmp_path / "spark").mkdir()
-    assert play(scenario, SparkEngine(scenario, tmp_path / "spark", logs, spark_on_kafka)) == on_sqlite(n_proxies, tmp_path)
+    assert play(scenario, SparkEngine(scenario, tmp_path / "spark", logs, spark)) == on_sqlite(n_proxies, tmp_path)

@@ -83,6 +83,30 @@ def test_a_block_stands_in_the_partition_of_its_prefix_and_marks_stand_behind_it
     assert read(log.settings, reading.position) == Reading([], reading.position, [], reading.identity)
 
 
+def test_a_span_holds_the_committed_records_between_two_offsets(log: KafkaLog) -> None:
+    for i in range(3):
+        log.append([some_blocks(1, bits=2, seed=7)[0]] * 3, now=i)
+    aborted = Producer({"bootstrap.servers": log.settings.bootstrap, "transactional.id": log.settings.topic})
+    aborted.init_transactions(10)
+    aborted.begin_transaction()
+    (partition,) = {record.partition for record in KafkaLogReader(log.settings).read_all()}
+    aborted.produce(log.settings.topic, b"nobody is to see this", partition=partition)
+    aborted.flush(10)
+    aborted.abort_transaction(10)
+    log.append([some_blocks(1, bits=2, seed=7)[0]] * 2, now=9)
+    wait_until_visible(log.settings)
+    reader = KafkaLogReader(log.settings, wait_ms=1)
+    everything = [record for record in reader.read_all() if record.partition == partition]
+    offsets = [record.offset for record in everything]
+    assert len(offsets) == 11
+    end = offsets[-1] + 2  # behind the record that ends the transaction
+    for first, last in ((0, end), (0, 1), (offsets[4], offsets[7]), (offsets[8] + 1, offsets[9]), (offsets[10], end)):
+        for _ in range(2):  # an attempt that is repeated gets the same
+            found = reader.read_span(partition, first, last)
+            assert found == [record for record in everything if first <= record.offset < last]
+    reader.close()
+
+
 def test_what_must_be_remembered_is_known_after_a_restart(log: KafkaLog) -> None:
     log.append(some_blocks(50, epoch=1, seed=1), now=1, segment=1)
     log.append(some_blocks(60, epoch=2, seed=2), now=1, segment=1 << 40, forget=[1])

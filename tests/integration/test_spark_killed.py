@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from deniable.aggregator.catalogue import publish
 from deniable.aggregator.engine import Engine, Limits
@@ -34,7 +33,7 @@ from deniable.randomness import seeded_source
 from deniable.wire.blocks import cut
 from deniable.wire.shares import split_columns
 from toolkit.crowds import KEY, RING, minute_query
-from toolkit.sparks import LOCAL, connector_jars, told
+from toolkit.sparks import LOCAL, told
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 JVM = LOCAL["spark.driver.extraJavaOptions"]
@@ -110,9 +109,6 @@ def counted(path: Path) -> int:
 def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
     broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
-    jars = connector_jars()
-    if not jars:
-        pytest.skip("Maven has no Kafka connector for Spark")
     origin = int(time.time()) // 60 * 60 - 600
     n = PER_EPOCH * EPOCHS
     query = minute_query(
@@ -141,7 +137,6 @@ def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
         "spark.driver.extraJavaOptions": JVM,
         "spark.executor.extraJavaOptions": JVM,
         "spark.executorEnv.PYTHONPATH": SOURCE,
-        "spark.jars": jars,
     }
     settings.write_text(
         'state = "spark.db"\nring = "ring.json"\nengine = "spark"\n[spark]\ncheckpoint = "checkpoint"\nrecords_a_batch = 12\n'

@@ -34,11 +34,11 @@ def logged(crowd: SparkCrowd, broker: Broker, fresh_topic: Callable[[str], str],
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_spark_counts_topics_over_tls_with_a_password(
-    mechanism: str, tmp_path: Path, broker: Broker, fresh_topic: Callable[[str], str], password: Path, spark_on_kafka: Any
+    mechanism: str, tmp_path: Path, broker: Broker, fresh_topic: Callable[[str], str], password: Path, spark: Any
 ) -> None:
     crowd = SparkCrowd(tmp_path)
     crowd.publish_to_spark()
     every = logged(crowd, broker, fresh_topic, mechanism, password)
-    crowd.drain_spark(spark_on_kafka, sources=[KafkaSource(settings) for settings in every])
+    crowd.drain_spark(spark, sources=[KafkaSource(settings) for settings in every])
     assert [row[4] for row in told(crowd.spark_state)["panes"]] == [len(ANSWERS)]
     crowd.close_all()

@@ -18,7 +18,7 @@ from deniable.proxy.maven import java
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
 from deniable.spark import FileSource, Job, KafkaSource, aggregate
-from deniable.spark.session import connector, open_session
+from deniable.spark.session import open_session
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
 from toolkit.brokers import REQUIRED
@@ -35,38 +35,17 @@ LOCAL = {
 }
 
 
-def connector_jars() -> str:
-    """Spark's Kafka connector, as `spark.jars` wants it; empty where it cannot be had, unless it is required."""
-    import pyspark  # noqa: PLC0415 - slow to load
-
-    try:
-        return ",".join(map(str, connector(pyspark.__version__)))
-    except ServiceError as error:
-        if REQUIRED:
-            pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {error}")
-        return ""
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session on two threads, with the Kafka connector if it can be had."""
+    """A session on two threads."""
     reason = missing_java()
     if reason and REQUIRED:
         pytest.fail(f"DENIABLE_REQUIRE_KAFKA=1, and {reason}")
     if reason:
         pytest.skip(reason)
-    jars = connector_jars()
-    session = open_session("local[2]", {**LOCAL, **({"spark.jars": jars} if jars else {})}, needs_kafka=False)
+    session = open_session("local[2]", LOCAL)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def spark_on_kafka(spark: Any) -> Any:
-    """The session, if it can read Kafka."""
-    if not connector_jars():
-        pytest.skip("Maven has no Kafka connector for Spark")
-    return spark
 
 
 def missing_java() -> str:

@@ -14,7 +14,7 @@ from deniable.errors import StateError
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
-from deniable.spark.batch import ORDERS, Closed, Outcome, Record, Rules, work
+from deniable.spark.batch import Closed, Outcome, Record, Rules, work
 from deniable.spark.memory import Memory, Mind
 from deniable.spark.rows import figures, to_rows
 from deniable.wire.blocks import cut
@@ -104,7 +104,7 @@ def test_an_order_closes_what_a_proxy_has_not_marked_and_names_it() -> None:
     assert first.closed == []
     assert first.marks == {(0, TAG): 2}
     memory = fresh(2, memory.save(), shelf)
-    second = work(rules_of(), memory, 0, [Record(ORDERS, 0, MarkRecord(TAG, 1).to_bytes())], ORIGIN)
+    second = work(rules_of(), memory, 0, [], ORIGIN, {TAG: 1, TAG ^ 1: 7})
     assert second.closed == [Closed(TAG, 0, (1,))]
     assert second.ledger.accounts[0, TAG, 0].orphaned == 20
     third = work(rules_of(), memory, 0, blocks_of(1, shares[1]), ORIGIN)

@@ -1,10 +1,12 @@
-"""Settings for Spark, Kafka's options in the words of its Java client, and the aggregator's service with its engine elsewhere."""
+"""Settings for Spark, what executors are told of Kafka, and the aggregator's service with its engine elsewhere."""
 
 from __future__ import annotations
 
 import json
+import pickle
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from deniable.cli import cli
 from deniable.errors import ParameterError, SettingsError
 from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.spark.session import job_of
-from deniable.spark.sources import java_options
+from deniable.spark.sources import KafkaSource
 from toolkit.crowds import RING, Crowd
 
 FILE = """
@@ -59,7 +61,7 @@ def test_paths_are_relative_to_the_file_and_addresses_are_not(tmp_path: Path) ->
     ("old", "new", "rule"),
     [
         ('engine = "spark"', 'engine = "flink"', "must be one of embedded, spark"),
-        ('trigger = "10 s"', 'connector = "4.0"', "must be a list of texts"),
+        ('trigger = "10 s"', "options = 1", "must be a table"),
         ('trigger = "10 s"', "records_a_batch = 0", "must be a whole number of at least 1"),
         ('checkpoint = "checkpoint"', "", "is missing"),
     ],
@@ -79,29 +81,33 @@ def test_spark_needs_a_topic_for_every_proxy(tmp_path: Path) -> None:
     assert "a table [spark] with at least a checkpoint" in result.output
 
 
-def test_options_are_told_to_the_java_client_in_its_own_words(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("CERTIFICATE")
-    (tmp_path / "password").write_text('a "quoted" word\n')
+def test_what_executors_are_told_of_kafka_needs_no_file_of_the_driver(tmp_path: Path) -> None:
+    for name, text in {"ca.pem": "CA", "own.pem": "OWN", "key.pem": "KEY", "password": "a word\n"}.items():
+        (tmp_path / name).write_text(text)
+    options = {"ssl.ca.location": "ca.pem", "ssl.certificate.location": "own.pem", "ssl.key.location": "key.pem"}
     settings = KafkaSettings(
         "host:9093",
         "shares",
-        options={
-            "security.protocol": "sasl_ssl",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": "reader",
-            "ssl.ca.location": "ca.pem",
-        },
+        options={"security.protocol": "sasl_ssl", "sasl.username": "reader", **options},
         secrets={"sasl.password": "file:password"},
     ).within(tmp_path)
-    assert java_options(settings) == {
-        "kafka.bootstrap.servers": "host:9093",
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "SCRAM-SHA-512",
-        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        'username="reader" password="a \\"quoted\\" word";',
-        "kafka.ssl.truststore.type": "PEM",
-        "kafka.ssl.truststore.certificates": "CERTIFICATE",
+    here = settings.client(group_id="x")
+    source = KafkaSource(settings).carried()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    there = pickle.loads(pickle.dumps(source)).settings.client(group_id="x")  # noqa: S301 - ours
+    assert {name: value for name, value in there.items() if name not in here} == {
+        "ssl.ca.pem": "CA",
+        "ssl.certificate.pem": "OWN",
+        "ssl.key.pem": "KEY",
     }
+    assert {name: value for name, value in here.items() if name not in there} == {
+        name: str(tmp_path / place) for name, place in options.items()
+    }
+    assert there["sasl.password"] == "a word"
+    assert "a word" not in repr(source)
+    with pytest.raises(ParameterError, match=r"options.ssl.ca.location = .*ca.pem' cannot be read: FileNotFoundError"):
+        replace(settings, secrets={}).carried()
 
 
 class Proxy:

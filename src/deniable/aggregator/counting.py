@@ -41,7 +41,14 @@ class Router:
     retention: int
     now: int
 
-    def route(self, proxy: int, content: bytes, arrivals: Arrivals, ledger: Ledger, partition: tuple[int, int] = (0, 0)) -> None:
+    def route(
+        self,
+        proxy: int,
+        content: bytes | memoryview,
+        arrivals: Arrivals,
+        ledger: Ledger,
+        partition: tuple[int, int] = (0, 0),
+    ) -> None:
         """Put a block where its shares are joined, or book why it is not.
 
         `partition` is the number of the partition in which the block stood, and the bits that chose it: what stands in another
@@ -87,7 +94,7 @@ class Router:
         return "ancient" if channel.schedule.end_of_epoch(block.epoch) < self.now - self.retention else ""
 
 
-def _claimed_count(content: bytes) -> int:
+def _claimed_count(content: bytes | memoryview) -> int:
     """How many shares an unreadable block claims to hold, if that is at all possible; else one."""
     claimed = int.from_bytes(content[20:24], "little") if len(content) >= 24 else 1
     return claimed if 1 <= claimed <= LARGEST_BLOCK else 1

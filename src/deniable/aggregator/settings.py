@@ -77,8 +77,6 @@ class SparkSettings:
     """A folder, or the address of one, for joined reports; none are kept by default."""
     shuffle_partitions: int = 0
     """How many tasks count at the same time; 0 for one a core."""
-    connector: Sequence[str] = ()
-    """Spark's Kafka connector as Maven knows it, `group:artifact:version`; by default that of Spark's own version."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Any settings of Spark."""
 
@@ -90,8 +88,6 @@ class SparkSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ParameterError(name, value, f"must be a whole number of at least {least}")
-        if isinstance(self.connector, str) or not all(isinstance(each, str) and each.count(":") == 2 for each in self.connector):
-            raise ParameterError("connector", self.connector, "must be a list of texts such as 'group:artifact:version'")
         if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
             raise ParameterError("options", self.options, "must be a table of texts")
 

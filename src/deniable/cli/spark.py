@@ -43,7 +43,7 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     if chosen.spark is None:
         raise SettingsError("spark", None, "must be there: a table [spark] with at least a checkpoint", settings.name)
     stop = threading.Event()
-    session = open_session(master, chosen.spark.options, chosen.spark.connector)
+    session = open_session(master, chosen.spark.options)
     for each in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
         signal.signal(each, lambda *_: stop.set())
     click.echo(_line({"event": "started", "version": session.version}, f"Spark {session.version} counts", as_json))
@@ -53,7 +53,7 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
         nonlocal pause
         pause = 1.0
         told = {"event": "batch", **_figures(progress)}
-        text = "batch {batch}: {records} records in {seconds:.1f} s, {state_bytes} bytes of state".format(**told)
+        text = "batch {batch}: {shares:,} shares in {seconds:.1f} s, {state_bytes} bytes of state".format(**told)
         click.echo(_line(told, text, as_json))
 
     try:
@@ -85,7 +85,7 @@ def _figures(progress: dict[str, Any]) -> dict[str, Any]:
     state = progress["stateOperators"][0] if progress["stateOperators"] else {}
     return {
         "batch": progress["batchId"],
-        "records": progress["numInputRows"],
+        "shares": progress["shares"],
         "seconds": progress["batchDuration"] / 1000,
         "state_rows": state.get("numRowsTotal", 0),
         "state_bytes": state.get("memoryUsedBytes", 0),

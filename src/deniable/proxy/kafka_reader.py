@@ -6,8 +6,9 @@ left with Kafka: whoever reads keeps the position himself, beside what he made o
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -17,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from deniable.errors import LogAwayError, LogError, ParameterError
 from deniable.proxy.kafka_settings import KafkaSettings
 
-__all__ = ["KafkaLogReader", "KafkaRecord", "Position", "TopicKeeper", "about"]
+__all__ = ["KafkaLogReader", "KafkaRecord", "Position", "TopicKeeper", "about", "check_reaches"]
 
 Position = tuple[int, ...]
 _SECONDS = 10.0
@@ -110,6 +111,13 @@ class TopicKeeper:
             return None
         return Topic(str(found.topic_id), len(found.partitions))
 
+    def find(self, topic: str) -> Topic:
+        """The topic, which has to be there."""
+        found = self.look(topic)
+        if found is None:
+            raise NoTopicError(f"there is no topic {topic} at {self._settings.bootstrap}")
+        return found
+
     def make(self, topic: str, n_partitions: int, config: dict[str, str]) -> Topic:
         """The topic, made if it is not there."""
         found = self.look(topic)
@@ -140,13 +148,21 @@ class TopicKeeper:
         return tuple(found[partition] for partition in range(n_partitions))
 
 
+def check_reaches(topic: str, at: Position, ends: Position) -> None:
+    """See that a log reaches as far as it was read."""
+    for partition, (place, end) in enumerate(zip(at, ends, strict=True)):
+        if place > end:
+            where = f"partition {partition} of the topic {topic}"
+            raise LogError(f"{where} ends at offset {end}, before {place}: it is not the log that was read before")
+
+
 class KafkaLogReader:
     """A topic, read from a position on. One thread uses it at a time."""
 
-    def __init__(self, settings: KafkaSettings, topic: str | None = None) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str | None = None, wait_ms: int = 50) -> None:
+        """`wait_ms` is how long the end of a partition is waited for more: the end of a transaction does not wake a fetch."""
         self.topic = topic or settings.topic
         self._settings = settings
-        self._keeper = TopicKeeper(settings)
         own = {
             "group_id": "deniable",  # librdkafka wants one; no group is joined, and nothing committed
             "enable_auto_commit": False,
@@ -155,11 +171,15 @@ class KafkaLogReader:
             "isolation_level": "read_committed",
             "auto_offset_reset": "error",
             "queued_max_messages_kbytes": 16384,
-            "fetch_wait_max_ms": 50,  # the end of a transaction does not wake a fetch that waits
+            "fetch_wait_max_ms": wait_ms,
         }
         self._consumer: Any = made(Consumer, settings.client(**own))
-        self._at: Position | None = None
-        """Where the consumer goes on."""
+        self._at: dict[int, int] | None = None
+        """Where the consumer goes on, in each partition."""
+
+    @functools.cached_property
+    def _keeper(self) -> TopicKeeper:
+        return TopicKeeper(self._settings)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -176,13 +196,11 @@ class KafkaLogReader:
             raise LogError(f"the topic {self.topic} has {topic.n_partitions} partitions, and had {len(after)} when it was read")
         ends = self._keeper.ends(self.topic, topic.n_partitions)
         at = after or self._keeper.ends(self.topic, topic.n_partitions, first=True)
-        for partition, (place, end) in enumerate(zip(at, ends, strict=True)):
-            if place > end:
-                where = f"partition {partition} of the topic {self.topic}"
-                raise LogError(f"{where} ends at offset {end}, before {place}: it is not the log that was read before")
+        check_reaches(self.topic, at, ends)
         if not most_bytes or at == ends:
             return [], at, topic.identity
-        records, at = self._consume(at, ends, most_bytes)
+        records, places = self._consume(dict(enumerate(at)), dict(enumerate(ends)), most_bytes)
+        at = tuple(places.values())
         if self._look().identity != topic.identity:  # ids of topics never come again: so what was read is of this one
             raise LogError(f"the topic {self.topic} was deleted and made again while it was read")
         return records, at, topic.identity
@@ -196,20 +214,28 @@ class KafkaLogReader:
             records, at, _ = self.read(at, 64 << 20)
             yield from records
 
-    def _look(self) -> Topic:
-        topic = self._keeper.look(self.topic)
-        if topic is None:
-            raise NoTopicError(f"there is no topic {self.topic} at {self._settings.bootstrap}")
-        return topic
+    def read_span(self, partition: int, start: int, end: int) -> list[KafkaRecord]:
+        """The records of a partition from an offset up to another, before which the log is known to reach."""
+        records, place = self._consume({partition: start}, {partition: end}, 1 << 62)
+        self._consumer.unassign()  # what comes behind it is not asked for
+        self._at = None
+        if place[partition] < end:
+            raise LogAwayError(f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds")
+        return [record for record in records if record.offset < end]
 
-    def _consume(self, at: Position, ends: Position, most_bytes: int) -> tuple[list[KafkaRecord], Position]:
+    def _look(self) -> Topic:
+        return self._keeper.find(self.topic)
+
+    def _consume(
+        self, at: Mapping[int, int], ends: Mapping[int, int], most_bytes: int
+    ) -> tuple[list[KafkaRecord], dict[int, int]]:
         if at != self._at:
-            self._consumer.assign([TopicPartition(self.topic, partition, offset) for partition, offset in enumerate(at)])
+            self._consumer.assign([TopicPartition(self.topic, partition, offset) for partition, offset in at.items()])
         self._at = None  # if this fails, where the consumer stands is not known
-        place, n_bytes = list(at), 0
+        place, n_bytes = dict(at), 0
         records: list[KafkaRecord] = []
         deadline = time.monotonic() + _SECONDS
-        while n_bytes < most_bytes and any(place[i] < end for i, end in enumerate(ends)):
+        while n_bytes < most_bytes and any(place[i] < end for i, end in ends.items()):
             first = self._consumer.poll(_POLL)
             found = [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
             for message in found:
@@ -234,8 +260,8 @@ class KafkaLogReader:
                 if not records:
                     raise LogAwayError(f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds")
                 break
-        self._at = tuple(place)
-        return records, self._at
+        self._at = place
+        return records, dict(place)
 
 
 def made(kind: Any, configuration: dict[str, Any]) -> Any:

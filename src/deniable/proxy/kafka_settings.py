@@ -105,8 +105,16 @@ class KafkaSettings:
         secrets = {name: self._secret(name, place) for name, place in self.secrets.items()}
         # librdkafka writes every failed attempt to connect to standard error; what matters comes back as an error
         quiet = {"log_level": 0, "log.connection.close": False, "reconnect.backoff.max.ms": 1000}
-        own = {name.replace("_", "."): value for name, value in own.items()}
-        return {**quiet, **self.options, **secrets, "bootstrap.servers": self.bootstrap, **own}
+        return {**quiet, **self.options, **secrets, "bootstrap.servers": self.bootstrap, **_dotted(own)}
+
+    def carried(self) -> KafkaSettings:
+        """The same, with what stands in files and in the environment here: for clients on machines that have neither."""
+        told = self.client()
+        for kind in ("ca", "certificate", "key"):
+            place = told.get(f"ssl.{kind}.location")
+            if place is not None and not Path(place).is_dir():
+                told[f"ssl.{kind}.pem"] = _text(f"options.ssl.{kind}.location", str(told.pop(f"ssl.{kind}.location")))
+        return _Carried(self.bootstrap, self.topic, self.partitions, self.replication, configuration=told)
 
     def _secret(self, name: str, place: str) -> str:
         kind, _, where = place.partition(":")
@@ -114,7 +122,24 @@ class KafkaSettings:
             if where not in os.environ:
                 raise ParameterError(f"secrets.{name}", place, "is not set in the environment")
             return os.environ[where]
-        try:
-            return Path(where).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ParameterError(f"secrets.{name}", place, f"cannot be read: {type(error).__name__}") from None
+        return _text(f"secrets.{name}", place).strip()
+
+
+@dataclass(frozen=True)
+class _Carried(KafkaSettings):
+    configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What a client is told, secrets included."""
+
+    def client(self, **own: Any) -> dict[str, Any]:
+        return {**self.configuration, **_dotted(own)}
+
+
+def _dotted(own: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in own.items()}
+
+
+def _text(name: str, place: str) -> str:
+    try:
+        return Path(place.removeprefix("file:")).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(name, place, f"cannot be read: {type(error).__name__}") from None

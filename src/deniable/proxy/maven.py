@@ -23,8 +23,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <groupId>deniable</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
 <dependencies>{}</dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
-_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
 def cache_folder() -> Path:
@@ -44,8 +43,8 @@ def java() -> str:
     return found
 
 
-def jars(name: str, artifacts: Sequence[str], alone: bool = False) -> Path:
-    """A folder with these artifacts (`group:artifact:version`) and all that they need to run, or (`alone`) with these only.
+def jars(name: str, artifacts: Sequence[str]) -> Path:
+    """A folder with these artifacts (`group:artifact:version`) and all that they need to run.
 
     Where the folder `name` of the cache has them already, they are not asked for again. Processes that ask for the same
     at the same time wait for the first of them; one that is interrupted leaves nothing half done.
@@ -63,19 +62,18 @@ def jars(name: str, artifacts: Sequence[str], alone: bool = False) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as work:
-                _copy(Path(work), artifacts, alone)
+                _copy(Path(work), artifacts)
                 (Path(work) / "jars").rename(folder)
     finally:
         os.close(lock)
     return folder
 
 
-def _copy(work: Path, artifacts: Sequence[str], alone: bool) -> None:
+def _copy(work: Path, artifacts: Sequence[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ServiceError("there is no mvn on the path: install Maven, 3.6.3 or newer")
-    rest = _ALONE if alone else ""
-    wanted = "".join(_DEPENDENCY.format(*map(escape, artifact.split(":")), rest) for artifact in artifacts)
+    wanted = "".join(_DEPENDENCY.format(*map(escape, artifact.split(":"))) for artifact in artifacts)
     (work / "pom.xml").write_text(_POM.format(wanted), encoding="utf-8")
     command = [maven, "-q", "-B", _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
     try:

@@ -20,10 +20,7 @@ from deniable.errors import WireError
 from deniable.spark.memory import Memory
 from deniable.wire.marks import MarkRecord, is_mark
 
-__all__ = ["ORDERS", "Closed", "Outcome", "Record", "Rules", "work"]
-
-ORDERS = -1
-"""In the place of a proxy: the driver, whose marks are orders to close."""
+__all__ = ["Closed", "Outcome", "Record", "Rules", "work"]
 
 
 class Record(NamedTuple):
@@ -31,7 +28,7 @@ class Record(NamedTuple):
 
     proxy: int
     offset: int
-    content: bytes
+    content: bytes | memoryview
 
 
 class Closed(NamedTuple):
@@ -67,10 +64,13 @@ class Rules:
     keep_reports: bool = False
 
 
-def work(rules: Rules, memory: Memory, partition: int, records: Iterable[Record], now: int) -> Outcome:
-    """Count the records of a partition, and close the epochs that are over. Changes the memory."""
+def work(
+    rules: Rules, memory: Memory, partition: int, records: Iterable[Record], now: int, orders: Mapping[int, int] | None = None
+) -> Outcome:
+    """Count the records of a partition, and close the epochs that are over, and those that are ordered to be closed: all of a
+    channel before an epoch. Changes the memory.
+    """
     out = Outcome()
-    orders = dict.fromkeys(rules.channels, 0)
     for tag, first in rules.firsts.items():
         memory.fronts.setdefault(tag, first)
     bits = max(rules.limits.bucket_bits, rules.partition_bits)
@@ -81,23 +81,19 @@ def work(rules: Rules, memory: Memory, partition: int, records: Iterable[Record]
         mark = _mark(content)
         if mark is None:
             router.route(proxy, content, arrivals, out.ledger, (partition, rules.partition_bits))
-        elif mark.channel in rules.channels:
-            known = orders if proxy == ORDERS else memory.marks[proxy]
-            if mark.epoch > known.get(mark.channel, 0):
-                known[mark.channel] = mark.epoch
-                if proxy != ORDERS:
-                    out.marks[proxy, mark.channel] = mark.epoch
+        elif mark.channel in rules.channels and mark.epoch > memory.marks[proxy].get(mark.channel, 0):
+            memory.marks[proxy][mark.channel] = out.marks[proxy, mark.channel] = mark.epoch
     keep = out.reports if rules.keep_reports else None
     for task, parts in arrivals.items():
         joined, counted = join_and_count(memory.bucket(task), parts, task[1], rules.channels[task[0]], keep)
         book(task, joined, counted, out.ledger, out.panes)
         memory.note(task, joined)
     for channel in rules.channels.values():
-        _close(channel, orders[channel.tag], memory, out)
+        _close(channel, (orders or {}).get(channel.tag, 0), memory, out)
     return out
 
 
-def _mark(content: bytes) -> MarkRecord | None:
+def _mark(content: bytes | memoryview) -> MarkRecord | None:
     """The mark in a record; None for anything else, which is then taken for a block, and refused if it is none."""
     if not is_mark(content):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,7 @@ from deniable.spark import history
 from deniable.spark.pipeline import Task, bucket_keys, figures_of, own_session
 from deniable.spark.rows import REPORTS, figures
 from deniable.spark.sink import Sink
-from deniable.spark.sources import RECORDS, Source
-from deniable.wire.marks import MarkRecord
+from deniable.spark.sources import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,20 +116,22 @@ class _Run:
         now: int | None,
         watch: Callable[[dict[str, Any]], None],
     ) -> None:
+        from deniable.spark.logs import Logs, data_source  # noqa: PLC0415 - needs the extra `spark`
+
         self.job, self.sink, self.stop, self.now, self.watch = job, sink, stop, now, watch
         self._failure: DeniableError | None = None
         self._seen = ("", -1)
-        self._ordered: dict[int, int] = {}
-        self._n_orders = time.time_ns()
+        self._shares: dict[int, int] = {}
+        """How many shares came in batches that were not told of yet."""
         sink.settle_identities(
             {proxy: name for proxy, source in enumerate(job.sources) for name in [source.identity()] if name is not None}
         )
         cores = job.shuffle_partitions or min(spark.sparkContext.defaultParallelism, job.partitions)
         partitions = sink.settle_partitions(cores)
         self.spark = own_session(spark, partitions, dict(job.options))
-        self._keys = bucket_keys(self.spark, job.partitions, partitions)
-        self._orders = f"{job.checkpoint.rstrip('/')}/orders"
-        self.spark.createDataFrame([], RECORDS).coalesce(1).write.mode("ignore").parquet(self._orders)
+        self._sources = [source.carried() for source in job.sources]
+        logs = Logs(self._sources, bucket_keys(job.partitions, partitions), job.state)
+        self.spark.dataSource.register(data_source(logs))
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class _Run:
                 self._failure = error
                 raise
 
-        rows = figures_of(self.spark, job.sources, self._orders, self._keys, task)
+        rows = figures_of(self.spark, self._sources, task)
         writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/stream")
         query = writer.trigger(**trigger).start()
         checkpoint.set_result(str(query.id))
@@ -169,21 +171,23 @@ class _Run:
             rows = batch.where(batch.kind != REPORTS).collect()
             history.write(batch.where(batch.kind == REPORTS), self.job.history, number)
             batch.unpersist()
-        self.sink.write(checkpoint, number, figures(rows))
+        found = figures(rows)
+        self._shares[number] = sum(account.received for account in found.ledger.accounts.values())
+        self.sink.write(checkpoint, number, found)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         error = query.exception()
         if self._failure is not None:
             raise self._failure
         if error is not None:
-            raise ServiceError(f"the stream ended: {_first_line(str(error))}") from error
+            raise ServiceError(f"the stream ended: {_reason(str(error))}") from error
 
     def _tell(self, query: StreamingQuery) -> None:
         run, last = self._seen
         for progress in query.recentProgress:
             if progress["runId"] != run or progress["batchId"] > last:
                 run, last = self._seen = (progress["runId"], progress["batchId"])
-                self.watch(dict(progress))
+                self.watch({**progress, "shares": self._shares.pop(last, 0)})
 
     # --- two ways to run it -----------------------------------------------------------------------------------------
 
@@ -195,7 +199,7 @@ class _Run:
                     self._tell(query)
                 self._raise_failure(query)
                 self._tell(query)
-            if not self._order_overdue():
+            if not self.sink.order_overdue():
                 break
         self.sink.note_health()
 
@@ -210,27 +214,12 @@ class _Run:
                     status = query.status
                     idle = idle + 1 if status["message"] in _IDLE and not status["isDataAvailable"] else 0
                     if idle > 1:  # an aggregator that has yet to catch up does not blame the proxies
-                        self._order_overdue()
+                        self.sink.order_overdue()
                     if time.monotonic() - told > _SECONDS_BETWEEN_SIGNS_OF_LIFE:
                         self.sink.note_health()
                         told = time.monotonic()
                 self._raise_failure(query)
         self.sink.note_health()
-
-    def _order_overdue(self) -> bool:
-        """Order every bucket to close what is overdue; whether there was anything that had not been ordered."""
-        due = {channel: epoch for channel, epoch in self.sink.overdue().items() if epoch > self._ordered.get(channel, 0)}
-        if not due:
-            return False
-        self._n_orders += 1
-        records = [
-            (bucket, self._n_orders, MarkRecord(channel, epoch).to_bytes())
-            for channel, epoch in due.items()
-            for bucket in range(self.job.partitions)
-        ]
-        self.spark.createDataFrame(records, RECORDS).coalesce(1).write.mode("append").parquet(self._orders)
-        self._ordered |= due
-        return True
 
 
 def _ended(query: StreamingQuery) -> bool:
@@ -243,5 +232,8 @@ def _ended(query: StreamingQuery) -> bool:
         return True
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it did not say why")
+def _reason(text: str) -> str:
+    """Why a stream ended: what one of our own processes said last, or else the first line of what Spark says."""
+    ours = re.findall(r"^(?:[\w.]*: )?deniable\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    lines = ours[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "it did not say why"

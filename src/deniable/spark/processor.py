@@ -1,4 +1,4 @@
-"""A bucket as Spark runs it: records in, rows of figures out, its memory in Spark's state.
+"""A bucket as Spark runs it: references to records in, rows of figures out, its memory in Spark's state.
 
 `transformWithStateInPandas` gives a bucket state in parts, so that a batch reads and writes what it needs. What a batch
 changes takes effect with its commit, or not at all.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import binascii
 import functools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,9 +19,11 @@ from deniable.aggregator.catalogue import Catalogue, Published
 from deniable.aggregator.state import signed
 from deniable.queries.signing import SignedQuery
 from deniable.spark.batch import Record, Rules, work
+from deniable.spark.logs import ORDERS
 from deniable.spark.memory import Memory, Mind, Place
 from deniable.spark.pipeline import Task
 from deniable.spark.rows import to_rows
+from deniable.spark.sources import Source
 
 __all__ = ["BucketProcessor"]
 
@@ -51,10 +54,10 @@ def _key(place: Place, number: int) -> tuple[int, int, int]:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Counts the records of buckets, one after the other."""
+    """Counts the records of buckets, one after the other, and fetches them itself."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def __init__(self, task: Task, sources: Sequence[Source]) -> None:
+        self._task, self._sources = task, sources
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the parts of the state: once for every partition and batch."""
@@ -65,18 +68,22 @@ class BucketProcessor(StatefulProcessor):
         """Count what a batch has for one bucket."""
         task = self._task
         records: list[Record] = []
-        partition = 0
+        orders: dict[int, int] = {}
+        bucket = 0
         for frame in rows:
-            partition = int(frame["partition"].iloc[0])
-            columns = (frame["proxy"].tolist(), frame["offset"].tolist(), frame["value"].tolist())
-            records += [Record(proxy, offset, bytes(value or b"")) for proxy, offset, value in zip(*columns, strict=True)]
+            bucket = int(frame["bucket"].iloc[0])
+            for proxy, span in zip(frame["proxy"].tolist(), frame["span"].tolist(), strict=True):
+                if proxy == ORDERS:
+                    orders |= {int(channel): epoch for channel, epoch in json.loads(span).items()}
+                else:
+                    records += [Record(proxy, *found) for found in self._sources[proxy].fetch(bucket, span)]
         head = self._head.get()
-        memory = Memory(task.n_proxies, partition, head[0] if head else "", self._log, _mind)
+        memory = Memory(task.n_proxies, bucket, head[0] if head else "", self._log, _mind)
         # The time of the batch is in Spark's offset log: a batch that is run again is counted at the same time.
         now = timerValues.getCurrentProcessingTimeInMs() // 1000 if task.now is None else task.now
-        outcome = work(_rules(task), memory, partition, records, now)
+        outcome = work(_rules(task), memory, bucket, records, now, orders)
         self._head.update((memory.save(),))
-        told = to_rows(partition, outcome)
+        told = to_rows(bucket, outcome)
         if told["kind"]:
             yield pd.DataFrame(told)
 

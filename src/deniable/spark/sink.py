@@ -15,6 +15,7 @@ from deniable.aggregator.elsewhere import note_counted, note_health
 from deniable.aggregator.engine import Limits, ProxyHealth, condition_of
 from deniable.aggregator.state import Clock, State, Step, signed
 from deniable.errors import StateError
+from deniable.spark import orders
 from deniable.spark.rows import Figures
 
 __all__ = ["Sink"]
@@ -24,6 +25,7 @@ _TABLES = (
     "PRIMARY KEY (channel, bucket)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS spark_missing (channel INTEGER, epoch INTEGER, proxy INTEGER, "
     "PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID",
+    orders.TABLE,
 )
 _CHECKPOINT, _BATCH, _BUCKETS, _PARTITIONS = "spark_checkpoint", "spark_batch", "spark_buckets", "spark_partitions"
 
@@ -148,18 +150,17 @@ class Sink:
                     raise StateError(f"the log of {self.state.proxies[proxy]} is not the one that was read before")
             self.state.apply(Step(identities=dict(identities)))
 
-    def overdue(self) -> dict[int, int]:
-        """For each channel that has an open epoch which is over for longer than `patience`: the first that is not."""
+    def order_overdue(self) -> bool:
+        """Order to close the epochs that are over for longer than `patience`; whether there are any that had not been ordered."""
         before = self.clock() - self.limits.patience
-        with self._lock:
-            channels = Catalogue.load(self.state.connection).channels.values()
+        with self._lock, self.state.transaction():
             fronts = self.state.fronts()
-        out = {}
-        for channel in channels:
-            due = min(channel.n_epochs, (before - channel.schedule.origin) // channel.schedule.every)
-            if due > fronts[channel.tag]:
-                out[channel.tag] = due
-        return out
+            overdue = {}
+            for channel in Catalogue.load(self.state.connection).channels.values():
+                due = min(channel.n_epochs, (before - channel.schedule.origin) // channel.schedule.every)
+                if due > fronts[channel.tag]:
+                    overdue[channel.tag] = due
+            return orders.give(self.state.connection, overdue)
 
     def note_counted(self, entries: Iterable[Published]) -> None:
         """Tell the relay that these versions are counted from now on."""

@@ -1,25 +1,30 @@
-"""Where Spark reads a proxy's log: a Kafka topic, or files with the same columns. One source a proxy, never one for all."""
+"""Proxies' logs as Spark reads them: a Kafka topic, or files with the same columns.
+
+The driver asks how far a log reaches, and cuts what is new into *spans*, one a partition. A span is a few bytes: only it goes
+through Spark. Whoever counts the partition fetches its records from the log itself.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from deniable.errors import LogError, ParameterError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deniable.proxy.kafka_reader import Topic
+    from deniable.proxy.kafka_reader import KafkaLogReader, Topic, TopicKeeper
     from deniable.proxy.kafka_settings import KafkaSettings
 
-__all__ = ["RECORDS", "FileSource", "KafkaSource", "Source"]
+__all__ = ["FileSource", "KafkaSource", "Place", "Source"]
 
-RECORDS = "partition int, offset long, value binary"
-"""What every source gives: the bytes of blocks and marks, and where they stand. Offsets ascend in each partition."""
+Place = dict[str, Any]
+"""How far a log was read, as Spark keeps it: names, numbers and lists of them."""
 
 
 class Source(Protocol):
@@ -34,8 +39,28 @@ class Source(Protocol):
         """A name that no other log has, if the log knows one."""
         ...
 
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The records as a stream."""
+    def carried(self) -> Source:
+        """The same, for machines that have no files of this one."""
+        ...
+
+    def first(self) -> Place:
+        """Before the oldest record that is left."""
+        ...
+
+    def last(self) -> Place:
+        """Behind the newest record."""
+        ...
+
+    def step(self, start: Place, last: Place) -> Place:
+        """How far a batch goes that begins at `start`: at most to `last`."""
+        ...
+
+    def spans(self, start: Place, end: Place) -> list[tuple[int, str]]:
+        """What lies between: partitions, and for each the span to fetch. The same whenever it is asked."""
+        ...
+
+    def fetch(self, partition: int, span: str) -> Iterable[tuple[int, bytes | memoryview]]:
+        """The records of a span, with their offsets, which ascend in every partition."""
         ...
 
 
@@ -45,8 +70,6 @@ class KafkaSource:
 
     settings: KafkaSettings
     records_a_batch: int = 4096
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Further options of Spark's Kafka source; those of the Java client begin with `kafka.`."""
 
     @functools.cached_property
     def partitions(self) -> int:
@@ -57,36 +80,81 @@ class KafkaSource:
         """The topic's own id, which one that was deleted and made again does not have."""
         return self._look().identity
 
-    def _look(self) -> Topic:
+    def carried(self) -> KafkaSource:
+        """The same, with passwords and certificates in place of the files that hold them."""
+        return replace(self, settings=self.settings.carried())
+
+    @functools.cached_property
+    def _keeper(self) -> TopicKeeper:
         from deniable.proxy.kafka_reader import TopicKeeper  # noqa: PLC0415 - needs the extra `kafka`
         from deniable.proxy.kafka_settings import require_client  # noqa: PLC0415
 
         require_client()
-        found = TopicKeeper(self.settings).look(self.settings.topic)
-        if found is None:
-            raise LogError(f"there is no topic {self.settings.topic} at {self.settings.bootstrap}")
-        return found
+        return TopicKeeper(self.settings)
 
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The topic as a stream."""
-        own = {
-            "subscribe": self.settings.topic,
-            "startingOffsets": "earliest",
-            "failOnDataLoss": "true",
-            "maxOffsetsPerTrigger": str(self.records_a_batch),
-            "kafka.isolation.level": "read_committed",
-        }
-        # A transaction ends with a record that no reader sees. At the end of a partition the client waits for more this long.
-        quick = {"kafka.fetch.max.wait.ms": "20"}
-        options = {**quick, **self.options, **java_options(self.settings), **own}
-        return spark.readStream.format("kafka").options(**options).load().select("partition", "offset", "value")
+    def _look(self) -> Topic:
+        return self._keeper.find(self.settings.topic)
+
+    def _place(self, first: bool) -> Place:
+        topic = self._look()
+        return {"topic": topic.identity, "offsets": list(self._keeper.ends(self.settings.topic, topic.n_partitions, first))}
+
+    def first(self) -> Place:
+        """The offset of the oldest record of each partition, and the topic's identity."""
+        return self._place(first=True)
+
+    def last(self) -> Place:
+        """The offset behind the last committed record of each partition."""
+        return self._place(first=False)
+
+    def step(self, start: Place, last: Place) -> Place:
+        """So many records at most, of each partition as it has more of them than others."""
+        from deniable.proxy.kafka_reader import check_reaches  # noqa: PLC0415 - needs the extra `kafka`
+
+        name = self.settings.topic
+        at, ends = start["offsets"], last["offsets"]
+        if start["topic"] != last["topic"]:
+            raise LogError(f"the topic {name} was deleted and made again after it was read")
+        if len(at) != len(ends):
+            raise LogError(f"the topic {name} has {len(ends)} partitions, and had {len(at)} when it was read")
+        check_reaches(name, tuple(at), tuple(ends))
+        ahead = [end - place for place, end in zip(at, ends, strict=True)]
+        wanted = min(sum(ahead), self.records_a_batch)
+        parts = [-(-n * wanted // max(1, sum(ahead))) for n in ahead]
+        return {"topic": start["topic"], "offsets": [place + n for place, n in zip(at, parts, strict=True)]}
+
+    def spans(self, start: Place, end: Place) -> list[tuple[int, str]]:
+        """Of each partition the first offset, and the one behind the last."""
+        pairs = zip(start["offsets"], end["offsets"], strict=True)
+        return [(partition, json.dumps(pair)) for partition, pair in enumerate(pairs) if pair[0] < pair[1]]
+
+    def fetch(self, partition: int, span: str) -> Iterable[tuple[int, bytes]]:
+        """The committed records between two offsets."""
+        records = _reader(self.settings).read_span(partition, *json.loads(span))
+        return [(record.offset, record.value or b"") for record in records]
+
+
+_readers: dict[str, KafkaLogReader] = {}
+"""Of this process, by what they are told: connections outlast a batch."""
+
+
+def _reader(settings: KafkaSettings) -> KafkaLogReader:
+    from deniable.proxy.kafka_reader import KafkaLogReader  # noqa: PLC0415 - needs the extra `kafka`
+
+    name = json.dumps([settings.topic, settings.client()], sort_keys=True)
+    if name not in _readers:
+        _readers[name] = KafkaLogReader(settings, wait_ms=1)
+    return _readers[name]
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """Parquet files with the columns of `RECORDS` in a folder: for recorded logs, benchmarks and notebooks."""
+    """Parquet files in a folder, with the columns partition (32 bits), offset (64 bits) and value (binary), read in the order of
+    their names: for recorded logs, benchmarks and notebooks. A file whose row groups are of one partition each is read fastest.
+    """
 
     folder: str
+    """A path, or an address that PyArrow knows (`s3://…`, `hdfs://…`)."""
     partitions: int = 16
     files_a_batch: int = 1000
 
@@ -98,45 +166,104 @@ class FileSource:
         """Files have no name of their own."""
         return None
 
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The files as a stream, the oldest first."""
-        return spark.readStream.schema(RECORDS).option("maxFilesPerTrigger", self.files_a_batch).parquet(self.folder)
+    def carried(self) -> FileSource:
+        """The same: the folder has to be where all can reach it."""
+        return self
+
+    def _names(self) -> list[str]:
+        from pyarrow import fs  # noqa: PLC0415 - slow to load
+
+        system, folder = _file_system(self.folder)
+        try:
+            found = system.get_file_info(fs.FileSelector(folder))
+        except OSError as error:
+            raise LogError(f"the folder {self.folder} cannot be read: {type(error).__name__}") from None
+        return sorted(each.base_name for each in found if each.extension == "parquet" and each.base_name[0] not in "._")
+
+    def first(self) -> Place:
+        """Before the first file."""
+        return {"file": "", "files": 0}
+
+    def last(self) -> Place:
+        """The last file, and how many there are."""
+        names = self._names()
+        return {"file": names[-1], "files": len(names)} if names else self.first()
+
+    def step(self, start: Place, last: Place) -> Place:
+        """So many files at most."""
+        names = self._names()
+        known = [name for name in names if name <= start["file"]]
+        if len(known) > start["files"]:
+            rule = f"files must come in the order of their names, and {start['files']} were read"
+            raise LogError(f"{self.folder} holds {len(known)} files up to {start['file']}: {rule}")
+        new = self._between(names, start, last)[: self.files_a_batch]
+        return {"file": new[-1], "files": start["files"] + len(new)} if new else start
+
+    @staticmethod
+    def _between(names: list[str], start: Place, end: Place) -> list[str]:
+        return [name for name in names if start["file"] < name <= end["file"]]
+
+    def spans(self, start: Place, end: Place) -> list[tuple[int, str]]:
+        """For every partition the files."""
+        new = self._between(self._names(), start, end)
+        if len(new) != end["files"] - start["files"]:
+            raise LogError(f"{self.folder} does not hold the files any more that came after {start['file'] or 'its beginning'}")
+        return [(partition, json.dumps(new)) for partition in range(self.partitions) if new]
+
+    def fetch(self, partition: int, span: str) -> Iterable[tuple[int, bytes | memoryview]]:
+        """The records of a partition in these files."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+        for name in json.loads(span):
+            try:
+                yield from _records(self.folder, name, partition)
+            except (OSError, KeyError, pa.ArrowException) as error:
+                raise LogError(f"{name} in {self.folder} cannot be read as a log: {type(error).__name__}") from None
 
 
-def java_options(settings: KafkaSettings) -> dict[str, str]:
-    """How Kafka's Java client is told what librdkafka is told by these settings. Keys and certificates are given as
-    text, so that executors need no files.
-    """
-    given: dict[str, Any] = settings.client()
-    out = {"bootstrap.servers": settings.bootstrap}
-    for name in ("security.protocol", "ssl.endpoint.identification.algorithm", "client.id"):
-        if name in given:
-            out[name] = str(given[name])
-    if "security.protocol" in out:
-        out["security.protocol"] = out["security.protocol"].upper()
-    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
-    if mechanism:
-        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-        user, password = (_quoted(str(given.get(f"sasl.{name}", ""))) for name in ("username", "password"))
-        login = f"org.apache.kafka.common.security.{module} required username={user} password={password};"
-        out |= {"sasl.mechanism": str(mechanism), "sasl.jaas.config": login}
-    if "ssl.ca.location" in given:
-        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(given["ssl.ca.location"])}
-    if "ssl.certificate.location" in given:
-        chain, key = (_text(given[f"ssl.{name}.location"]) for name in ("certificate", "key"))
-        out |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
-        if "ssl.key.password" in given:
-            out["ssl.key.password"] = str(given["ssl.key.password"])
-    return {f"kafka.{name}": value for name, value in out.items()}
+def _file_system(folder: str) -> tuple[Any, str]:
+    from pyarrow import fs  # noqa: PLC0415 - slow to load
+
+    found: tuple[Any, str] = fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(use_mmap=True), folder)
+    return found
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+@functools.lru_cache(maxsize=256)
+def _contents(folder: str, name: str) -> tuple[Any, list[tuple[int, int] | None]]:
+    """What a file says of itself; and for each row group the least and the largest partition, if it tells. Files never change."""
+    from pyarrow import parquet  # noqa: PLC0415 - slow to load
+
+    system, path = _file_system(folder)
+    with system.open_input_file(f"{path}/{name}") as file:
+        told = parquet.read_metadata(file)
+    place = told.schema.names.index("partition") if "partition" in told.schema.names else 0
+    known = [told.row_group(group).column(place).statistics for group in range(told.num_row_groups)]
+    return told, [(each.min, each.max) if each is not None and each.has_min_max else None for each in known]
 
 
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError("kafka.options", path, f"cannot be read: {type(error).__name__}") from None
+def _records(folder: str, name: str, partition: int) -> Iterable[tuple[int, bytes | memoryview]]:
+    from pyarrow import compute, parquet  # noqa: PLC0415 - slow to load
+
+    told, ranges = _contents(folder, name)
+    system, path = _file_system(folder)
+    with system.open_input_file(f"{path}/{name}") as content:
+        file = parquet.ParquetFile(content, metadata=told)
+        for group, known in enumerate(ranges):
+            if known is not None and not known[0] <= partition <= known[1]:
+                continue
+            table = file.read_row_group(group, columns=["partition", "offset", "value"], use_threads=False)
+            if known is None or known[0] != known[1]:
+                table = table.filter(compute.equal(table.column("partition"), partition))
+            values = (value for chunk in table.column("value").chunks for value in _views(chunk))
+            yield from zip(table.column("offset").to_pylist(), values, strict=True)
+
+
+def _views(chunk: Any) -> list[bytes | memoryview]:
+    """The values of a binary array, in place. (A scalar of PyArrow's is a copy, which takes as long as reading the file.)"""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    chunk = chunk.cast(pa.binary())
+    _, offsets, content = chunk.buffers()
+    cuts = np.frombuffer(offsets, dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
+    view = memoryview(b"" if content is None else content)
+    return [view[start:end] for start, end in itertools.pairwise(cuts)]

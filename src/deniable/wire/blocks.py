@@ -79,7 +79,7 @@ class Block:
         return _HEADER.pack(*head) + np.ascontiguousarray(self.columns, dtype="<u8").tobytes()
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Block:
+    def from_bytes(cls, content: bytes | memoryview) -> Block:
         """What :meth:`to_bytes` wrote, checked. The columns are read in place, without a copy."""
         size_class, prefix_bits, epoch, channel = check_header(content, KIND, "a block")
         if len(content) < _HEADER.size:

@@ -18,7 +18,7 @@ KIND = ord("M")
 _RECORD = struct.Struct("<BBHIQ")
 
 
-def is_mark(content: bytes) -> bool:
+def is_mark(content: bytes | memoryview) -> bool:
     """Whether a record of a log claims to be a mark; what does not is taken for a block, and refused if it is none."""
     return content[1:2] == b"M"
 
@@ -38,7 +38,7 @@ class MarkRecord(NamedTuple):
         return _RECORD.pack(VERSION, KIND, 0, self.epoch, self.channel)
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> MarkRecord:
+    def from_bytes(cls, content: bytes | memoryview) -> MarkRecord:
         """What :meth:`to_bytes` wrote, and nothing else."""
         if len(content) != _RECORD.size:
             reason = "truncated" if len(content) < _RECORD.size else "trailing"

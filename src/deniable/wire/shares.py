@@ -32,7 +32,7 @@ def record_bytes(size_class: int) -> int:
     return _HEADER.size + 8 * row_words(size_class)
 
 
-def check_header(content: bytes, kind: int, what: str) -> tuple[int, int, int, int]:
+def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int, int, int, int]:
     """Size class, fourth byte, epoch and channel of a share or block, if its version and kind are right."""
     if len(content) < _HEADER.size:
         raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, and these are {len(content)}")

@@ -1,6 +1,6 @@
 """Spark's block path beside the row-wise pipeline on the same log; growth with the number of answers; and what is kept.
 
-    python benchmarks/spark.py [--answers 2000000] [--rounds 3] [--skip growth]
+    python benchmarks/spark.py [--answers 2000000] [--rounds 3] [--skip growth] [--topics]
 
 Two proxies, 11 buckets, PrivApprox's two coins, 16 partitions, Parquet files in place of topics, two cores (`local[2]`), one run.
 
@@ -17,7 +17,7 @@ not counted, for what comes first is compiled; of the others the median counts.
 
 The claims: blocks at least 10 times rows, with either store; from 1 to 10 million answers time grows at most linearly, of epochs
 that close and of one that stays open; what is kept stays flat while epochs close. What does not hold is printed so, and the exit
-code is 1.
+code is 1. `--topics` tells besides how fast blocks are counted from a broker of Kafka, on the same two cores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,17 @@ import pyarrow.parquet as pq
 from deniable.aggregator.catalogue import publish
 from deniable.aggregator.engine import Limits
 from deniable.aggregator.state import State
+from deniable.proxy.broker import Broker
+from deniable.proxy.kafka import KafkaLog
+from deniable.proxy.kafka_settings import KafkaSettings
 from deniable.queries.buckets import Column
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.randomness import system_source
-from deniable.spark import FileSource, Job, aggregate
+from deniable.spark import FileSource, Job, KafkaSource, aggregate
+from deniable.spark.sources import Source
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
 from deniable.wire.shares import split_columns
@@ -106,14 +110,42 @@ class Log:
         shares = split_columns(reports, self.query.tag, epoch, 0, 2, source=source)
         for proxy, rows in enumerate(shares):
             blocks, _ = cut(self.query.channel_tag, epoch, 0, rows, PARTITIONS.bit_length() - 1, 4096)
-            records = [(block.prefix, block.to_bytes()) for block in blocks]
-            if mark is not None:
-                records += [(i, MarkRecord(self.query.channel_tag, mark).to_bytes()) for i in range(PARTITIONS)]
-            parts: list[list[dict[str, Any]]] = [[] for _ in range(PARTITIONS)]
-            for i, (place, value) in enumerate(records):
-                parts[place].append({"partition": place, "offset": self.n + i, "value": value})
-            write(parts, self.folder / str(proxy) / f"{self.n:012d}.parquet")
+            self.put(proxy, blocks, mark)
         self.n += n
+
+    def put(self, proxy: int, blocks: list[Block], mark: int | None) -> None:
+        """A file, in it a row group a partition."""
+        records = [(block.prefix, block.to_bytes()) for block in blocks]
+        if mark is not None:
+            records += [(i, MarkRecord(self.query.channel_tag, mark).to_bytes()) for i in range(PARTITIONS)]
+        parts: list[list[dict[str, Any]]] = [[] for _ in range(PARTITIONS)]
+        for i, (place, value) in enumerate(records):
+            parts[place].append({"partition": place, "offset": self.n + i, "value": value})
+        path = self.folder / str(proxy) / f".{self.n:012d}.parquet"
+        with pq.ParquetWriter(path, RECORDS, compression="none", use_dictionary=False) as writer:
+            for part in parts:
+                writer.write_table(pa.Table.from_pylist(part, schema=RECORDS))
+        path.rename(path.with_name(path.name[1:]))
+
+    def sources(self, files: int) -> Sequence[Source]:
+        """What Spark reads, so many files a batch."""
+        return [FileSource(str(self.folder / str(proxy)), PARTITIONS, files) for proxy in range(2)]
+
+
+class TopicLog(Log):
+    """What two proxies logged in Kafka."""
+
+    def __init__(self, bootstrap: str, folder: Path, query: Query) -> None:
+        super().__init__(folder, query)
+        self.settings = [KafkaSettings(bootstrap, f"proxy-{i}", partitions=PARTITIONS) for i in range(2)]
+        self.logs = [KafkaLog(settings, 10**9) for settings in self.settings]
+
+    def put(self, proxy: int, blocks: list[Block], mark: int | None) -> None:
+        self.logs[proxy].append(blocks, ORIGIN, marks=None if mark is None else {self.query.channel_tag: mark})
+
+    def sources(self, files: int) -> Sequence[Source]:
+        """So many appends a batch: their blocks, the records that end transactions, and marks."""
+        return [KafkaSource(settings, files * (self.n // 12 // 4096 + 3 * PARTITIONS)) for settings in self.settings]
 
 
 def processor_seconds() -> float:
@@ -129,15 +161,6 @@ def processor_seconds() -> float:
     return sum(used.get(pid, 0) for pid in below) / os.sysconf("SC_CLK_TCK")
 
 
-def write(parts: list[list[dict[str, Any]]], path: Path) -> None:
-    """A row group a partition."""
-    hidden = path.with_name(f".{path.name}")
-    with pq.ParquetWriter(hidden, RECORDS, compression="none", use_dictionary=False) as writer:
-        for part in parts:
-            writer.write_table(pa.Table.from_pylist(part, schema=RECORDS))
-    hidden.rename(path)
-
-
 def count_blocks(spark: Any, log: Log, folder: Path, files: int, watch: Any = None) -> tuple[float, list[int]]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -146,8 +169,7 @@ def count_blocks(spark: Any, log: Log, folder: Path, files: int, watch: Any = No
     with state.transaction():
         publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, ORIGIN)
     state.close()
-    sources = [FileSource(str(log.folder / str(proxy)), PARTITIONS, files) for proxy in range(2)]
-    job = Job(folder / "state.db", query.proxies, sources, str(folder / "checkpoint"), Limits())
+    job = Job(folder / "state.db", query.proxies, log.sources(files), str(folder / "checkpoint"), Limits())
     started = time.perf_counter()
     aggregate(spark, job, available_now=True, now=ORIGIN + 3600, watch=watch)
     took = time.perf_counter() - started
@@ -229,6 +251,7 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=2_000_000, help="of a batch")
     parser.add_argument("--rounds", type=int, default=3, help="of blocks and rows; the first is not counted")
     parser.add_argument("--skip", action="append", default=[], choices=["ratio", "growth", "kept"])
+    parser.add_argument("--topics", action="store_true", help="count blocks from a broker of Kafka as well")
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -241,6 +264,9 @@ def main() -> None:
         parts = [part for part in (growth, kept) if part.__name__ not in chosen.skip]
         spark = open_session() if parts else None
         holds += [part(spark, Path(name) / part.__name__) for part in parts]
+        if chosen.topics:
+            spark = spark or open_session()
+            topics(spark, Path(name) / "topics", chosen.answers)
         if spark:
             spark.stop()
     sys.exit(0 if all(holds) else 1)
@@ -249,11 +275,15 @@ def main() -> None:
 def make_log(folder: Path, n: int) -> Log:
     """Three epochs of `n` answers."""
     log = Log(folder, make_query())
+    fill(log, n)
+    print(f"{log.n:,} answers, 2 proxies, 11 buckets, {PARTITIONS} partitions, local[2], batches of {n:,}", flush=True)
+    return log
+
+
+def fill(log: Log, n: int) -> None:
     for epoch in range(3):
         for part in range(4):
             log.append(n // 4, epoch, mark=epoch + 1 if part == 3 else None)
-    print(f"{log.n:,} answers, 2 proxies, 11 buckets, {PARTITIONS} partitions, local[2], batches of {n:,}", flush=True)
-    return log
 
 
 def ratio(log: Log, folder: Path, rounds: int) -> bool:
@@ -367,6 +397,21 @@ def kept(spark: Any, folder: Path, n: int = 100_000) -> bool:
     flat = len(sizes) > 8 and max(sizes[4:]) <= 1.2 * max(sizes[:4])
     print(f"  flat: {said(flat)}")
     return flat
+
+
+def topics(spark: Any, folder: Path, n: int) -> None:
+    with Broker(folder / "broker") as broker:
+        log = TopicLog(broker.bootstrap, folder, make_query())
+        fill(log, n)
+        rates = []
+        for _ in range(4):
+            progress: list[dict[str, Any]] = []
+            _, found = count_blocks(spark, log, folder / "work", 4, progress.append)
+            assert found == [log.n, *log.truth.tolist()]
+            rates.append(2 * n / sum(batch["batchDuration"] / 1000 for batch in progress[1:3]))
+        for each in log.logs:
+            each.close()
+    print(f"  from topics of a broker on the same cores: {statistics.median(rates[1:]):,.0f} answers a second in steady state")
 
 
 def said(holds: bool) -> str:

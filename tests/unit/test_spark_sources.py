@@ -88,6 +88,14 @@ def test_a_file_that_comes_too_late_or_is_gone_is_told(tmp_path: Path) -> None:
         FileSource(str(tmp_path / "nowhere")).last()
 
 
+def test_a_log_that_was_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
+    source = FileSource(str(tmp_path), 2)
+    old: list[list[tuple[int, int, bytes | None]]] = [[(0, 0, b"old")], [(1, 1, b"old")]]
+    for rows in (old, [[(1, 0, b"new"), (0, 1, b"and longer")]]):
+        write(tmp_path / "a.parquet", *rows)
+        assert fetched(source, 1, '["a.parquet"]') == [(offset, value) for row in rows for bucket, offset, value in row if bucket]
+
+
 def test_what_is_no_log_is_named_and_not_shown(tmp_path: Path) -> None:
     source = FileSource(str(tmp_path), 1)
     (tmp_path / "a.parquet").write_bytes(b"secret bytes")

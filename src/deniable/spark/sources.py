@@ -229,8 +229,11 @@ def _file_system(folder: str) -> tuple[Any, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _contents(folder: str, name: str) -> tuple[Any, list[tuple[int, int] | None]]:
-    """What a file says of itself; and for each row group the least and the largest partition, if it tells. Files never change."""
+def _contents(folder: str, name: str, size: int, changed: int) -> tuple[Any, list[tuple[int, int] | None]]:
+    """What a file says of itself; and for each row group the least and the largest partition, if it tells.
+
+    Kept for the other partitions. Another file in the same place has another size, or was changed at another time.
+    """
     from pyarrow import parquet  # noqa: PLC0415 - slow to load
 
     system, path = _file_system(folder)
@@ -244,8 +247,9 @@ def _contents(folder: str, name: str) -> tuple[Any, list[tuple[int, int] | None]
 def _records(folder: str, name: str, partition: int) -> Iterable[tuple[int, bytes | memoryview]]:
     from pyarrow import compute, parquet  # noqa: PLC0415 - slow to load
 
-    told, ranges = _contents(folder, name)
     system, path = _file_system(folder)
+    now = system.get_file_info(f"{path}/{name}")
+    told, ranges = _contents(folder, name, now.size, now.mtime_ns)
     with system.open_input_file(f"{path}/{name}") as content:
         file = parquet.ParquetFile(content, metadata=told)
         for group, known in enumerate(ranges):

@@ -1,4 +1,4 @@
-"""The driver, an executor and the broker are killed in the middle of a stream: every answer is counted once, and none is lost.
+"""The driver, an executor, the reader of offsets and the broker are killed in a stream: every answer is counted once, and none is lost.
 
 Each answer has a bucket of its own, so any count other than 1 shows it. Afterwards the embedded engine reads the same topics,
 undisturbed, and all that it counts is the same.
@@ -57,6 +57,12 @@ class Submitted:
         return [json.loads(line) for line in self._out.read_text().splitlines()]
 
     @property
+    def failures(self) -> list[str]:
+        """Why streams ended that were started again."""
+        lines = self._errors.read_text().splitlines()
+        return [json.loads(line)["problem"] for line in lines if line.startswith('{"event": "failed"')]
+
+    @property
     def errors(self) -> str:
         return self._errors.read_text()[-3000:]
 
@@ -106,7 +112,7 @@ def counted(path: Path) -> int:
         connection.close()
 
 
-def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
+def test_kills_of_driver_executor_reader_and_broker_lose_and_repeat_nothing(
     broker: Broker, fresh_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     origin = int(time.time()) // 60 * 60 - 600
@@ -176,7 +182,11 @@ def test_kills_of_driver_executor_and_broker_lose_and_repeat_nothing(
         assert running.kill("CoarseGrainedExecutorBackend")
         complete(3)
         wait_for(lambda: counted(tmp_path / "spark.db") >= 3 * PER_EPOCH, running)
+        assert running.kill("python_streaming_source_runner")  # what asks how far the logs reach
         answer(4)
+        wait_for(lambda: bool(running.failures), running)
+        seen = counted(tmp_path / "spark.db")
+        wait_for(lambda: counted(tmp_path / "spark.db") > seen, running)
         broker.kill()
         time.sleep(1)
         broker.start()

@@ -1,4 +1,4 @@
-"""The driver, an executor, the reader of offsets and the broker are killed in a stream: every answer is counted once, and none is lost.
+"""Driver, executor, the reader of offsets and the broker are killed in a stream: every answer is counted once, and none is lost.
 
 Each answer has a bucket of its own, so any count other than 1 shows it. Afterwards the embedded engine reads the same topics,
 undisturbed, and all that it counts is the same.

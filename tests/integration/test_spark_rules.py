@@ -47,12 +47,18 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Spa
             log.append_blocks(cut(tag, epoch, size_class, rows, 2)[0], MarkRecord(tag, epoch))
     crowd.now = ORIGIN + 10 * 60
     sources = [FileSource(str(log.folder), log.partitions, files_a_batch=1) for log in crowd.recorded]
-    batches: list[int] = []
-    aggregate(
-        spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=lambda told: batches.append(told["batchId"])
-    )
+    batches, shares = list[int](), list[int]()
+
+    def watch(progress: dict[str, Any]) -> None:
+        batches.append(progress["batchId"])
+        shares.append(progress["shares"])
+
+    aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
     assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
-    assert len(batches) == 10
+    assert batches == list(range(10))
+    assert shares == [2 * 2050] * 10
+    aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
+    assert len(batches) == 10  # there was nothing, so there was no batch
     # Of the one epoch that is open: 2,000 ids of 16 bytes and 100 shares of 64, a third more in base64, and a header a bucket.
     sizes = [state_bytes(spark, crowd.checkpoint, batch) for batch in batches]
     assert all(4 / 3 * (2000 * 16 + 100 * 64) < size < 60_000 for size in sizes)

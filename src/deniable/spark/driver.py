@@ -185,6 +185,8 @@ class _Run:
     def _tell(self, query: StreamingQuery) -> None:
         run, last = self._seen
         for progress in query.recentProgress:
+            if not progress["numInputRows"]:  # a sign of life: it has the number of the batch that comes next
+                continue
             if progress["runId"] != run or progress["batchId"] > last:
                 run, last = self._seen = (progress["runId"], progress["batchId"])
                 self.watch({**progress, "shares": self._shares.pop(last, 0)})

@@ -88,6 +88,12 @@ def test_a_file_that_comes_too_late_or_is_gone_is_told(tmp_path: Path) -> None:
         FileSource(str(tmp_path / "nowhere")).last()
 
 
+def test_a_folder_is_named_so_that_every_process_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert FileSource("logs/one").carried() == FileSource(str(tmp_path / "logs" / "one"))
+    assert FileSource("s3://bucket/one").carried() == FileSource("s3://bucket/one")
+
+
 def test_a_log_that_was_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
     source = FileSource(str(tmp_path), 2)
     old: list[list[tuple[int, int, bytes | None]]] = [[(0, 0, b"old")], [(1, 1, b"old")]]

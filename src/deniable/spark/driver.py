@@ -87,7 +87,7 @@ def aggregate(
     """
     try:
         import google.protobuf  # type: ignore[import-untyped]  # noqa: F401, PLC0415 - Spark wants it and does not bring it
-        import pyspark  # noqa: F401, PLC0415 - an extra
+        import pyspark.sql.streaming.datasource  # noqa: F401, PLC0415 - an extra, new in Spark 4.2
     except ImportError as error:
         raise MissingExtraError(str(error.name), "spark", "aggregation on Spark") from None
     state = State(job.state, job.proxies)
@@ -130,7 +130,7 @@ class _Run:
         partitions = sink.settle_partitions(cores)
         self.spark = own_session(spark, partitions, dict(job.options))
         self._sources = [source.carried() for source in job.sources]
-        logs = Logs(self._sources, bucket_keys(job.partitions, partitions), job.state)
+        logs = Logs(self._sources, bucket_keys(job.partitions, partitions), job.state.absolute())
         self.spark.dataSource.register(data_source(logs))
 
     # --- the stream -------------------------------------------------------------------------------------------------

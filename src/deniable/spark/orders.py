@@ -27,5 +27,5 @@ def give(connection: sqlite3.Connection, due: Mapping[int, int]) -> bool:
 
 def given(state: Path) -> dict[str, int]:
     """All orders so far, by channel."""
-    with closing(sqlite3.connect(f"{state.absolute().as_uri()}?mode=ro", uri=True, timeout=_SECONDS)) as connection:
+    with closing(sqlite3.connect(f"{state.as_uri()}?mode=ro", uri=True, timeout=_SECONDS)) as connection:
         return dict(connection.execute("SELECT channel, epoch FROM spark_orders ORDER BY channel").fetchall())

@@ -11,6 +11,7 @@ import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -167,8 +168,8 @@ class FileSource:
         return None
 
     def carried(self) -> FileSource:
-        """The same: the folder has to be where all can reach it."""
-        return self
+        """The same, from wherever it is read: the folder has to be where all can reach it."""
+        return self if "://" in self.folder else replace(self, folder=str(Path(self.folder).absolute()))
 
     def _names(self) -> list[str]:
         from pyarrow import fs  # noqa: PLC0415 - slow to load

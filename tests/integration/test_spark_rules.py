@@ -18,9 +18,11 @@ from deniable.aggregator.elsewhere import Elsewhere, counted_versions
 from deniable.aggregator.engine import Engine, Limits
 from deniable.aggregator.state import State, connect
 from deniable.errors import NoReportsError, ParameterError, ServiceError, StateError
-from deniable.spark import FileSource, Job, aggregate
+from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.spark import FileSource, Job, KafkaSource, aggregate
 from deniable.spark import history as spark_history
-from deniable.spark.pipeline import bucket_keys
+from deniable.spark.logs import Logs, data_source
+from deniable.spark.pipeline import Task, bucket_keys, figures_of
 from deniable.spark.rows import Figures
 from deniable.spark.sink import Sink
 from deniable.wire.blocks import cut
@@ -227,6 +229,19 @@ def test_a_stream_that_ends_by_itself_says_why_in_one_line(crowd: SparkCrowd, sp
     broken.unlink()  # it is in a batch that has begun
     with pytest.raises(ServiceError, match=r"^the stream ended: .* does not hold the files any more that came after its beg\w+$"):
         aggregate(spark, crowd.job(), available_now=True, now=ORIGIN)
+
+
+def test_secrets_of_kafka_are_in_no_plan(tmp_path: Path, spark: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "password").write_text("open sesame")
+    settings = KafkaSettings("nowhere.example:9092", "shares", secrets={"sasl.password": f"file:{tmp_path / 'password'}"})
+    sources = [KafkaSource(settings).carried() for _ in range(2)]
+    assert sources[0].settings.client()["sasl.password"] == "open sesame"
+    session = spark.newSession()
+    session.dataSource.register(data_source(Logs(sources, [0], tmp_path / "state.db")))
+    figures_of(session, sources, Task((), (), 2, 0, Limits(), False)).explain(extended=True)
+    shown = "".join(capfd.readouterr())
+    assert "deniable_logs" in shown
+    assert "open sesame" not in shown
 
 
 def test_keys_bring_buckets_to_the_partitions_they_are_made_for(spark: Any) -> None:

@@ -18,6 +18,7 @@ from deniable.spark import FileSource, KafkaSource, orders
 from deniable.spark.driver import _reason
 from deniable.spark.logs import ORDERS, Logs
 from deniable.spark.sink import Sink
+from deniable.spark.sources import _views
 from toolkit.crowds import ORIGIN, Crowd
 
 KINDS = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}.items())
@@ -49,6 +50,12 @@ def test_a_partition_s_records_are_found_however_files_are_laid_out(how: dict[st
         source = FileSource(folder, 4)
         spans = source.spans(source.first(), source.last())
         assert {partition: fetched(source, partition, span) for partition, span in spans} == expected
+
+
+def test_views_are_of_the_part_of_an_array_that_is_asked_for() -> None:
+    values = pa.array([b"a", b"bc", None, b"", b"def"])
+    assert [bytes(view) for view in _views(values[1:])] == [b"bc", b"", b"", b"def"]
+    assert _views(values[:0]) == []
 
 
 def test_files_are_read_in_the_order_of_their_names_and_no_further_than_a_batch_goes(tmp_path: Path) -> None:

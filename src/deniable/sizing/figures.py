@@ -57,7 +57,9 @@ class Figures:
     embedded: float = _figure(
         1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"
     )
-    spark: float = _figure(350_000, "answers a second of one core of Spark on blocks, in steady state", "benchmarks/spark.py")
+    spark: float = _figure(
+        600_000, "answers a second of one core of Spark on blocks from Kafka, in steady state", "benchmarks/spark.py --topics"
+    )
     flushes: float = _figure(180, "transactions a second of one proxy process into its SQLite file", "benchmarks/log.py")
     flushes_kafka: float = _figure(45, "transactions a second of one proxy process into Kafka", "benchmarks/log.py")
     broker: float = _figure(

@@ -186,6 +186,27 @@ def test_a_batch_is_what_is_new_in_each_log_and_orders_that_are_new_for_all_buck
     state.close()
 
 
+def test_orders_wait_until_all_that_is_logged_was_read(tmp_path: Path) -> None:
+    """Else an epoch is closed for want of shares that stand in the log."""
+    for name in "01":
+        (tmp_path / name).mkdir()
+    both = Logs([FileSource(str(tmp_path / name), 1, files_a_batch=1) for name in "01"], (70,), tmp_path / "state.db")
+    state = State(tmp_path / "state.db", ["one", "two"])
+    state.connection.execute(orders.TABLE)
+    for name in ("0/a", "1/a", "1/b", "1/c"):
+        write(tmp_path / f"{name}.parquet", [(0, 0, b"")])
+    orders.give(state.connection, {7: 1})
+    at, found = both.first(), []
+    for _ in range(4):
+        at = both.step(at, both.last())
+        found.append((at["logs"][1]["file"], at["orders"]))
+        for file in (tmp_path / "1").glob("a.parquet"):
+            file.unlink()  # what was read may be cleared away
+    assert [file for file, _ in found] == ["a.parquet", "b.parquet", "c.parquet", "c.parquet"]
+    assert [given for _, given in found] == [{}, {}, {"7": 1}, {"7": 1}]
+    state.close()
+
+
 def test_an_epoch_is_ordered_to_close_once_patience_is_over(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     crowd.engine().state.connection.execute("DELETE FROM meta WHERE name = 'engine'")

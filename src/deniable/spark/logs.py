@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from deniable.spark import orders
-from deniable.spark.sources import Source
+from deniable.spark.sources import Place, Source
 
 __all__ = ["FORMAT", "ORDERS", "Logs", "data_source"]
 
@@ -45,9 +45,13 @@ class Logs:
         return {"logs": [source.last() for source in self.sources], "orders": orders.given(self.state)}
 
     def step(self, start: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-        """How far a batch goes."""
-        each = zip(self.sources, start["logs"], last["logs"], strict=True)
-        return {"logs": [source.step(at, end) for source, at, end in each], "orders": last["orders"]}
+        """How far a batch goes. Orders are in the one that reaches the end of all logs: what is logged is not given up."""
+        places = self._stepped(start["logs"], last["logs"])
+        done = self._stepped(places, last["logs"]) == places
+        return {"logs": places, "orders": last["orders"] if done else start["orders"]}
+
+    def _stepped(self, places: list[Place], last: list[Place]) -> list[Place]:
+        return [source.step(at, end) for source, at, end in zip(self.sources, places, last, strict=True)]
 
     def references(self, start: dict[str, Any], end: dict[str, Any]) -> list[Reference]:
         """What a batch consists of."""

@@ -24,7 +24,7 @@ from toolkit.crowds import ORIGIN, Crowd
 KINDS = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}.items())
 
 
-def write(path: Path, *groups: list[tuple[int, int, bytes | None]], kinds: Any = KINDS, **how: Any) -> None:
+def write(path: Path, *groups: list[tuple[int | None, int, bytes | None]], kinds: Any = KINDS, **how: Any) -> None:
     with pq.ParquetWriter(path, kinds, **how) as writer:
         for group in groups:
             rows = [dict(zip(kinds.names, row, strict=True)) for row in group]
@@ -95,6 +95,18 @@ def test_a_file_that_comes_too_late_or_is_gone_is_told(tmp_path: Path) -> None:
         FileSource(str(tmp_path / "nowhere")).last()
 
 
+@pytest.mark.parametrize("how", [{}, {"write_statistics": False}])
+@pytest.mark.parametrize("astray", [2, -1, None])
+def test_a_record_of_a_partition_that_there_is_not_is_told_and_not_passed_over(
+    astray: int | None, how: dict[str, Any], tmp_path: Path
+) -> None:
+    write(tmp_path / "a.parquet", [(0, 0, b"")], [(1, 1, b""), (astray, 2, b"")], **how)
+    with pytest.raises(
+        LogError, match=rf"a.parquet in .* holds records of partition {-1 if astray is None else astray}, and there are 2"
+    ):
+        list(FileSource(str(tmp_path), 2).fetch(0, '["a.parquet"]'))
+
+
 def test_a_folder_is_named_so_that_every_process_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert FileSource("logs/one").carried() == FileSource(str(tmp_path / "logs" / "one"))
@@ -103,7 +115,7 @@ def test_a_folder_is_named_so_that_every_process_finds_it(tmp_path: Path, monkey
 
 def test_a_log_that_was_made_anew_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
     source = FileSource(str(tmp_path), 2)
-    old: list[list[tuple[int, int, bytes | None]]] = [[(0, 0, b"old")], [(1, 1, b"old")]]
+    old: list[list[tuple[int | None, int, bytes | None]]] = [[(0, 0, b"old")], [(1, 1, b"old")]]
     for rows in (old, [[(1, 0, b"new"), (0, 1, b"and longer")]]):
         write(tmp_path / "a.parquet", *rows)
         assert fetched(source, 1, '["a.parquet"]') == [(offset, value) for row in rows for bucket, offset, value in row if bucket]

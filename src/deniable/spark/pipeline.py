@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
 
+_WORD = 0xFFFFFFFF
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _CONF = {
     # Spark keeps what it takes to go back a hundred batches by default: of state that is ids of open epochs, that fills a disk.
@@ -91,9 +92,6 @@ def _hash(number: int) -> int:
     state = (state ^ state >> 13) * 0xC2B2AE35 & _WORD
     state ^= state >> 16
     return state - (state >> 31 << 32)
-
-
-_WORD = 0xFFFFFFFF
 
 
 def _turned(word: int, bits: int) -> int:

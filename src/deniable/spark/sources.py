@@ -217,7 +217,7 @@ class FileSource:
 
         for name in json.loads(span):
             try:
-                yield from _records(self.folder, name, partition)
+                yield from _records(self.folder, name, partition, self.partitions)
             except (OSError, KeyError, pa.ArrowException) as error:
                 raise LogError(f"{name} in {self.folder} cannot be read as a log: {type(error).__name__}") from None
 
@@ -230,34 +230,53 @@ def _file_system(folder: str) -> tuple[Any, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _contents(folder: str, name: str, size: int, changed: int) -> tuple[Any, list[tuple[int, int] | None]]:
-    """What a file says of itself; and for each row group the least and the largest partition, if it tells.
+def _contents(folder: str, name: str, size: int, changed: int) -> tuple[Any, list[tuple[int, int]]]:
+    """What a file says of itself; and for each row group the least and the largest partition.
 
     Kept for the other partitions. Another file in the same place has another size, or was changed at another time.
     """
     from pyarrow import parquet  # noqa: PLC0415 - slow to load
 
     system, path = _file_system(folder)
-    with system.open_input_file(f"{path}/{name}") as file:
-        told = parquet.read_metadata(file)
-    place = told.schema.names.index("partition") if "partition" in told.schema.names else 0
-    known = [told.row_group(group).column(place).statistics for group in range(told.num_row_groups)]
-    return told, [(each.min, each.max) if each is not None and each.has_min_max else None for each in known]
+    with system.open_input_file(f"{path}/{name}") as content:
+        file = parquet.ParquetFile(content)
+        return file.metadata, [_range(file, group) for group in range(file.num_row_groups)]
 
 
-def _records(folder: str, name: str, partition: int) -> Iterable[tuple[int, bytes | memoryview]]:
+_EMPTY = (0, -1)
+"""The partitions of a row group that holds nothing."""
+
+
+def _range(file: Any, group: int) -> tuple[int, int]:
+    from pyarrow import compute  # noqa: PLC0415 - slow to load
+
+    place = file.schema_arrow.get_field_index("partition")
+    known = file.metadata.row_group(group).column(place).statistics if place >= 0 else None
+    if known is not None and known.has_min_max and known.null_count == 0:
+        return known.min, known.max
+    numbers = file.read_row_group(group, columns=["partition"], use_threads=False).column("partition")
+    if not len(numbers):
+        return _EMPTY
+    found = compute.min_max(numbers.fill_null(-1)).as_py()
+    return found["min"], found["max"]
+
+
+def _records(folder: str, name: str, partition: int, n_partitions: int) -> Iterable[tuple[int, bytes | memoryview]]:
     from pyarrow import compute, parquet  # noqa: PLC0415 - slow to load
 
     system, path = _file_system(folder)
     now = system.get_file_info(f"{path}/{name}")
     told, ranges = _contents(folder, name, now.size, now.mtime_ns)
+    astray = [number for each in ranges for number in each if each != _EMPTY and not 0 <= number < n_partitions]
+    if astray:
+        raise LogError(f"{name} in {folder} holds records of partition {astray[0]}, and there are {n_partitions}")
     with system.open_input_file(f"{path}/{name}") as content:
         file = parquet.ParquetFile(content, metadata=told)
-        for group, known in enumerate(ranges):
-            if known is not None and not known[0] <= partition <= known[1]:
+        for group, (least, most) in enumerate(ranges):
+            if not least <= partition <= most:
                 continue
             table = file.read_row_group(group, columns=["partition", "offset", "value"], use_threads=False)
-            if known is None or known[0] != known[1]:
+            if least != most:
                 table = table.filter(compute.equal(table.column("partition"), partition))
             values = (value for chunk in table.column("value").chunks for value in _views(chunk))
             yield from zip(table.column("offset").to_pylist(), values, strict=True)

@@ -30,12 +30,13 @@ import numpy as np
 import pyarrow as pa
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Engine, Limits
+from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.join import Bucket
-from deniable.aggregator.logs import EmbeddedLog
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
+from deniable.logs.share_logs import EmbeddedLog
+from deniable.logs.sqlite_log import BlockLog
 from deniable.mechanisms.bits import count_columns
-from deniable.proxy.log import BlockLog
 from deniable.queries.buckets import Column
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
@@ -135,7 +136,7 @@ def whole_path(query: Query, shares: list[Any], folder: Path, batches: int, repe
         with state.transaction():
             publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, now)
         logs = [EmbeddedLog(path) for path in paths]
-        engine = Engine(state, logs, Limits(step_bytes=128 << 20), clock=lambda: now)
+        engine = Engine(state, logs, EngineLimits(step_bytes=128 << 20), clock=lambda: now)
         rate, _ = best(shares[0].shape[1], engine.drain, 1)
         wall, processor = max(wall, rate.wall), max(processor, rate.processor)
         (pane,) = state.panes(query.id, range(1)).values()

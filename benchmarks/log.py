@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from deniable.aggregator.logs import EmbeddedLog, KafkaShareLog, Position, ShareLog
-from deniable.proxy.broker import Broker
+from deniable.devtools.broker import Broker
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import EmbeddedLog, KafkaShareLog, Position, ShareLog
+from deniable.logs.sqlite_log import BlockLog
 from deniable.proxy.intake import ROWS_PER_BLOCK, Rules
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.proxy.log import BlockLog
 from deniable.queries.sizes import row_words
 from deniable.wire.blocks import Block, cut
 

@@ -22,15 +22,15 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.channels import Channel
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import LogReader
-from deniable.proxy.tokens import TokenBook
 from deniable.queries.buckets import Column
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
+from deniable.service.tokens import TokenStore
 
 _SERVE = "from deniable.cli import main; main()"
 
@@ -98,7 +98,7 @@ class Running:
         self.log = folder / "data" / "log.db"
         self.log.parent.mkdir(parents=True)
         (folder / "proxy.toml").write_text('folder = "data"\nport = 0\n[intake]\nthreshold = 100000\n')
-        book = TokenBook(self.log.parent / "tokens.db")
+        book = TokenStore(self.log.parent / "tokens.db")
         (operator,), (self.device,) = book.add("operator"), book.add("device", quota=1 << 40)
         book.close()
         command = [sys.executable, "-c", _SERVE, "proxy", "run", str(folder / "proxy.toml")]

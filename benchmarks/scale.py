@@ -157,7 +157,7 @@ def real() -> None:
     from benchmarks.uploads import calibrate  # noqa: PLC0415
 
     from deniable.client.fleet import Fleet  # noqa: PLC0415
-    from deniable.demo.crowd import records  # noqa: PLC0415
+    from deniable.local.crowd import records  # noqa: PLC0415
     from toolkit.queries import make_query  # noqa: PLC0415
     from toolkit.systems import running_system  # noqa: PLC0415
 

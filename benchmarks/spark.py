@@ -4,7 +4,7 @@
 
 Two proxies, 11 buckets, PrivApprox's two coins, 16 partitions, Parquet files in place of topics, two cores (`local[2]`), one run.
 
-- blocks: `deniable.spark.aggregate`, from files to committed panes: tags checked, duplicates and orphans found, panes written;
+- blocks: `engines.spark.aggregate`, from files to committed panes: tags checked, duplicates and orphans found, panes written;
 - rows: the same files, blocks taken apart into a row a share, a watermark on each source, `union`, then
   `groupBy(epoch, mid).agg(bit_xor(...), bit_or(proxy))` and 11 sums. It checks no tag and books no account.
 
@@ -42,19 +42,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.engines.spark import FileSource, Job, KafkaSource, aggregate
+from deniable.aggregator.engines.spark.sources import Source
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.devtools.broker import Broker
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_settings import KafkaSettings
 from deniable.queries.buckets import Column
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.randomness import system_source
-from deniable.spark import FileSource, Job, KafkaSource, aggregate
-from deniable.spark.sources import Source
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
 from deniable.wire.shares import split_columns
@@ -169,7 +169,7 @@ def count_blocks(spark: Any, log: Log, folder: Path, files: int, watch: Any = No
     with state.transaction():
         publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, ORIGIN)
     state.close()
-    job = Job(folder / "state.db", query.proxies, log.sources(files), str(folder / "checkpoint"), Limits())
+    job = Job(folder / "state.db", query.proxies, log.sources(files), str(folder / "checkpoint"), EngineLimits())
     started = time.perf_counter()
     aggregate(spark, job, available_now=True, now=ORIGIN + 3600, watch=watch)
     took = time.perf_counter() - started

@@ -36,10 +36,10 @@ import numpy as np
 
 from deniable.proxy.channels import Channel
 from deniable.proxy.intake import Intake, Rules, Upload
-from deniable.proxy.tokens import TokenBook
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
+from deniable.service.tokens import TokenStore
 from deniable.wire.message import VERSION
 from deniable.wire.shares import KIND
 
@@ -86,7 +86,7 @@ def running_proxy(query: Query, n_tokens: int, tls: bool) -> Iterator[Target]:
             settings += '[tls]\ncertificate = "proxy.pem"\nkey = "proxy.key"\n'
             context = ssl.create_default_context(cafile=str(certificate))
         (folder / "proxy.toml").write_text(settings)
-        book = TokenBook(folder / "data" / "tokens.db")
+        book = TokenStore(folder / "data" / "tokens.db")
         (operator,), tokens = book.add("operator"), book.add("device", count=n_tokens)
         book.close()
         command = [sys.executable, "-c", _SERVE, "proxy", "run", str(folder / "proxy.toml")]
@@ -184,7 +184,7 @@ def intake_alone(n: int, at_once: int) -> float:
 
 def token_bytes(n: int = 50_000) -> float:
     with tempfile.TemporaryDirectory() as name:
-        book = TokenBook(Path(name) / "tokens.db")
+        book = TokenStore(Path(name) / "tokens.db")
         book.add("device", count=n)
         tracemalloc.start()
         assert len(book.tokens()) == n

@@ -7,7 +7,7 @@ from deniable.estimation.comparison import Comparison, compare
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
-from deniable.estimation.laplace import Versus, proportion_errors, value_errors
+from deniable.estimation.laplace_comparison import ErrorComparison, proportion_errors, value_errors
 from deniable.estimation.maximum_likelihood import maximum_likelihood
 from deniable.estimation.one_person import Guess, guess, posterior
 from deniable.estimation.pooling import combine, stratified
@@ -45,6 +45,7 @@ __all__ = [
     "DesignMatrix",
     "DirectEncoding",
     "DistanceSensitive",
+    "ErrorComparison",
     "Estimate",
     "Guess",
     "HadamardResponse",
@@ -70,7 +71,6 @@ __all__ = [
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
-    "Versus",
     "combine",
     "compare",
     "composite",

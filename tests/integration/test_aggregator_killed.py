@@ -25,14 +25,15 @@ PER_BATCH = 40
 ENGINE = """
 import sys, threading
 from pathlib import Path
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import EmbeddedLog
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
+from deniable.logs.share_logs import EmbeddedLog
 from deniable.aggregator.state import State
 
 folder, now = Path(sys.argv[1]), int(sys.argv[2])
 proxies = sys.argv[3:]
 state = State(folder / "state.db", proxies)
-limits = Limits(step_bytes=1, bucket_bits=2, garbage=3)  # small steps: many moments at which to die
+limits = EngineLimits(step_bytes=1, bucket_bits=2, garbage=3)  # small steps: many moments at which to die
 engine = Engine(state, [EmbeddedLog(folder / f"log{i}.db") for i in range(len(proxies))], limits, clock=lambda: now)
 print("ready", flush=True)
 engine.run(threading.Event(), pause=0.001)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from deniable.aggregator.analyst import Analyst
-from deniable.aggregator.settings import read_settings
+from deniable.aggregator.aggregator_settings import read_settings
+from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.errors import DeniableError, ResponseError, SettingsError
 from deniable.queries.query import Query
@@ -39,7 +39,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 30) -> Any:
     raise AssertionError("waited in vain")
 
 
-class House:
+class RunningAggregator:
     """A crowd with two proxies' logs, and an aggregator as a process of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -80,13 +80,13 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
+def house(tmp_path: Path) -> Iterator[RunningAggregator]:
+    house = RunningAggregator(tmp_path)
     yield house
     house.close()
 
 
-def test_a_query_is_published_relayed_counted_followed_and_stopped(house: House) -> None:
+def test_a_query_is_published_relayed_counted_followed_and_stopped(house: RunningAggregator) -> None:
     token = house.token("analyst")
     signed = sign(house.query, KEY)
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
@@ -130,7 +130,7 @@ def test_a_query_is_published_relayed_counted_followed_and_stopped(house: House)
             analyst.publish(sign(house.query.revised(sampling=0.5), KEY))
 
 
-def test_followers_survive_a_restart_and_miss_nothing(house: House) -> None:
+def test_followers_survive_a_restart_and_miss_nothing(house: RunningAggregator) -> None:
     token = house.token("analyst")
     found: list[Any] = []
     port = 0
@@ -154,7 +154,7 @@ def test_followers_survive_a_restart_and_miss_nothing(house: House) -> None:
     analyst.close()
 
 
-def test_a_proxy_that_cannot_be_told_is_told_later(house: House) -> None:
+def test_a_proxy_that_cannot_be_told_is_told_later(house: RunningAggregator) -> None:
     house.relays[1].down = True
     token = house.token("analyst")
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
@@ -166,7 +166,7 @@ def test_a_proxy_that_cannot_be_told_is_told_later(house: House) -> None:
         assert wait_for(lambda: analyst.queries()[0]["relayed"][name] == "done")
 
 
-def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: House) -> None:
+def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: RunningAggregator) -> None:
     house.settings.write_text(house.settings.read_text().replace("60 s", "6 s").replace("30 s", "2 s"))
     token = house.token("analyst")
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
@@ -189,7 +189,7 @@ def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: House) -
         assert window.missing == (two,)
 
 
-def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: House) -> None:
+def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: RunningAggregator) -> None:
     analyst_token, reader_token = house.token("analyst"), house.token("reader")
     signed = sign(house.query, KEY).to_bytes()
     address = f"/v1/queries/{house.query.id}"
@@ -239,7 +239,7 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ho
             assert analyst.publish(SignedQuery.from_bytes(signed))["serial"] == 1
 
 
-def test_tokens_are_stored_hashed_and_can_be_revoked(house: House) -> None:
+def test_tokens_are_stored_hashed_and_can_be_revoked(house: RunningAggregator) -> None:
     token = house.token("analyst")
     stored = sqlite3.connect(house.folder / "state.db")
     content = "\n".join(stored.iterdump())
@@ -254,7 +254,7 @@ def test_tokens_are_stored_hashed_and_can_be_revoked(house: House) -> None:
             analyst.queries()
 
 
-def test_settings_say_what_is_wrong_and_where(house: House) -> None:
+def test_settings_say_what_is_wrong_and_where(house: RunningAggregator) -> None:
     good = house.settings.read_text()
     for change, complaint in (
         (good.replace("port = 0", "port = 99999"), "line 3: port = 99999 must be a whole number"),

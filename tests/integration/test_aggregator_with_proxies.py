@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from deniable.aggregator.analyst import Analyst
+from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
+from deniable.devtools.broker import Broker
 from deniable.mechanisms.reports import Reports
-from deniable.proxy.broker import Broker
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source

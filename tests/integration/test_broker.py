@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from deniable.devtools.broker import Broker
 from deniable.errors import ServiceError
-from deniable.proxy.broker import Broker
 from toolkit.brokers import require_kafka
 
 _COMMAND = [sys.executable, "-c", "from deniable.cli import main; main()", "kafka", "dev"]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.aggregator.logs import KafkaShareLog
+from deniable.devtools.broker import Broker
 from deniable.errors import LogError, ServiceError
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.proxy.settings import read_settings
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import KafkaShareLog
+from deniable.proxy.proxy_settings import read_settings
 from deniable.wire.blocks import Block, cut
 from toolkit.brokers import require_kafka
 

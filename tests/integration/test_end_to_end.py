@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from deniable.client.fleet import Fleet
-from deniable.demo.crowd import records
+from deniable.local.crowd import records
 from deniable.mechanisms.reports import Reports
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deniable.aggregator.conservation import OUTSIDE
-from deniable.proxy.broker import Broker
+from deniable.devtools.broker import Broker
 from toolkit.engines import EmbeddedEngine, KafkaLogs, Outcome, SqliteLogs, play, share_log
 from toolkit.sparks import SparkEngine
 

@@ -19,11 +19,12 @@ import httpx
 import numpy as np
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import KafkaShareLog
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.devtools.broker import Broker
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import KafkaShareLog
 from deniable.queries.buckets import Column
 from deniable.queries.query import Budget, Query
 from deniable.queries.signing import sign
@@ -135,7 +136,7 @@ def check_that_each_is_counted_once(stream: Stream, folder: Path) -> None:
         publish(state.connection, sign(stream.query, KEY), RING, NAMES, stream.query.schedule.origin)
     for settings in stream.settings:
         wait_until_visible(settings)
-    engine = Engine(state, [KafkaShareLog(settings) for settings in stream.settings], Limits(workers=1), clock=lambda: now)
+    engine = Engine(state, [KafkaShareLog(settings) for settings in stream.settings], EngineLimits(workers=1), clock=lambda: now)
     engine.drain()
     outcome = outcome_of(state, [stream.query])
     for log in engine.logs:

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from deniable.aggregator.engine import Engine
-from deniable.aggregator.logs import KafkaShareLog, Reading
+from deniable.aggregator.engines.embedded import Engine
 from deniable.cli import cli
+from deniable.devtools.broker import Broker
 from deniable.errors import LogAwayError, LogError
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_reader import KafkaLogReader
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_reader import KafkaLogReader
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import KafkaShareLog, Reading
 from deniable.queries.sizes import row_words
 from deniable.wire.blocks import Block, cut
 from toolkit.brokers import secured
@@ -376,7 +376,7 @@ def test_a_log_is_written_and_read_over_tls_with_a_password(
 def test_a_wrong_password_or_certificate_is_named_as_the_reason(
     wrong: str, broker: Broker, password: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deniable.proxy.kafka_reader._SECONDS", 2.0)
+    monkeypatch.setattr("deniable.logs.kafka_reader._SECONDS", 2.0)
     settings = secured(broker, "any", "PLAIN", password)
     if wrong == "password":
         password.write_text("open sesame")

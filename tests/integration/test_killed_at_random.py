@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from deniable.client.upload import HttpTransport
-from deniable.demo.crowd import records
 from deniable.errors import UploadError
+from deniable.local.crowd import records
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule

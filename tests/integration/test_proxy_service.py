@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from deniable.proxy.tokens import TokenBook
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, sign
+from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block
 from toolkit.proxies import ProxyProcess, query_of_today, signed
 from toolkit.shares import Words, body_of, make_columns
@@ -239,7 +239,7 @@ def test_requests_without_a_good_token_or_type_or_address_are_refused(proxy: Pro
 
 def test_a_token_that_is_revoked_is_refused_at_once(proxy: ProxyProcess) -> None:
     headers = proxy.token()
-    book = TokenBook(proxy.data / "tokens.db")
+    book = TokenStore(proxy.data / "tokens.db")
     found = book.find(headers["Authorization"].removeprefix("Bearer "))
     assert found is not None
     assert book.revoke(found.id) == 1

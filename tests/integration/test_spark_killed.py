@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import KafkaShareLog
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State, connect
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_settings import KafkaSettings
+from deniable.devtools.broker import Broker
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import KafkaShareLog
 from deniable.queries.buckets import Column
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
@@ -198,7 +199,7 @@ def test_kills_of_driver_executor_reader_and_broker_lose_and_repeat_nothing(
         assert running.told[-1] == {"event": "stopped"}
 
     state = State(tmp_path / "embedded.db", query.proxies)
-    engine = Engine(state, [KafkaShareLog(each) for each in topics], Limits())
+    engine = Engine(state, [KafkaShareLog(each) for each in topics], EngineLimits())
     engine.drain()
     for reader in engine.logs:
         reader.close()

@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from deniable.aggregator import history
-from deniable.aggregator.elsewhere import Elsewhere, counted_versions
-from deniable.aggregator.engine import Engine, Limits
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.engines.spark import FileSource, Job, KafkaSource, aggregate, spark_history
+from deniable.aggregator.engines.spark.log_stream import Logs, data_source
+from deniable.aggregator.engines.spark.pipeline import Task, bucket_keys, figures_of
+from deniable.aggregator.engines.spark.rows import Figures
+from deniable.aggregator.engines.spark.sink import Sink
+from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State, connect
 from deniable.errors import NoReportsError, ParameterError, ServiceError, StateError
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.spark import FileSource, Job, KafkaSource, aggregate
-from deniable.spark import history as spark_history
-from deniable.spark.logs import Logs, data_source
-from deniable.spark.pipeline import Task, bucket_keys, figures_of
-from deniable.spark.rows import Figures
-from deniable.spark.sink import Sink
+from deniable.logs.kafka_settings import KafkaSettings
 from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from toolkit.crowds import ORIGIN, minute_query
@@ -98,10 +98,10 @@ def test_a_query_that_is_published_while_the_stream_runs_is_counted_and_acknowle
         _wait(lambda: counted_versions(connection) == {(crowd.query.id, 1)}, thread)
         crowd.answer([2] * 30)  # a proxy shows the query to devices only now
         _wait(lambda: connection.execute("SELECT sum(n) FROM panes").fetchone() == (30,), thread)
-        elsewhere = Elsewhere(connection, lambda: int(time.time()))
+        elsewhere = ExternalEngineStatus(connection, lambda: int(time.time()))
         elsewhere.look()
         assert (elsewhere.problem, [each.condition for each in elsewhere.health]) == ("", ["up", "up"])
-        late = Elsewhere(connection, lambda: int(time.time()) + 3600)
+        late = ExternalEngineStatus(connection, lambda: int(time.time()) + 3600)
         late.look()
         assert "no sign of life" in late.problem
     finally:
@@ -166,7 +166,7 @@ def test_history_gives_the_estimate_of_the_window_and_its_order_says_nothing(tmp
 
 
 def sink_of(crowd: SparkCrowd) -> Sink:
-    return Sink(State(crowd.spark_state, crowd.query.proxies), 4, Limits(), lambda: crowd.now)
+    return Sink(State(crowd.spark_state, crowd.query.proxies), 4, EngineLimits(), lambda: crowd.now)
 
 
 def test_a_batch_is_written_once_and_only_with_its_checkpoint(crowd: SparkCrowd) -> None:
@@ -183,7 +183,7 @@ def test_a_batch_is_written_once_and_only_with_its_checkpoint(crowd: SparkCrowd)
     assert told(crowd.spark_state)["totals"] == [(0, "received", 10)]
     state = State(crowd.spark_state, crowd.query.proxies)
     with pytest.raises(StateError, match="was counted in 4 buckets, and the proxies' logs have 8 partitions"):
-        Sink(state, 8, Limits(), lambda: crowd.now)
+        Sink(state, 8, EngineLimits(), lambda: crowd.now)
     state.close()
 
 
@@ -194,7 +194,7 @@ def test_one_engine_has_a_state_for_itself(crowd: SparkCrowd) -> None:
     sink.state.close()
     engine = crowd.engine()
     with pytest.raises(StateError, match="is counted by the engine 'embedded'"):
-        Sink(engine.state, 4, Limits(), lambda: crowd.now)
+        Sink(engine.state, 4, EngineLimits(), lambda: crowd.now)
 
 
 def test_another_log_in_the_place_of_the_one_that_was_read_is_refused(crowd: SparkCrowd) -> None:
@@ -238,7 +238,7 @@ def test_secrets_of_kafka_are_in_no_plan(tmp_path: Path, spark: Any, capfd: pyte
     assert sources[0].settings.client()["sasl.password"] == "open sesame"
     session = spark.newSession()
     session.dataSource.register(data_source(Logs(sources, [0], tmp_path / "state.db")))
-    figures_of(session, sources, Task((), (), 2, 0, Limits(), False)).explain(extended=True)
+    figures_of(session, sources, Task((), (), 2, 0, EngineLimits(), False)).explain(extended=True)
     shown = "".join(capfd.readouterr())
     assert "deniable_logs" in shown
     assert "open sesame" not in shown

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deniable.proxy.broker import Broker
-from deniable.proxy.kafka import KafkaLog
-from deniable.spark import KafkaSource
+from deniable.aggregator.engines.spark import KafkaSource
+from deniable.devtools.broker import Broker
+from deniable.logs.kafka_log import KafkaLog
 from deniable.wire.blocks import cut
 from toolkit.brokers import secured
 from toolkit.crowds import ORIGIN

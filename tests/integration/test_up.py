@@ -23,8 +23,8 @@ from deniable.client.device import Device
 from deniable.client.policy import Policy
 from deniable.client.store import Store
 from deniable.client.upload import HttpTransport
-from deniable.demo.people import make_vaults
-from deniable.demo.services import free_ports
+from deniable.local.people import make_vaults
+from deniable.local.services import free_ports
 from deniable.queries.keys import AnalystKey, KeyRing
 from toolkit.certificates import self_signed
 

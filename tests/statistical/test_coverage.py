@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from deniable import BinaryResponse, DesignMatrix, DirectEncoding, Estimate, Mechanism, OptimizedUnary, stratified
-from deniable.estimation.small import count_laws
+from deniable.estimation.exact_intervals import count_laws
 from deniable.estimation.unbias import finite, pure_moments
 
 TRIALS = 20_000  # the standard error of a coverage of 95 % is then 0.15 points

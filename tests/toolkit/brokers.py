@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from deniable.devtools.broker import Broker, SecureListener, kafka_jars
+from deniable.devtools.maven import java
 from deniable.errors import ServiceError
-from deniable.proxy.broker import Broker, SecureListener, kafka_jars
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.proxy.maven import java
+from deniable.logs.kafka_settings import KafkaSettings
 from toolkit.certificates import self_signed
 
 REQUIRED = os.environ.get("DENIABLE_REQUIRE_KAFKA") == "1"

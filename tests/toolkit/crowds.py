@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import EmbeddedLog
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.aggregator.windows import Window
-from deniable.proxy.log import BlockLog
+from deniable.logs.share_logs import EmbeddedLog
+from deniable.logs.sqlite_log import BlockLog
 from deniable.queries.buckets import Column
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Budget, Query
@@ -90,7 +91,7 @@ class Crowd:
         if publish_query:
             self.publish(self.query)
         logs = [EmbeddedLog(log.path) for log in self.logs]
-        engine = Engine(self.state, logs, Limits(**{"workers": 1, "bucket_bits": 2, **limits}), clock=lambda: self.now)
+        engine = Engine(self.state, logs, EngineLimits(**{"workers": 1, "bucket_bits": 2, **limits}), clock=lambda: self.now)
         self._engines.append(engine)
         return engine
 

@@ -19,13 +19,14 @@ from confluent_kafka.admin import AdminClient
 
 from deniable.aggregator.catalogue import publish
 from deniable.aggregator.conservation import OUTSIDE
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import EmbeddedLog, KafkaShareLog, ShareLog
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.panes import PaneKey
 from deniable.aggregator.state import State, unsigned
-from deniable.proxy.kafka import KafkaLog
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.proxy.log import BlockLog
+from deniable.logs.kafka_log import KafkaLog
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import EmbeddedLog, KafkaShareLog, ShareLog
+from deniable.logs.sqlite_log import BlockLog
 from deniable.queries.query import Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
@@ -212,7 +213,7 @@ class EmbeddedEngine:
 
     def __init__(self, scenario: Scenario, folder: Path, logs: SqliteLogs | KafkaLogs, **limits: int) -> None:
         self.logs, self._scenario = logs, scenario
-        self._limits = Limits(**{**LIMITS, **limits})
+        self._limits = EngineLimits(**{**LIMITS, **limits})
         self._path = folder / "state.db"
         state = State(self._path, scenario.proxies)
         with state.transaction():
@@ -274,7 +275,7 @@ def outcome_of(state: State, queries: Sequence[Query]) -> Outcome:
 # --- the scenario -----------------------------------------------------------------------------------------------------
 
 
-class _Teller:
+class ScenarioBuilder:
     """Makes up a scenario, and keeps count."""
 
     def __init__(self, n_proxies: int, seed: int) -> None:
@@ -355,7 +356,7 @@ class _Teller:
         self.records = [[] for _ in records]
 
 
-def _strangers(tell: _Teller) -> None:
+def _strangers(tell: ScenarioBuilder) -> None:
     """What every proxy's log may hold that is not to be counted, whole blocks of it."""
     for proxy in range(tell.n_proxies):
         rows = tell.split(tell.first, 0, 4)[proxy]
@@ -378,7 +379,7 @@ def _strangers(tell: _Teller) -> None:
             tell.book("malformed", 5, [proxy])
 
 
-def _bad_messages(tell: _Teller) -> None:
+def _bad_messages(tell: ScenarioBuilder) -> None:
     """Messages that are joined and refused, for every reason there is."""
     query, n_bytes = tell.first, tell.first.report_bytes
     tampered = tell.split(query, 0, 3)
@@ -397,7 +398,7 @@ def _bad_messages(tell: _Teller) -> None:
 
 def share_log(n_proxies: int, seed: int = 7) -> Scenario:
     """Two or three proxies; several versions, strata and channels; and everything that can go wrong with a share."""
-    tell = _Teller(n_proxies, seed)
+    tell = ScenarioBuilder(n_proxies, seed)
     first, second, other, last = tell.first, tell.second, tell.other, tell.last
     everyone, but_last = list(range(n_proxies)), list(range(n_proxies - 1))
 

@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import numpy as np
 
-from deniable.proxy.log import LogReader
-from deniable.proxy.tokens import Role, TokenBook
+from deniable.logs.sqlite_log import LogReader
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
+from deniable.service.tokens import Role, TokenStore
 from deniable.wire.blocks import Block
 from toolkit.queries import make_query
 from toolkit.shares import Words
@@ -51,7 +51,7 @@ class ProxyProcess:
 
     def token(self, role: Role = "device", quota: int | None = None) -> dict[str, str]:
         """Headers with a new token."""
-        book = TokenBook(self.data / "tokens.db")
+        book = TokenStore(self.data / "tokens.db")
         (token,) = book.add(role, quota)
         book.close()
         return {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from deniable.aggregator.catalogue import publish
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.engines.spark import FileSource, Job, KafkaSource, aggregate
+from deniable.aggregator.engines.spark.session import open_session
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State, connect
+from deniable.devtools.maven import java
 from deniable.errors import ServiceError
-from deniable.proxy.maven import java
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
-from deniable.spark import FileSource, Job, KafkaSource, aggregate
-from deniable.spark.session import open_session
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
 from toolkit.brokers import REQUIRED
@@ -117,7 +117,7 @@ class SparkCrowd(Crowd):
         given: dict[str, Any] = {
             "sources": [FileSource(str(log.folder), log.partitions) for log in self.recorded],
             "checkpoint": self.checkpoint,
-            "limits": Limits(**self.limits),
+            "limits": EngineLimits(**self.limits),
         }
         return Job(self.spark_state, self.query.proxies, **{**given, **changes})
 
@@ -150,7 +150,7 @@ class SparkEngine:
 
     def drain(self, now: int) -> None:
         sources = [KafkaSource(settings) for settings in self.logs.settings]
-        job = Job(self._state, self._scenario.proxies, sources, str(self._checkpoint), Limits(**LIMITS))
+        job = Job(self._state, self._scenario.proxies, sources, str(self._checkpoint), EngineLimits(**LIMITS))
         aggregate(self._spark, job, available_now=True, now=now)
 
     def outcome(self) -> Outcome:

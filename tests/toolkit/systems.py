@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deniable.aggregator.analyst import Analyst
-from deniable.demo.services import Address, Aggregator, Proxy, Services, free_ports
+from deniable.analyst.analyst import Analyst
+from deniable.local.services import Address, Aggregator, Proxy, Services, free_ports
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
 from toolkit.crowds import KEY, RING

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import Estimate, Mechanism, Table
-from deniable.estimation.spread import CountedSpread
+from deniable.estimation.cell_errors import CountedSpread
 from deniable.estimation.unbias import left_inverse
 
 Floats = NDArray[np.float64]

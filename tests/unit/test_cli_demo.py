@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from deniable.cli import cli
 from deniable.cli.live import _bar
-from deniable.demo.datasets import DATASETS
-from deniable.demo.people import Answers
-from deniable.demo.simulation import demo_query
+from deniable.local.datasets import DATASETS
+from deniable.local.people import Answers
+from deniable.local.simulation import demo_query
 
 
 def run(*arguments: str) -> Result:

@@ -19,10 +19,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deniable.aggregator.settings import read_settings as read_aggregator
+from deniable.aggregator.aggregator_settings import read_settings as read_aggregator
 from deniable.cli import cli
-from deniable.proxy.broker import KAFKA_VERSION
-from deniable.proxy.settings import read_settings as read_proxy
+from deniable.devtools.broker import KAFKA_VERSION
+from deniable.proxy.proxy_settings import read_settings as read_proxy
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"

@@ -12,11 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from deniable.aggregator.engine import Engine, Limits
-from deniable.aggregator.logs import HttpLog, PartitionMark, Position, Reading
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import SCHEMA_VERSION, State
 from deniable.errors import ParameterError, PublicationError, RollbackError, StateError
-from deniable.proxy.log import BlockLog
+from deniable.logs.share_logs import HttpLog, PartitionMark, Position, Reading
+from deniable.logs.sqlite_log import BlockLog
 from deniable.wire.blocks import cut
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 
@@ -299,7 +300,7 @@ def test_a_state_of_other_proxies_or_another_version_is_refused(tmp_path: Path) 
 
 def test_limits_are_checked(crowd: Crowd) -> None:
     with pytest.raises(ParameterError, match="patience = 0 must be at least 1"):
-        Limits(patience=0)
+        EngineLimits(patience=0)
     crowd.engine()
     assert crowd.state is not None
     with pytest.raises(ParameterError, match="logs = 1 must be one for each of the 2 proxies"):

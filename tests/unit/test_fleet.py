@@ -15,8 +15,8 @@ from deniable.wire.blocks import common_rows
 from deniable.wire.message import ANSWER, NOTHING
 from deniable.wire.shares import join_columns
 from toolkit.devices import EVERY, asked, at, bits, make_device, make_policy, records, signed
-from toolkit.lanes import Lane, Recorder
 from toolkit.queries import MILES
+from toolkit.replayed import Recorder, ReplayedSource
 
 COMPLETE = [Column("distance", MILES, other=True)]
 MECHANISMS: dict[str, dict[str, Any]] = {
@@ -87,12 +87,12 @@ def test_each_device_of_a_fleet_sends_the_bytes_that_it_would_send_alone(
     for device, value in enumerate(values.tolist()):
         # Whoever answers has a place among those who do, in the draws made for them alone.
         among = int(np.searchsorted(chosen, device))
-        lane = Lane(recorder, lambda _, size: device if size == n else among)  # noqa: B023
+        lane = ReplayedSource(recorder, lambda _, size: device if size == n else among)  # noqa: B023
         speaks = device in chosen
         if not speaks:  # a device that is sampled out skips the draws of the others' randomizing
             recorder_of_silent = Recorder(seeded_source(0))
             recorder_of_silent.draws = [recorder.draws[0], recorder.draws[-1]]
-            lane = Lane(recorder_of_silent, lambda _, size: device if size == n else among)  # noqa: B023
+            lane = ReplayedSource(recorder_of_silent, lambda _, size: device if size == n else among)  # noqa: B023
         alone = sent_alone(tmp_path / str(device), query, value, 3, lane)
         if alone:
             together.append(alone)

@@ -17,36 +17,40 @@ SOURCE = Path(deniable.__file__).parent
 ROOMS = [
     "errors",
     "randomness",
+    "checks",
     "estimation",
     "mechanisms",
     "privacy",
     "planning",
     "queries",
     "wire",
+    "service",
+    "logs",
     "client",
     "proxy",
     "aggregator",
-    "spark",
+    "analyst",
     "console",
+    "survey",
     "curator",
     "graphs",
     "release",
-    "demo",
-    "survey",
-    "sizing",
+    "local",
+    "audit",
     "reproduce",
+    "sizing",
+    "devtools",
     "cli",
 ]
 CLOSED = {
     "client": {"estimation", "aggregator"},
-    "proxy": set(ROOMS) - {"wire", "queries", "errors", "proxy"},
+    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "proxy"},
 }
 # Heavy or sensitive libraries, and the only rooms that may import them.
 LIBRARIES = {
-    "confluent_kafka": {"proxy", "spark"},
-    "pyspark": {"spark"},
+    "confluent_kafka": {"logs", "aggregator", "devtools"},
+    "pyspark": {"aggregator"},
     "opendp": {"curator"},
-    "nicegui": {"console"},
 }
 PURE = {"mechanisms", "estimation", "privacy", "planning"}
 INPUT_OUTPUT = {

@@ -29,8 +29,8 @@ from deniable import (
 )
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import METHODS, best_passes, smooth
+from deniable.estimation.exact_intervals import count_laws
 from deniable.estimation.intervals import critical_values
-from deniable.estimation.small import count_laws
 
 THREE = [[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]
 minimize: Any = optimize.minimize  # its stubs do not know every way to call it

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deniable.aggregator.logs import KafkaShareLog
-from deniable.aggregator.settings import read_settings as read_aggregator
+from deniable.aggregator.aggregator_settings import read_settings as read_aggregator
 from deniable.errors import MissingExtraError, ParameterError, SettingsError
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.proxy.settings import Settings, read_settings
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import KafkaShareLog
+from deniable.proxy.proxy_settings import Settings, read_settings
 
 SECURE = """
 folder = "data"

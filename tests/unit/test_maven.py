@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from deniable.devtools.maven import cache_folder, jars, java
 from deniable.errors import ServiceError
-from deniable.proxy.maven import cache_folder, jars, java
 
 
 def make_maven(folder: Path, script: str) -> None:

@@ -23,7 +23,7 @@ from deniable import (
     value_errors,
 )
 from deniable.errors import ParameterError
-from deniable.estimation.laplace import laplace_matrix, response_matrix
+from deniable.estimation.laplace_comparison import laplace_matrix, response_matrix
 from deniable.estimation.likelihood import likelihoods
 from toolkit.laws import exact_laws, report_of
 

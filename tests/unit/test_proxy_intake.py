@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from deniable.errors import LogError, ParameterError, RefusedError
+from deniable.logs.sqlite_log import BlockLog, LogReader
 from deniable.proxy.channels import Channel, channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import BlockLog, LogReader
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Spool
 from deniable.queries.query import Query

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deniable.errors import LogError
-from deniable.proxy.log import LAYOUT, BlockLog, LogReader
+from deniable.logs.sqlite_log import LAYOUT, BlockLog, LogReader
 from deniable.wire.blocks import Block, cut
 
 CHANNEL = 0xFEDC_BA98_7654_3210  # does not fit in a signed 64-bit integer

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from deniable.errors import LogAwayError, LogError, RefusedError
+from deniable.logs.sqlite_log import BlockLog
 from deniable.proxy.channels import channels_of
-from deniable.proxy.desk import Desk
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import BlockLog
+from deniable.proxy.intake_worker import IntakeWorker
 from deniable.wire.blocks import Block
 from toolkit.queries import make_query
 from toolkit.shares import Words, body_of, make_columns
@@ -217,7 +217,7 @@ def test_a_proxy_that_stops_leaves_in_the_spool_what_the_log_does_not_take(place
 
 def test_a_proxy_that_was_shut_out_stops_and_says_so(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     failed: list[bool] = []
-    desk = Desk(place.intake, lambda: failed.append(True))
+    desk = IntakeWorker(place.intake, lambda: failed.append(True))
     place.log.fails = "fenced"
 
     async def send() -> Receipt:

@@ -17,17 +17,18 @@ from click.testing import CliRunner
 
 from deniable.cli import cli
 from deniable.errors import LogError, ParameterError, RefusedError, SettingsError
+from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.board import Board
 from deniable.proxy.channels import channels_of
-from deniable.proxy.desk import Desk
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.proxy.log import LogReader
-from deniable.proxy.settings import Limits, Settings, read_settings
-from deniable.proxy.tokens import TokenBook
+from deniable.proxy.intake_worker import IntakeWorker
+from deniable.proxy.proxy_settings import Settings, read_settings
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
+from deniable.service.limits import ConnectionLimits
+from deniable.service.tokens import TokenStore
 from toolkit.queries import make_query
 from toolkit.shares import body_of, make_columns
 
@@ -39,7 +40,7 @@ NOW = QUERY.schedule.start_of_epoch(1000) + 5
 
 
 def test_only_hashes_of_tokens_are_stored(tmp_path: Path) -> None:
-    book = TokenBook(tmp_path / "tokens.db")
+    book = TokenStore(tmp_path / "tokens.db")
     tokens = book.add("device", quota=3, count=20)
     assert len(set(tokens)) == 20
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -52,7 +53,7 @@ def test_only_hashes_of_tokens_are_stored(tmp_path: Path) -> None:
 
 
 def test_another_process_s_changes_are_seen_at_once(tmp_path: Path) -> None:
-    mine, theirs = TokenBook(tmp_path / "tokens.db"), TokenBook(tmp_path / "tokens.db")
+    mine, theirs = TokenStore(tmp_path / "tokens.db"), TokenStore(tmp_path / "tokens.db")
     (token,) = theirs.add("operator")
     found = mine.find(token)
     assert found is not None
@@ -66,7 +67,7 @@ def test_another_process_s_changes_are_seen_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"role": "king"}, {"role": "device", "quota": 0}, {"role": "device", "count": 0}])
 def test_tokens_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
-    book = TokenBook(tmp_path / "tokens.db")
+    book = TokenStore(tmp_path / "tokens.db")
     with pytest.raises(ParameterError):
         book.add(**wrong)  # type: ignore[arg-type]
     assert book.tokens() == []
@@ -172,7 +173,7 @@ def test_settings_are_read_with_durations_and_paths_beside_the_file(tmp_path: Pa
     text = 'folder = "data"\nport = 0\n[intake]\ngrace = "2 min"\nthreshold = 7\n[tls]\ncertificate = "a.pem"\nkey = "/b.pem"\n'
     found = read_settings(written(tmp_path, text))
     assert found.folder == tmp_path / "data"
-    assert (found.intake.grace, found.intake.threshold, found.limits) == (120, 7, Limits())
+    assert (found.intake.grace, found.intake.threshold, found.limits) == (120, 7, ConnectionLimits())
     assert found.tls is not None
     assert (found.tls.certificate, found.tls.key) == (tmp_path / "a.pem", Path("/b.pem"))
 
@@ -228,7 +229,8 @@ def test_the_command_makes_lists_and_revokes_tokens_and_shows_the_log(tmp_path: 
 
 def test_importing_the_package_or_the_log_loads_no_web_framework() -> None:
     heavy = ["fastapi", "starlette", "uvicorn", "httpx", "pydantic"]
-    code = f"import sys, deniable, deniable.proxy.log, deniable.proxy.intake; print([m for m in {heavy!r} if m in sys.modules])"
+    modules = "deniable, deniable.logs.sqlite_log, deniable.proxy.intake"
+    code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
     assert out.stdout.strip() == "[]"
 
@@ -247,7 +249,7 @@ def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_pat
         sync(handle)
 
     monkeypatch.setattr("deniable.proxy.spool._sync", counted)
-    desk = Desk(intake, lambda: None)
+    desk = IntakeWorker(intake, lambda: None)
     columns, _ = make_columns(QUERY, 1000, 200)
     contents = [body_of(QUERY, 1000, columns[:, [i]]) for i in range(200)]
     contents[50] = b"garbage"
@@ -270,7 +272,7 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
     intake = Intake(tmp_path, Rules(), lambda: NOW)
     intake.set_channels(channels_of([(QUERY, None)]))
     told = threading.Event()
-    desk = Desk(intake, told.set)
+    desk = IntakeWorker(intake, told.set)
     columns, _ = make_columns(QUERY, 1000, 3)
     first, second, third = (Upload(b"c", 9, body_of(QUERY, 1000, columns[:, [i]])) for i in range(3))
 
@@ -310,8 +312,8 @@ def test_two_proxies_cannot_use_one_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tokens.db", "queries.db"])
 def test_files_of_a_newer_library_are_refused_at_the_start(tmp_path: Path, name: str) -> None:
-    def opened() -> TokenBook | Board:
-        return TokenBook(tmp_path / name) if name == "tokens.db" else Board(tmp_path / name, lambda: NOW)
+    def opened() -> TokenStore | Board:
+        return TokenStore(tmp_path / name) if name == "tokens.db" else Board(tmp_path / name, lambda: NOW)
 
     opened().close()
     with sqlite3.connect(tmp_path / name) as connection:

@@ -20,7 +20,7 @@ from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
 
 @pytest.mark.parametrize("sixteenths", range(1, 16))
 def test_a_coin_of_four_digits_comes_up_exactly_as_often_as_it_says(sixteenths: int) -> None:
-    # Lane i of the four words spells the digits of i % 16: one pass walks every path, four times over.
+    # ReplayedSource i of the four words spells the digits of i % 16: one pass walks every path, four times over.
     lanes = np.arange(64) % 16
     words = [sum(1 << lane for lane in range(64) if lanes[lane] >> (3 - digit) & 1) for digit in range(4)]
     source = ScriptedSource(b"".join(word.to_bytes(8, "little") for word in words) + bytes(64 * 8))

@@ -9,19 +9,19 @@ import pytest
 
 from deniable.aggregator.catalogue import Catalogue, Published
 from deniable.aggregator.conservation import OUTSIDE
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.engines.spark.batch import Closed, Outcome, Record, Rules, work
+from deniable.aggregator.engines.spark.bucket_state import EpochCache, Memory
+from deniable.aggregator.engines.spark.rows import figures, to_rows
+from deniable.aggregator.limits import EngineLimits
 from deniable.errors import StateError
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
-from deniable.spark.batch import Closed, Outcome, Record, Rules, work
-from deniable.spark.memory import Memory, Mind
-from deniable.spark.rows import figures, to_rows
 from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from deniable.wire.shares import split_columns
 from toolkit.crowds import KEY, ORIGIN, minute_query
-from toolkit.shelves import Shelf
+from toolkit.segments import InMemorySegments
 
 QUERY = minute_query(proxies=["one", "two"])
 TAG = QUERY.channel_tag
@@ -29,7 +29,7 @@ TAG = QUERY.channel_tag
 
 def rules_of(query: Query = QUERY, bits: int = 0) -> Rules:
     channels = Catalogue([Published(query, sign(query, KEY), ORIGIN, None)]).channels
-    return Rules(channels, {query.channel_tag: 0}, 2, bits, Limits(bucket_bits=2))
+    return Rules(channels, {query.channel_tag: 0}, 2, bits, EngineLimits(bucket_bits=2))
 
 
 def shares_of(values: list[int], epoch: int = 0, seed: int = 1) -> list[Any]:
@@ -55,8 +55,8 @@ def counts(outcomes: list[Outcome]) -> list[int]:
     return total.tolist()
 
 
-def fresh(n_proxies: int = 2, head: str = "", shelf: Shelf | None = None, mind: Mind | None = None) -> Memory:
-    return Memory(n_proxies, 0, head, shelf or Shelf(), Mind(1 << 20) if mind is None else mind)
+def fresh(n_proxies: int = 2, head: str = "", shelf: InMemorySegments | None = None, mind: EpochCache | None = None) -> Memory:
+    return Memory(n_proxies, 0, head, shelf or InMemorySegments(), EpochCache(1 << 20) if mind is None else mind)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -68,7 +68,7 @@ def test_batches_cut_anywhere_and_a_memory_written_in_between_give_the_same(keep
     rest = blocks_of(1, shares[1][:, 150:], at=50)
     replayed = [*blocks_of(0, shares[0][:, :10], at=90), *blocks_of(1, shares[1][:, :10], at=90)]  # complete long ago
     expected = work(rules_of(), fresh(), 0, [*records, *rest, *replayed, mark(0, 1), mark(1, 1)], ORIGIN)
-    head, shelf, mind, outcomes = "", Shelf(), Mind(1 << 20 if keeps else 0), []
+    head, shelf, mind, outcomes = "", InMemorySegments(), EpochCache(1 << 20 if keeps else 0), []
     for part in ([records[i] for i in rng.permutation(len(records))], rest, replayed, [mark(0, 1)], [mark(1, 1)]):
         memory = fresh(2, head, shelf, mind)
         outcomes.append(work(rules_of(), memory, 0, part, ORIGIN))
@@ -97,7 +97,7 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def test_an_order_closes_what_a_proxy_has_not_marked_and_names_it() -> None:
-    shelf = Shelf()
+    shelf = InMemorySegments()
     memory = fresh(2, "", shelf)
     shares = shares_of([3] * 20)
     first = work(rules_of(), memory, 0, [*blocks_of(0, shares[0]), mark(0, 2)], ORIGIN)

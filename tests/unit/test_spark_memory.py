@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from deniable.aggregator.counting import Task
-from deniable.spark import memory as module
-from deniable.spark.memory import Memory, Mind
-from toolkit.shelves import Shelf
+from deniable.aggregator.engines.spark import bucket_state as module
+from deniable.aggregator.engines.spark.bucket_state import EpochCache, Memory
+from toolkit.segments import InMemorySegments
 
 TASK: Task = (7, 3, 1)
 PLACE = TASK[:2]
@@ -27,8 +27,8 @@ class Stream:
     """Batches of one bucket, each counted by one of several processes."""
 
     def __init__(self, n_minds: int = 1, most_bytes: int = 1 << 30) -> None:
-        self.shelf, self.head = Shelf(), ""
-        self.minds = [Mind(most_bytes) for _ in range(n_minds)]
+        self.shelf, self.head = InMemorySegments(), ""
+        self.minds = [EpochCache(most_bytes) for _ in range(n_minds)]
 
     def open(self, mind: int = 0) -> Memory:
         return Memory(2, 5, self.head, self.shelf, self.minds[mind])
@@ -49,7 +49,7 @@ class Stream:
 
     def waiting(self) -> list[int]:
         """How many shares wait, as a process knows it that has never counted here."""
-        memory = Memory(2, 5, self.head, self.shelf, Mind(0))
+        memory = Memory(2, 5, self.head, self.shelf, EpochCache(0))
         bucket = memory.bucket(TASK)
         return [bucket.n_pending(proxy) for proxy in range(2)]
 
@@ -151,8 +151,8 @@ def test_what_does_not_fit_in_mind_is_read_again() -> None:
 
 
 def test_a_mind_keeps_what_was_used_last() -> None:
-    mind = Mind(3 * 16 * 10)  # ten ids of three buckets
-    shelves = [Shelf() for _ in range(4)]
+    mind = EpochCache(3 * 16 * 10)  # ten ids of three buckets
+    shelves = [InMemorySegments() for _ in range(4)]
     heads = [""] * 4
     for bucket in (0, 1, 2, 0, 3):
         memory = Memory(2, bucket, heads[bucket], shelves[bucket], mind)

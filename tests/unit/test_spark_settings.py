@@ -14,17 +14,17 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from deniable.aggregator.elsewhere import note_counted, note_health
-from deniable.aggregator.engine import ProxyHealth
+from deniable.aggregator.aggregator_settings import ProxySettings, read_settings
+from deniable.aggregator.engines.spark.session import job_of
+from deniable.aggregator.engines.spark.sources import KafkaSource
+from deniable.aggregator.external_engine import note_counted, note_health
+from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay
 from deniable.aggregator.service import Service
-from deniable.aggregator.settings import ProxySettings, read_settings
 from deniable.aggregator.state import State, connect
 from deniable.cli import cli
 from deniable.errors import ParameterError, SettingsError
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.spark.session import job_of
-from deniable.spark.sources import KafkaSource
+from deniable.logs.kafka_settings import KafkaSettings
 from toolkit.crowds import RING, Crowd
 
 FILE = """

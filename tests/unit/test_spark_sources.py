@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.engines.spark import FileSource, KafkaSource, close_requests
+from deniable.aggregator.engines.spark.driver import _reason
+from deniable.aggregator.engines.spark.log_stream import ORDERS, Logs
+from deniable.aggregator.engines.spark.sink import Sink
+from deniable.aggregator.engines.spark.sources import _views
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.errors import LogError
-from deniable.proxy.kafka_settings import KafkaSettings
-from deniable.spark import FileSource, KafkaSource, orders
-from deniable.spark.driver import _reason
-from deniable.spark.logs import ORDERS, Logs
-from deniable.spark.sink import Sink
-from deniable.spark.sources import _views
+from deniable.logs.kafka_settings import KafkaSettings
 from toolkit.crowds import ORIGIN, Crowd
 
 KINDS = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}.items())
@@ -179,18 +179,18 @@ def test_a_batch_is_what_is_new_in_each_log_and_orders_that_are_new_for_all_buck
         (tmp_path / name).mkdir()
     both = Logs([FileSource(str(tmp_path / name), 2) for name in "01"], (70, 80), tmp_path / "state.db")
     state = State(tmp_path / "state.db", ["one", "two"])
-    state.connection.execute(orders.TABLE)
+    state.connection.execute(close_requests.TABLE)
     write(tmp_path / "1" / "a.parquet", [(0, 0, b"")])
     start, end = both.first(), both.step(both.first(), both.last())
     files = '["a.parquet"]'
     assert both.references(start, end) == [(70, 0, 1, files), (80, 1, 1, files)]
     big = (1 << 64) - 1
-    assert [orders.give(state.connection, due) for due in ({big: 3, 7: 1}, {big: 3}, {big: 2}, {7: 2})] == [1, 0, 0, 1]
+    assert [close_requests.add(state.connection, due) for due in ({big: 3, 7: 1}, {big: 3}, {big: 2}, {7: 2})] == [1, 0, 0, 1]
     following = both.step(json.loads(json.dumps(end)), both.last())
     assert following["orders"] == {str(big): 3, "7": 2}
     told = [(key, bucket, proxy, json.loads(span)) for key, bucket, proxy, span in both.references(end, following)]
     assert told == [(70, 0, ORDERS, following["orders"]), (80, 1, ORDERS, following["orders"])]
-    orders.give(state.connection, {7: 9})  # after the batch was cut: not in it, whenever it is run
+    close_requests.add(state.connection, {7: 9})  # after the batch was cut: not in it, whenever it is run
     assert [json.loads(span) for *_, span in both.references(end, following)] == [following["orders"]] * 2
     latest = both.step(following, both.last())
     assert {span for *_, span in both.references(following, latest)} == {'{"7": 9}'}
@@ -204,10 +204,10 @@ def test_orders_wait_until_all_that_is_logged_was_read(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     both = Logs([FileSource(str(tmp_path / name), 1, files_a_batch=1) for name in "01"], (70,), tmp_path / "state.db")
     state = State(tmp_path / "state.db", ["one", "two"])
-    state.connection.execute(orders.TABLE)
+    state.connection.execute(close_requests.TABLE)
     for name in ("0/a", "1/a", "1/b", "1/c"):
         write(tmp_path / f"{name}.parquet", [(0, 0, b"")])
-    orders.give(state.connection, {7: 1})
+    close_requests.add(state.connection, {7: 1})
     at, found = both.first(), []
     for _ in range(4):
         at = both.step(at, both.last())
@@ -224,11 +224,11 @@ def test_an_epoch_is_ordered_to_close_once_patience_is_over(tmp_path: Path) -> N
     crowd.engine().state.connection.execute("DELETE FROM meta WHERE name = 'engine'")
     assert crowd.state is not None
     now = [ORIGIN + 60 + 299]
-    sink = Sink(crowd.state, 4, Limits(patience=300), lambda: now[0])
+    sink = Sink(crowd.state, 4, EngineLimits(patience=300), lambda: now[0])
     assert not sink.order_overdue()
     now[0] += 1
     assert [sink.order_overdue(), sink.order_overdue()] == [True, False]
-    assert orders.given(tmp_path / "state.db") == {str(crowd.query.channel_tag): 1}
+    assert close_requests.pending(tmp_path / "state.db") == {str(crowd.query.channel_tag): 1}
     crowd.close_all()
 
 

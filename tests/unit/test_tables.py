@@ -29,7 +29,7 @@ from deniable import (
     statistics,
 )
 from deniable.errors import NoReportsError, ParameterError, ReportError, ReportFormatError
-from deniable.estimation.spread import CountedSpread, ListedSpread
+from deniable.estimation.cell_errors import CountedSpread, ListedSpread
 from toolkit.tables import Crowds, Floats, Outcomes, covariance
 
 THREE = [[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]
@@ -105,7 +105,7 @@ def test_the_covariance_is_that_of_the_contributions_of_the_reports(mechanisms: 
 def test_reports_in_many_chunks_give_what_one_chunk_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     reports = collect(MIXED, 1_000)
     table = joint(MIXED, reports)
-    monkeypatch.setattr("deniable.estimation.spread._CHUNK_NUMBERS", 500)
+    monkeypatch.setattr("deniable.estimation.cell_errors._CHUNK_NUMBERS", 500)
     chunked = joint(MIXED, reports)
     np.testing.assert_allclose(chunked.proportions, table.proportions, atol=1e-12)
     np.testing.assert_allclose(covariance(chunked), covariance(table), atol=1e-12)

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from deniable.cli import cli
 from deniable.client.vault import Vault
-from deniable.demo.own import simulate_own
-from deniable.demo.people import Answers
-from deniable.demo.settings import read_settings
 from deniable.errors import SettingsError
+from deniable.local.own_data import simulate_own
+from deniable.local.people import Answers
+from deniable.local.up_settings import read_settings
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from deniable.aggregator.metrics import exposition
+from deniable.aggregator.aggregator_metrics import exposition
 from deniable.aggregator.service import Service
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.queries.signing import SignedQuery

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["OUTSIDE", "Account", "Ledger", "Place", "statement"]
+__all__ = ["OUTSIDE", "Account", "AccountKey", "Ledger", "statement"]
 
-Place = tuple[int, int, int]
+AccountKey = tuple[int, int, int]
 """Proxy, channel and epoch; channel and epoch are -1 for what belongs to no window."""
 OUTSIDE = -1
 
@@ -52,14 +52,14 @@ class Ledger:
     """Accounts by place, and the refusals among them by reason: the entries of one step, to be added to those stored."""
 
     def __init__(self) -> None:
-        self.accounts: dict[Place, Account] = {}
+        self.accounts: dict[AccountKey, Account] = {}
         self.reasons: dict[tuple[int, str], int] = {}
         """How many shares of a proxy were refused for a reason."""
 
     def __bool__(self) -> bool:
         return bool(self.accounts)
 
-    def enter(self, place: Place, outcome: str, n: int, reason: str | None = None) -> None:
+    def enter(self, place: AccountKey, outcome: str, n: int, reason: str | None = None) -> None:
         """Book `n` shares under an outcome, or under `received`."""
         if not n:
             return

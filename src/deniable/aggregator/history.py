@@ -119,7 +119,7 @@ def estimate(folder: str, versions: Query | Sequence[Query], start: int, end: in
     """The estimate over a period, from the files in a folder: that of a window over the same epochs.
 
     `versions` are all versions of the query of which there are reports, oldest first. On one machine; for more there is
-    :func:`deniable.spark.history.estimate`.
+    :func:`deniable.aggregator.engines.spark.spark_history.estimate`.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - an extra
     import pyarrow.dataset as ds  # noqa: PLC0415

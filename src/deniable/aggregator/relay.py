@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence, Set
 from typing import Any
 
-from deniable.aggregator.settings import ProxySettings
+from deniable.aggregator.aggregator_settings import ProxySettings
 
 __all__ = ["order_relay", "relay", "relay_status"]
 

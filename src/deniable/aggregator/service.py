@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.catalogue import Published, publish, published, stop
-from deniable.aggregator.elsewhere import Elsewhere, counted_versions
-from deniable.aggregator.engine import Engine, ProxyHealth
+from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
+from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_status
-from deniable.aggregator.settings import Settings
 from deniable.aggregator.state import Clock, State, connect
 from deniable.aggregator.tokens import find_token
 from deniable.errors import DeniableError
@@ -59,11 +60,11 @@ class Service:
         self._lock = threading.Lock()
         self._problem = ""
         self._embedded: _Embedded | None = None
-        self._elsewhere: Elsewhere | None = None
+        self._elsewhere: ExternalEngineStatus | None = None
         if settings.engine == "embedded":
             self._embedded = _Embedded(settings, self.names, self.clock)
         else:
-            self._elsewhere = Elsewhere(self._connection, self.clock)
+            self._elsewhere = ExternalEngineStatus(self._connection, self.clock)
         self._client = httpx.Client(timeout=10)
         self._stopping = threading.Event()
         self._to_relay = threading.Event()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from deniable.aggregator.settings import read_settings
+from deniable.aggregator.aggregator_settings import read_settings
 from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import ROLES, add_token, revoke_token
 from deniable.errors import MissingExtraError
@@ -28,7 +28,7 @@ def run(settings: Path) -> None:
     """Run the aggregator that the TOML file SETTINGS describes, until it is stopped. Log lines go to standard error, as JSON."""
     chosen = read_settings(settings)
     try:
-        from deniable.aggregator.run import serve  # noqa: PLC0415 - needs the extra `service`
+        from deniable.aggregator.aggregator_process import serve  # noqa: PLC0415 - needs the extra `service`
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "an aggregator") from None
     serve(chosen, lambda address: click.echo(f"aggregator at {address}"))

@@ -37,8 +37,8 @@ def demo(name: str, clients: int, seconds: int, proxies: int, wants_json: bool) 
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "deniable demo") from None
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
-    from deniable.demo.datasets import dataset  # noqa: PLC0415
-    from deniable.demo.simulation import simulate_dataset  # noqa: PLC0415
+    from deniable.local.datasets import dataset  # noqa: PLC0415
+    from deniable.local.simulation import simulate_dataset  # noqa: PLC0415
 
     chosen = dataset(name)
     simulation = simulate_dataset(chosen, clients, proxies)

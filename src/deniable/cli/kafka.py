@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from deniable.devtools.broker import KAFKA_VERSION, Broker
 from deniable.errors import ServiceError
-from deniable.proxy.broker import KAFKA_VERSION, Broker
 
 __all__ = ["kafka"]
 

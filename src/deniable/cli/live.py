@@ -16,7 +16,7 @@ import click
 from deniable.aggregator.conservation import Account
 from deniable.aggregator.windows import Window
 from deniable.cli.output import as_json
-from deniable.demo.simulation import Simulation
+from deniable.local.simulation import Simulation
 from deniable.queries.schedule import spoken_duration
 
 if TYPE_CHECKING:

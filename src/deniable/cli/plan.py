@@ -9,7 +9,7 @@ import click
 
 import deniable
 from deniable.cli.output import as_json
-from deniable.planning.words import error, figure, percent
+from deniable.planning.rendering import error, figure, percent
 
 __all__ = ["plan"]
 

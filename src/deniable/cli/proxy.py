@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from deniable.errors import MissingExtraError
-from deniable.proxy.kafka_settings import KafkaSettings, require_client
-from deniable.proxy.log import LogReader
-from deniable.proxy.settings import Settings, read_settings
-from deniable.proxy.tokens import ROLES, Role, TokenBook
+from deniable.logs.kafka_settings import KafkaSettings, require_client
+from deniable.logs.sqlite_log import LogReader
+from deniable.proxy.proxy_settings import Settings, read_settings
+from deniable.service.tokens import ROLES, Role, TokenStore
 
 __all__ = ["proxy"]
 
@@ -71,7 +71,7 @@ def run(file: Path) -> None:
     """Run the proxy of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
     settings = read_settings(file)
     try:
-        from deniable.proxy.run import serve  # noqa: PLC0415 - needs the extra `service`
+        from deniable.proxy.proxy_process import serve  # noqa: PLC0415 - needs the extra `service`
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "a proxy") from None
     if not serve(settings, lambda address: click.echo(f"listening on {address}")):
@@ -83,9 +83,9 @@ def token() -> None:
     """Say who may use a proxy. A running proxy follows at once."""
 
 
-def _book(settings: Settings) -> TokenBook:
+def _book(settings: Settings) -> TokenStore:
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return TokenBook(settings.folder / "tokens.db")
+    return TokenStore(settings.folder / "tokens.db")
 
 
 @token.command()
@@ -153,7 +153,7 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 def _of_topic(settings: KafkaSettings) -> dict[str, Any]:
     require_client()
-    from deniable.proxy.kafka import overview  # noqa: PLC0415 - an extra
+    from deniable.logs.kafka_log import overview  # noqa: PLC0415 - an extra
 
     seen = overview(settings)
     marks = {f"{channel:016x}": {"closed_before": epoch} for channel, epoch in seen.closed.items()}

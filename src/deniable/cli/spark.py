@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.aggregator.settings import read_settings
+from deniable.aggregator.aggregator_settings import read_settings
 from deniable.errors import ServiceError, SettingsError, StateError
 
 __all__ = ["spark"]
@@ -36,8 +36,8 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves what it counts. If the stream fails,
     because a broker is away, it is started again from its checkpoint: nothing is lost, and nothing is counted twice.
     """
-    from deniable.spark.driver import aggregate  # noqa: PLC0415 - loads NumPy and more
-    from deniable.spark.session import is_alive, job_of, open_session  # noqa: PLC0415
+    from deniable.aggregator.engines.spark.driver import aggregate  # noqa: PLC0415 - loads NumPy and more
+    from deniable.aggregator.engines.spark.session import is_alive, job_of, open_session  # noqa: PLC0415
 
     chosen = read_settings(settings)
     if chosen.spark is None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deniable.demo.settings import MODES, ServicesPlan, Settings, read_settings
 from deniable.errors import MissingExtraError, ParameterError, ResponseError
+from deniable.local.up_settings import MODES, ServicesPlan, Settings, read_settings
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
 
 if TYPE_CHECKING:
-    from deniable.demo.services import Services
+    from deniable.local.services import Services
 
 __all__ = ["up"]
 
@@ -50,7 +50,7 @@ def up(file: Path, mode: str | None, start: tuple[str, ...], seconds: int | None
 
 def _simulate(settings: Settings, seconds: int | None, wants_json: bool) -> None:
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
-    from deniable.demo.own import simulate_own  # noqa: PLC0415
+    from deniable.local.own_data import simulate_own  # noqa: PLC0415
 
     if seconds is not None and seconds < settings.simulated_window:
         rule = f"must be at least {settings.simulated_window}, for so long takes a window: see simulation.every"
@@ -62,7 +62,7 @@ def _simulate(settings: Settings, seconds: int | None, wants_json: bool) -> None
 
 def _serve(settings: Settings, plan: ServicesPlan) -> None:
     from deniable.cli.live import ending_in_order  # noqa: PLC0415 - slow to import
-    from deniable.demo.services import Services  # noqa: PLC0415
+    from deniable.local.services import Services  # noqa: PLC0415
 
     services = Services(plan.folder, plan.ring, plan.proxies, plan.aggregator)
     with ending_in_order():
@@ -85,7 +85,7 @@ def _serve(settings: Settings, plan: ServicesPlan) -> None:
 
 def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
     """Publish the query, if the analyst's key is here, and print the windows as they come."""
-    from deniable.aggregator.analyst import Analyst  # noqa: PLC0415 - an extra
+    from deniable.analyst.analyst import Analyst  # noqa: PLC0415 - an extra
 
     with Analyst(plan.aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
         if plan.analyst_key is not None:

@@ -26,7 +26,7 @@ from deniable.client import encoding, sandbox, sqltext
 from deniable.client.guard import RefusedError
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
-from deniable.client.store import Book, Store
+from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
 from deniable.errors import NotSharedError, QueryError, SandboxError, VaultError
@@ -131,7 +131,7 @@ class Device:
 
     # --- the walk ---------------------------------------------------------------------------------------------------
 
-    def _receipt(self, book: Book, signed: SignedQuery | bytes, now: int) -> Receipt:
+    def _receipt(self, book: StoreTransaction, signed: SignedQuery | bytes, now: int) -> Receipt:
         query: Query | None = None
         epoch: int | None = None
         try:
@@ -160,7 +160,7 @@ class Device:
         names = query.analyst, query.id, query.serial, query.question
         return Receipt(now, "answered", "", "", *names, epoch, cost, accountant.left(query.analyst, now))
 
-    def _epoch(self, book: Book, query: Query, now: int) -> int:
+    def _epoch(self, book: StoreTransaction, query: Query, now: int) -> int:
         epoch = (now - query.schedule.origin) // query.schedule.every
         if epoch < 0:
             raise _Stop("waiting", "", "the query has not begun")
@@ -173,7 +173,7 @@ class Device:
             raise _Stop("again", "", f"the clock was set back: epoch {last} is decided, and this is {epoch}")
         return epoch
 
-    def _answer(self, book: Book, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
+    def _answer(self, book: StoreTransaction, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
         """Draw, charge and queue one epoch's answer; gives what it cost, and the accountant after it."""
         policy = self.policy
         book.drop_expired(now)
@@ -215,7 +215,7 @@ class Device:
             raise _Stop("sampled out", "", "")
         return cost, accountant
 
-    def _affordable(self, book: Book, accountant: Accountant, query: Query, now: int) -> str | None:
+    def _affordable(self, book: StoreTransaction, accountant: Accountant, query: Query, now: int) -> str | None:
         """Why the most that this epoch can cost may not be spent, or None. Decided before the data are read."""
         cost = encoding.cost_of_row(query) * query.most_rows
         if query.budget.epsilon is not None:
@@ -227,7 +227,7 @@ class Device:
                 )
         return accountant.check(PrivacyEvent(query.analyst, query.id, now, cost))
 
-    def _charge(self, book: Book, accountant: Accountant, query: Query, n_rows: int, now: int) -> Fraction:
+    def _charge(self, book: StoreTransaction, accountant: Accountant, query: Query, n_rows: int, now: int) -> Fraction:
         event = PrivacyEvent(query.analyst, query.id, now, encoding.cost_of_row(query) * n_rows)
         accountant.record(event)
         book.charge(event)
@@ -271,7 +271,14 @@ class Device:
         return places[:most]
 
     def _memoized(
-        self, book: Book, accountant: Accountant, query: Query, scope: bytes, truth: NDArray[np.intp], now: int, may_draw: bool
+        self,
+        book: StoreTransaction,
+        accountant: Accountant,
+        query: Query,
+        scope: bytes,
+        truth: NDArray[np.intp],
+        now: int,
+        may_draw: bool,
     ) -> tuple[NDArray[np.uint8], Fraction]:
         """Reports made from permanent answers, and what the permanent answers drawn for them cost.
 

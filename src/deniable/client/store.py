@@ -22,7 +22,7 @@ from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
 
-__all__ = ["Book", "QueuedShare", "Store"]
+__all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x646E7663  # "dnvc"
@@ -76,14 +76,14 @@ class Store:
         object.__setattr__(self, "path", Path(self.path).absolute())
 
     @contextmanager
-    def transaction(self) -> Iterator[Book]:
+    def transaction(self) -> Iterator[StoreTransaction]:
         """All that is done with the book is kept, or on any error undone. Only one process at a time has it."""
         try:
             connection = self._connect()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 self._settle(connection)
-                yield Book(connection)
+                yield StoreTransaction(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -120,7 +120,7 @@ class Store:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-class Book:
+class StoreTransaction:
     """What can be read and written in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingExtraError, ParameterError
 from deniable.estimation.consistency import make_consistent
+from deniable.estimation.exact_intervals import LARGEST, small_population_limits
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
-from deniable.estimation.small import LARGEST, small_population_limits
 
 __all__ = ["LARGEST_COVARIANCE", "Estimate"]
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingExtraError, NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
-from deniable.estimation.estimate import Estimate, check_population, plain_label, provenance
-from deniable.estimation.spread import (
+from deniable.estimation.cell_errors import (
     CountedSpread,
     DenseSpread,
     ListedSpread,
@@ -24,6 +23,7 @@ from deniable.estimation.spread import (
     reshaped,
     selected,
 )
+from deniable.estimation.estimate import Estimate, check_population, plain_label, provenance
 from deniable.estimation.statistic import normal_reach
 
 __all__ = ["Table", "joint"]

@@ -15,8 +15,8 @@ from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import Candidate, Trial
 from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
+from deniable.planning.request import PlanRequest
 from deniable.planning.search import first_below, least
-from deniable.planning.wishes import Wishes
 from deniable.privacy.composition import share_of_budget
 from deniable.privacy.response import largest_sampling
 
@@ -50,7 +50,7 @@ class Design:
 class _Case:
     """The wishes, as functions of a mechanism's spread and epsilon."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, wishes: PlanRequest) -> None:
         self.wishes = wishes
         self.open = wishes.open
         self.sampled = None if wishes.sampled_ceiling is None else math.expm1(wishes.sampled_ceiling)
@@ -111,7 +111,7 @@ class _Case:
 class _Search:
     """The candidate's designs along x, the logarithm of e^epsilon - 1, in which everything is smooth."""
 
-    def __init__(self, wishes: Wishes, candidate: Candidate) -> None:
+    def __init__(self, wishes: PlanRequest, candidate: Candidate) -> None:
         self.case, self.candidate = _Case(wishes), candidate
         self.lowest, self.highest = self.case.range()
         self.low, self.high = math.log(math.expm1(self.lowest)), math.log(math.expm1(self.highest))
@@ -144,7 +144,7 @@ class Shortage:
     bytes: int
 
 
-def rough_design(wishes: Wishes, candidate: Candidate) -> Design | Shortage:
+def rough_design(wishes: PlanRequest, candidate: Candidate) -> Design | Shortage:
     """The candidate's best design, to about 1 % of its goal, or what it lacks.
 
     It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
@@ -169,7 +169,7 @@ def rough_design(wishes: Wishes, candidate: Candidate) -> Design | Shortage:
     return search.design(min(points, key=search.goal))
 
 
-def fine_design(wishes: Wishes, candidate: Candidate, rough: Design) -> Design:
+def fine_design(wishes: PlanRequest, candidate: Candidate, rough: Design) -> Design:
     """The candidate's best design near a rough one, with its sampling rounded to the private side."""
     search = _Search(wishes, candidate)
     low, high = max(search.low, rough.x - _STEP), min(search.high, rough.x + _STEP)

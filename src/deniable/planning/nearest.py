@@ -12,14 +12,14 @@ from deniable.planning.candidates import Candidate
 from deniable.planning.design import Design, fine_design, rough_design
 from deniable.planning.outcome import design_error, settle
 from deniable.planning.precision import FEWEST_REPORTS
-from deniable.planning.wishes import Wishes
+from deniable.planning.request import PlanRequest
 
 __all__ = ["infeasible"]
 
 _EVERYBODY = 8_000_000_000
 
 
-def infeasible(wishes: Wishes, candidate: Candidate) -> InfeasiblePlanError:
+def infeasible(wishes: PlanRequest, candidate: Candidate) -> InfeasiblePlanError:
     """The error that says what stands in the way, and which wishes near these the candidate could fulfil.
 
     All wishes ease upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
@@ -47,7 +47,7 @@ def infeasible(wishes: Wishes, candidate: Candidate) -> InfeasiblePlanError:
     return InfeasiblePlanError(_problem(wishes, candidate), _eased(wishes, candidate, room), together=True)
 
 
-def _eased(wishes: Wishes, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
+def _eased(wishes: PlanRequest, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
     """The least that all these wishes must become, moved towards their limits by the same part; nothing if that does not help.
 
     To three digits, rounded up, where that stays within the limits.
@@ -72,7 +72,7 @@ def _eased(wishes: Wishes, candidate: Candidate, room: dict[str, tuple[float, fl
     return {name: _whole_people(name, value) for name, value in eased.items()}
 
 
-def _feasible(wishes: Wishes, candidate: Candidate, changes: dict[str, float]) -> bool:
+def _feasible(wishes: PlanRequest, candidate: Candidate, changes: dict[str, float]) -> bool:
     changed: dict[str, Any] = {name: _whole_people(name, value) for name, value in changes.items()}
     try:
         eased = dataclasses.replace(wishes, **changed)
@@ -92,7 +92,7 @@ def _round_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def _problem(wishes: Wishes, candidate: Candidate) -> str:
+def _problem(wishes: PlanRequest, candidate: Candidate) -> str:
     """What stands in the way, with the figure that shows it."""
     who = "" if wishes.population is None else f" of {wishes.population:,} people"
     budget = " and ".join(
@@ -114,11 +114,11 @@ def _problem(wishes: Wishes, candidate: Candidate) -> str:
     return f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv {error / share:.3g}){white}{wanted}"
 
 
-def _target(wishes: Wishes) -> str:
+def _target(wishes: PlanRequest) -> str:
     return f"a cv of {wishes.cv:g}" if wishes.margin is None else f"± {wishes.margin:g}"
 
 
-def _best_error(wishes: Wishes, candidate: Candidate) -> tuple[float, float]:
+def _best_error(wishes: PlanRequest, candidate: Candidate) -> tuple[float, float]:
     """The share, and the least standard error there that the ceilings allow."""
     share = wishes.share or 0.5
     opened = dataclasses.replace(wishes, cv=None, margin=None, share=share)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from deniable.planning.design import Design
 from deniable.planning.precision import FEWEST_REPORTS
-from deniable.planning.wishes import Wishes
+from deniable.planning.request import PlanRequest
 from deniable.privacy.response import sampled_epsilon
 
 __all__ = ["Outcome", "design_error", "reach", "settle"]
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     share: float
 
 
-def reach(wishes: Wishes, design: Design) -> Outcome:
+def reach(wishes: PlanRequest, design: Design) -> Outcome:
     """What the design comes to, be it good or bad."""
     spread = design.spread
     share = spread.worst_share if wishes.share is None else wishes.share
@@ -35,14 +35,14 @@ def reach(wishes: Wishes, design: Design) -> Outcome:
     return Outcome(design, population, share)
 
 
-def design_error(wishes: Wishes, design: Design) -> float:
+def design_error(wishes: PlanRequest, design: Design) -> float:
     """The standard error at the planned share, where the population is given."""
     outcome = reach(wishes, design)
     reached = design.sampling if wishes.finite else 0.0
     return design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
 
 
-def settle(wishes: Wishes, design: Design) -> Outcome | None:
+def settle(wishes: PlanRequest, design: Design) -> Outcome | None:
     """What the design comes to, if it breaks no wish, is not white noise, and brings enough reports for a ±."""
     outcome = reach(wishes, design)
     if wishes.report_bytes is not None and design.bytes > wishes.report_bytes:

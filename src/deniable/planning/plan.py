@@ -13,29 +13,29 @@ from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.unary import UnaryMechanism
-from deniable.planning import words
-from deniable.planning.contest import Rival, solve
+from deniable.planning import rendering
 from deniable.planning.power import detectable_difference
 from deniable.planning.precision import Spread, report_bytes
-from deniable.planning.wishes import Wishes
+from deniable.planning.ranking import Alternative, solve
+from deniable.planning.request import PlanRequest
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
 
-__all__ = ["Plan", "Rival", "plan", "trade_off"]
+__all__ = ["Alternative", "Plan", "plan", "trade_off"]
 
 
 @dataclass(frozen=True, repr=False)
 class Plan:
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
 
-    wishes: Wishes
+    wishes: PlanRequest
     mechanism: Mechanism
     sampling: float
     """The probability with which each client takes part."""
     population: int
     share: float
     """The planned share: the given one, the smallest that can be seen or, with a margin for every share, the hardest one."""
-    rivals: tuple[Rival, ...]
+    rivals: tuple[Alternative, ...]
     """All mechanisms that fit, each at its best, the winner first."""
     excluded: Mapping[str, str]
     """Those that do not, and why."""
@@ -147,12 +147,12 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the promises rest on."""
-        return words.notes(self)
+        return rendering.notes(self)
 
     @property
     def risk(self) -> tuple[str, ...]:
         """What the person who answers risks, in words: local first."""
-        return words.risk(self)
+        return rendering.risk(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON. What is infinite is None."""
@@ -186,7 +186,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        return words.summary(self)
+        return rendering.summary(self)
 
     def __repr__(self) -> str:
         return f"<Plan: {self.mechanism!r} asked of {self.sampling:.4g} of {self.population:,} people>"
@@ -233,7 +233,7 @@ def plan(
     >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
     (0.0778, 0.272, 0.5)
     """
-    wishes = Wishes(
+    wishes = PlanRequest(
         population=population,
         share=share,
         cv=cv,
@@ -276,8 +276,8 @@ def _finite(value: float) -> float | None:
     return None if math.isinf(value) else value
 
 
-def _made(wishes: Wishes) -> Plan:
+def _made(wishes: PlanRequest) -> Plan:
     outcome, rivals, excluded = solve(wishes)
     design = outcome.design
-    reason = words.why(wishes, rivals)
+    reason = rendering.why(wishes, rivals)
     return Plan(wishes, design.mechanism, design.sampling, outcome.population, outcome.share, rivals, excluded, reason)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from deniable.errors import ParameterError, QueryError, RefusedError
 from deniable.proxy.channels import Channel, channels_of
-from deniable.proxy.database import Layout
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery, verify
+from deniable.service.database import Layout
 
 __all__ = ["Board"]
 

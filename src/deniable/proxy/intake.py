@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
+from deniable.logs.sqlite_log import BlockLog, ProxyLog
 from deniable.proxy.channels import Channel
-from deniable.proxy.database import lock
-from deniable.proxy.log import BlockLog, ProxyLog
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
+from deniable.service.database import lock
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.limits import EngineLimits
 from deniable.client.policy import Policy
 from deniable.errors import ParameterError
 from deniable.mechanisms.mechanism import Mechanism
@@ -68,7 +68,7 @@ class Demand:
     """How long proxies keep an epoch open after its end."""
     retention: int = Rules.retention
     """How long shares stay in the log."""
-    history: int = Limits.retention
+    history: int = EngineLimits.retention
     """How long panes and results are kept."""
 
     def __post_init__(self) -> None:

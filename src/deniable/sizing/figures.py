@@ -77,7 +77,9 @@ class Figures:
         0.6, "the part of each capacity that is planned with: the rest is for peaks and failures", "assumed"
     )
     tick: float = _figure(
-        0.5, "seconds between an epoch's time and its mark in the log, at most", "deniable.proxy.desk looks 4 times a second"
+        0.5,
+        "seconds between an epoch's time and its mark in the log, at most",
+        "deniable.proxy.intake_worker looks 4 times a second",
     )
     step: float = _figure(
         0.3, "seconds of one step of the aggregator with little in it: pause and commit", "benchmarks/scale.py --real"

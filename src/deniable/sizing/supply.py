@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from deniable.aggregator.engine import Limits
+from deniable.aggregator.limits import EngineLimits
 from deniable.errors import ParameterError
 from deniable.mechanisms.reports import Tally
 from deniable.mechanisms.unary import UnaryEncoding
@@ -294,9 +294,9 @@ def _of_aggregators(demand: Demand, figures: Figures) -> list[Resource]:
     """What all people need of one embedded aggregator."""
     memory = (demand.joined_bytes + demand.waiting_bytes) / figures.memory
     return [
-        Resource("aggregator", demand.peak / figures.embedded / Limits.workers, 1, _OF_COUNTING),
+        Resource("aggregator", demand.peak / figures.embedded / EngineLimits.workers, 1, _OF_COUNTING),
         Resource("aggregator memory", memory, 1, _OF_JOINING),
-        Resource("waiting shares", demand.waiting_shares / Limits.most_waiting, 1, _OF_WAITING),
+        Resource("waiting shares", demand.waiting_shares / EngineLimits.most_waiting, 1, _OF_WAITING),
     ]
 
 

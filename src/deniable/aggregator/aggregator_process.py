@@ -1,0 +1,35 @@
+"""Running an aggregator as a process: its socket, its TLS, its log lines, and a stop that lets followers go."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.api import create_app
+from deniable.aggregator.service import Service
+from deniable.service.hosting import Endpoint, write_json_lines
+from deniable.service.limits import ConnectionLimits
+
+__all__ = ["serve"]
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) -> None:
+    """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached."""
+    write_json_lines("deniable.aggregator")
+    place = Endpoint("aggregator", settings.host, settings.port, settings.tls)
+    listener = place.listen()
+    try:
+        service = Service(settings)
+        limits = ConnectionLimits(header_deadline=settings.header_deadline, most_connections=settings.most_connections)
+        server = place.server(create_app(service, ending=lambda: server.should_exit), limits, service.refusals)
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
+            signal.signal(each, end)
+        announce(place.address(listener))
+        server.run(sockets=[listener])
+    finally:
+        listener.close()

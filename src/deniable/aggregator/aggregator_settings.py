@@ -1,0 +1,146 @@
+"""The aggregator's settings, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deniable.aggregator.limits import EngineLimits
+from deniable.errors import ParameterError, SettingsError
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.logs.share_logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
+from deniable.service.limits import Tls
+from deniable.service.settings_file import SettingsFile
+
+__all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """One of the proxies that the aggregator reads."""
+
+    name: str
+    """As queries name it in `proxies`."""
+    url: str = ""
+    """Where it can be reached; its name, if that is an address."""
+    log: Path | None = None
+    """Its log, if it runs on this machine; without this and `kafka` the log is read over HTTP."""
+    kafka: KafkaSettings | None = None
+    """Its log, if that is a topic of Kafka."""
+    token_file: Path | None = None
+    """A file that holds its operator's token, for publishing and for reading over HTTP."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ParameterError("name", self.name, "must be the proxy's name, as queries say it")
+        if not self.url:
+            object.__setattr__(self, "url", self.name)
+        if self.log is not None and self.kafka is not None:
+            raise ParameterError("log", str(self.log), "must not be given beside kafka: the log of a proxy is in one place")
+        if self.log is None and self.kafka is None and not self.url.startswith(("http://", "https://")):
+            raise ParameterError(
+                "log", None, "or kafka must be given for a proxy whose address does not start with http:// or https://"
+            )
+
+    def token(self) -> str:
+        """The operator's token; empty if there is none."""
+        if self.token_file is None:
+            return ""
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError("token_file", str(self.token_file), f"cannot be read: {error}", "settings") from None
+
+    def open_log(self) -> ShareLog:
+        """A reader of its log."""
+        if self.kafka is not None:
+            return KafkaShareLog(self.kafka)
+        return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
+
+
+ENGINES = ("embedded", "spark")
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """How the aggregator's pipeline runs on Spark (docs/spark.md)."""
+
+    checkpoint: str
+    """A folder, or the address of one, that driver and executors can reach."""
+    trigger: int = 1
+    """Seconds from one batch to the next."""
+    records_a_batch: int = 4096
+    """Records of each proxy's topic in one batch, at most."""
+    history: str = ""
+    """A folder, or the address of one, for joined reports; none are kept by default."""
+    shuffle_partitions: int = 0
+    """How many tasks count at the same time; 0 for one a core."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Any settings of Spark."""
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint", "history"):
+            if not isinstance(getattr(self, name), str):
+                raise ParameterError(name, getattr(self, name), "must be a path or an address")
+        for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
+            raise ParameterError("options", self.options, "must be a table of texts")
+
+    def within(self, folder: Path) -> SparkSettings:
+        """The same, with relative paths counted from a folder: that of the file in which they stand."""
+        checkpoint, history = (
+            str((folder / place).absolute()) if place and ":/" not in place else place
+            for place in (self.checkpoint, self.history)
+        )
+        return dataclasses.replace(self, checkpoint=checkpoint, history=history)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that an aggregator is told."""
+
+    state: Path
+    ring: Path
+    """The keys of the analysts whose queries it takes."""
+    proxies: Sequence[ProxySettings]
+    host: str = "127.0.0.1"
+    port: int = 8700
+    """0 lets the operating system choose."""
+    header_deadline: int = 10
+    """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
+    most_connections: int = 1000
+    limits: EngineLimits = field(default_factory=EngineLimits)
+    tls: Tls | None = None
+    engine: str = "embedded"
+    """Which engine counts: the one in this process, or Spark in another."""
+    spark: SparkSettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ParameterError("engine", self.engine, f"must be one of {', '.join(ENGINES)}")
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        for name in ("header_deadline", "most_connections"):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ParameterError(name, getattr(self, name), "must be a whole number of at least 1")
+        names = [proxy.name for proxy in self.proxies]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ParameterError("proxies", names, "must be at least 2, with different names")
+
+
+_TABLES = SettingsFile(
+    paths={"state", "ring", "log", "token_file", "certificate", "key"},
+    durations={"patience", "behind", "skew", "retention", "header_deadline", "trigger"},
+    tables={"limits": EngineLimits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings},
+    lists={"proxies": ProxySettings},
+)
+
+
+def read_settings(path: str | Path) -> Settings:
+    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    return _TABLES.read(path, Settings)

@@ -1,0 +1,1 @@
+"""The two engines that count: `embedded`, one process, and `spark`, Structured Streaming over Kafka."""

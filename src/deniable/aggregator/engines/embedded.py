@@ -1,0 +1,280 @@
+"""The engine: reads the proxies' logs, joins, counts, and closes epochs.
+
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes and
+accounts in one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows
+it completes.
+
+When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
+marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
+nothing. If one has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined
+without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment
+the proxy is behind.
+
+What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which
+keeps the rest, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned
+at once, for nothing more can come to it. Neither loses an answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.catalogue import Catalogue, Channel
+from deniable.aggregator.closing import close_epoch, lag_of
+from deniable.aggregator.conservation import Ledger
+from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
+from deniable.aggregator.health import ProxyHealth, condition_of
+from deniable.aggregator.join import Bucket, Joined
+from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.panes import Counted
+from deniable.aggregator.state import Clock, State, Step, Stored
+from deniable.errors import ParameterError
+from deniable.logs.share_logs import Reading, ShareLog
+
+__all__ = ["Engine"]
+
+_Words = NDArray[np.uint64]
+
+
+@dataclass
+class _Epoch:
+    """The buckets of one channel and epoch."""
+
+    buckets: dict[int, Bucket]
+
+    def n_waiting(self, proxy: int) -> int:
+        return sum(bucket.n_pending(proxy) for bucket in self.buckets.values())
+
+
+class Engine:
+    """Counts what the proxies' logs hold into the panes and results of a state."""
+
+    def __init__(
+        self, state: State, logs: Sequence[ShareLog], limits: EngineLimits | None = None, clock: Clock | None = None
+    ) -> None:
+        if len(logs) != len(state.proxies) or len(logs) < 2:
+            raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
+        with state.transaction():
+            state.settle_engine("embedded")
+        self.state, self.logs, self.limits = state, list(logs), limits or EngineLimits()
+        self.clock: Clock = clock or (lambda: int(time.time()))
+        self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
+        self.problems = [""] * len(logs)
+        self._more = [False] * len(logs)
+        self._load()
+
+    def _load(self) -> None:
+        """Everything that is kept in memory, from the state."""
+        n_proxies = len(self.logs)
+        self.positions = self.state.positions()
+        self._identities = self.state.identities()
+        self._epochs: dict[tuple[int, int], _Epoch] = {}
+        self._marks = self.state.marks()
+        self._published: tuple[int, int] | None = None
+        self._garbage = True
+        self._refresh()
+        for part in self.state.stored():
+            bucket = self._bucket(part.channel, part.epoch, part.bucket)
+            if part.proxy is None:
+                bucket.done.add(part.rows)
+            else:
+                bucket.restore(part.proxy, part.rows)
+        self._waiting = [sum(epoch.n_waiting(proxy) for epoch in self._epochs.values()) for proxy in range(n_proxies)]
+        self._look()
+
+    def _refresh(self) -> None:
+        """Take in queries that were published meanwhile."""
+        published = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
+        if published != self._published:
+            self.catalogue = Catalogue.load(self.state.connection)
+            self._published = published
+            self._fronts, self._firsts = self.state.fronts(), self.state.firsts()
+
+    def _bucket(self, channel: int, epoch: int, number: int) -> Bucket:
+        place = self._epochs.setdefault((channel, epoch), _Epoch({}))
+        return place.buckets.setdefault(number, Bucket(len(self.logs)))
+
+    def close(self) -> None:
+        """Stop the workers. The state and the logs are the caller's."""
+        self._executor.shutdown()
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event, pause: float = 0.2) -> None:
+        """Step for as long as `stop` is not set, with a pause where there is nothing to do."""
+        while not stop.is_set():
+            if not self.step():
+                stop.wait(pause)
+
+    def step(self) -> bool:
+        """Read, count and commit once, and close what is due. Whether there was anything to do."""
+        self._refresh()
+        try:
+            worked = self._count(self._read())
+            closed = self._close_due()
+        except BaseException:
+            # Memory may be ahead of the state now; what is true is what was committed.
+            self._load()
+            raise
+        self._garbage = self._garbage or closed > 0
+        if self._garbage:
+            with self.state.transaction():
+                self._garbage = self.state.collect_garbage(self.limits.garbage) > 0
+        self._look()
+        return worked or closed > 0 or self._garbage
+
+    def drain(self) -> None:
+        """Step until there is nothing left to do."""
+        while self.step():
+            pass
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> list[Reading]:
+        full = [self._is_full(proxy) for proxy in range(len(self.logs))]
+        return list(self._executor.map(self._read_one, range(len(self.logs)), full))
+
+    def _is_full(self, proxy: int) -> bool:
+        """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
+        if self._waiting[proxy] > self.limits.most_waiting:
+            others = [other for other in range(len(self.logs)) if other != proxy]
+            for (channel, number), epoch in self._epochs.items():
+                if epoch.n_waiting(proxy) and all(self._marked(other, channel) > number for other in others):
+                    self._give_up(proxy, channel, number)
+        return self._waiting[proxy] > self.limits.most_waiting
+
+    def _read_one(self, proxy: int, full: bool) -> Reading:
+        after = self.positions[proxy]
+        reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
+        if not reading.problem and self._identities[proxy] not in (None, reading.identity):
+            reading = Reading([], after, (), problem="this is not the log that was read before: its identity differs")
+        if not reading.problem and after and len(reading.position) != len(after):
+            what = f"this log has {len(reading.position)} partitions, and {len(after)} were read before"
+            reading = Reading([], after, (), problem=what)
+        self.problems[proxy] = reading.problem
+        self._more[proxy] = reading.more
+        return reading
+
+    def _marked(self, proxy: int, channel: int) -> int:
+        """The epoch before which a proxy has marked all of a channel's, in every partition, and is read so far."""
+        parts = range(len(self.positions[proxy]))
+        return min((self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0)
+
+    def _give_up(self, proxy: int, channel: int, number: int) -> None:
+        epoch = self._epochs[channel, number]
+        step = Step()
+        step.ledger.enter((proxy, channel, number), "orphaned", epoch.n_waiting(proxy))
+        with self.state.transaction():
+            self.state.drop_waiting(channel, number, proxy)
+            self.state.apply(step)
+        self._waiting[proxy] -= epoch.n_waiting(proxy)
+        for bucket in epoch.buckets.values():
+            bucket.pending[proxy] = None
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    def _count(self, readings: Sequence[Reading]) -> bool:
+        step = Step()
+        arrivals: Arrivals = {}
+        limits = self.limits
+        router = Router(
+            self.catalogue.channels,
+            self._fronts,
+            len(self.logs),
+            limits.bucket_bits,
+            limits.skew,
+            limits.retention,
+            now=self.clock(),
+        )
+        for proxy, reading in enumerate(readings):
+            bits = len(reading.position).bit_length() - 1 if reading.partitions else 0
+            for content, partition in zip(reading.blocks, reading.partitions or [0] * len(reading.blocks), strict=True):
+                router.route(proxy, content, arrivals, step.ledger, (partition, bits))
+            if reading.position != self.positions[proxy] and (any(reading.position) or reading.marks):
+                step.positions[proxy] = reading.position
+                if self._identities[proxy] is None and reading.identity is not None:
+                    step.identities[proxy] = reading.identity
+            for mark in reading.marks:
+                place = (proxy, mark.partition, mark.channel)
+                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
+                    step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
+        change = [0] * len(self.logs)
+        for task, joined, counted in self._executor.map(self._work, arrivals.items()):
+            self._book(task, arrivals[task], joined, counted, step, change)
+        if step:
+            with self.state.transaction():
+                self.state.apply(step)
+        for proxy, position in step.positions.items():
+            self.positions[proxy] = position
+        for proxy, identity in step.identities.items():
+            self._identities[proxy] = identity
+        self._waiting = [waiting + more for waiting, more in zip(self._waiting, change, strict=True)]
+        self._marks.update(step.marks)
+        return bool(step)
+
+    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted]:
+        """What arrived in one bucket, joined and counted. Runs beside others; each has a bucket of its own."""
+        task, parts = item
+        channel, epoch, _ = task
+        return task, *join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel])
+
+    def _book(
+        self, task: Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
+    ) -> None:
+        book(task, joined, counted, step.ledger, step.panes)
+        n_joined = joined.ids.shape[1]
+        for proxy, (kept, duplicates) in enumerate(zip(joined.kept, joined.duplicates, strict=True)):
+            if kept.shape[1]:
+                step.stored.append(Stored(*task, proxy, kept))
+            change[proxy] += sum(rows.shape[1] for rows in parts[proxy]) - duplicates - n_joined
+        if n_joined:
+            step.stored.append(Stored(*task, None, joined.ids))
+
+    # --- closing ----------------------------------------------------------------------------------------------------
+
+    def _close_due(self) -> int:
+        """Close the epochs that are due, the oldest of each channel first; how many were closed."""
+        now, n_closed = self.clock(), 0
+        for channel in self.catalogue.channels.values():
+            for epoch in range(self._fronts[channel.tag], channel.n_epochs):
+                missing = [proxy for proxy in range(len(self.logs)) if self._marked(proxy, channel.tag) <= epoch]
+                if missing and now < channel.schedule.end_of_epoch(epoch) + self.limits.patience:
+                    break
+                if any(self._more[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
+                    break
+                self._close_epoch(channel, epoch, missing)
+                n_closed += 1
+        return n_closed
+
+    def _close_epoch(self, channel: Channel, epoch: int, missing: Sequence[int]) -> None:
+        ledger = Ledger()
+        place = self._epochs.get((channel.tag, epoch), _Epoch({}))
+        waiting = [place.n_waiting(proxy) for proxy in range(len(self.logs))]
+        for proxy, n in enumerate(waiting):
+            ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
+        with self.state.transaction():
+            self.state.enter(ledger)
+            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits.retention)
+        self._fronts[channel.tag] = epoch + 1
+        self._epochs.pop((channel.tag, epoch), None)
+        self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]
+
+    # --- what can be seen of it -------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Take down how each proxy is doing. What others read is this note, never the engine at work."""
+        now, channels = self.clock(), self.catalogue.channels.values()
+        health = []
+        for proxy, name in enumerate(self.state.proxies):
+            marked = {channel.tag: self._marked(proxy, channel.tag) for channel in channels}
+            lag = lag_of(channels, marked, self._firsts, now)
+            condition = condition_of(lag, self.limits)
+            health.append(ProxyHealth(name, condition, self.positions[proxy], lag, self._waiting[proxy], self.problems[proxy]))
+        self.health = health

@@ -1,0 +1,299 @@
+"""What a bucket remembers from one batch to the next, of open epochs only.
+
+Of each open epoch there is a log of segments: what each batch added to it, ids that were joined and shares that wait. So a batch
+writes what it changed, however much its epoch holds. A head, a short JSON text, tells which segments there are. Now and then the
+segments of an epoch are replaced by one with what is left of them.
+
+A process that has counted the epoch before still has it in mind, and reads only the segments that others have written since. That
+its mind is right is seen from tokens: each segment is given a new one, and names that of the segment before it. An attempt
+that failed leaves tokens in mind that the log does not have, and then everything is read anew.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.counting import Task
+from deniable.aggregator.join import Bucket, Joined
+from deniable.errors import StateError
+
+__all__ = ["ChannelEpoch", "EpochCache", "Memory", "Segments"]
+
+_Words = NDArray[np.uint64]
+ChannelEpoch = tuple[int, int]
+"""Channel and epoch."""
+VERSION = 2
+_DONE = -1
+"""In the place of a proxy: ids that are joined."""
+# Segments are joined to one when they are so many and hold as much as the one they began with; or when they are too many to read.
+_FEW_SEGMENTS, _MANY_SEGMENTS = 16, 512
+
+
+class Segments(Protocol):
+    """Where the segments of a bucket are kept."""
+
+    def read(self, place: ChannelEpoch, number: int) -> bytes:
+        """A segment that was written."""
+        ...
+
+    def write(self, place: ChannelEpoch, number: int, content: bytes) -> None:
+        """Keep a segment."""
+        ...
+
+    def remove(self, place: ChannelEpoch, number: int) -> None:
+        """Forget a segment that was written."""
+        ...
+
+
+@dataclass
+class _Written:
+    """Which segments of an epoch there are, and what the head says of them."""
+
+    first: int = 0
+    following: int = 0
+    """The number of the next segment."""
+    token: str = ""
+    """That of the last segment."""
+    base: int = 0
+    """The bytes of the first segment."""
+    added: int = 0
+    """The bytes of the others."""
+    waiting: list[int] = field(default_factory=list)
+    """For each proxy how many shares wait."""
+
+
+@dataclass(repr=False)
+class _Epoch:
+    """What is in mind of an epoch: its shares by sub-bucket, as of a segment."""
+
+    buckets: dict[int, Bucket] = field(default_factory=dict)
+    following: int = 0
+    token: str = ""
+
+    def n_bytes(self) -> int:
+        """How much memory it takes."""
+        return sum(rows.nbytes for bucket in self.buckets.values() for rows in _rows(bucket))
+
+
+def _rows(bucket: Bucket) -> Iterator[_Words]:
+    yield from bucket.done.runs
+    yield from (rows for rows in bucket.pending if rows is not None)
+
+
+class EpochCache:
+    """The epochs that a process has in mind, those used last, up to a number of bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._epochs: OrderedDict[tuple[int, ChannelEpoch], tuple[_Epoch, int]] = OrderedDict()
+        self._n_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def take(self, bucket: int, place: ChannelEpoch) -> _Epoch | None:
+        """What is known of an epoch; it is not in mind any more then, until it is put back."""
+        epoch, n_bytes = self._epochs.pop((bucket, place), (None, 0))
+        self._n_bytes -= n_bytes
+        return epoch
+
+    def put(self, bucket: int, place: ChannelEpoch, epoch: _Epoch) -> None:
+        """Have an epoch in mind, and forget what was not used for longest if that is too much."""
+        n_bytes = epoch.n_bytes()
+        self._epochs[bucket, place] = (epoch, n_bytes)
+        self._n_bytes += n_bytes
+        while self._n_bytes > self.most_bytes:
+            _, (_, n_bytes) = self._epochs.popitem(last=False)
+            self._n_bytes -= n_bytes
+
+    def keep_only(self, bucket: int, places: Sequence[ChannelEpoch]) -> None:
+        """Forget the epochs of a bucket that are none of these: they are closed."""
+        for key in [key for key in self._epochs if key[0] == bucket and key[1] not in places]:
+            self.take(*key)
+
+
+class Memory:
+    """Fronts, marks and shares of one bucket."""
+
+    def __init__(self, n_proxies: int, bucket: int, head: str, segments: Segments, mind: EpochCache) -> None:
+        self.n_proxies = n_proxies
+        self.fronts: dict[int, int] = {}
+        """For each channel the first epoch that is not closed here."""
+        self.marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
+        """For each proxy and channel the first epoch that it has not marked here."""
+        self._bucket, self._segments, self._mind = bucket, segments, mind
+        self._written: dict[ChannelEpoch, _Written] = {}
+        self._epochs: dict[ChannelEpoch, _Epoch] = {}
+        self._new: dict[ChannelEpoch, list[_Part]] = {}
+        if head:
+            self._read(head)
+        mind.keep_only(bucket, list(self._written))
+
+    def _read(self, head: str) -> None:
+        told = json.loads(head)
+        if told["version"] != VERSION or len(told["marks"]) != self.n_proxies:
+            found = f"version {told['version']}, {len(told['marks'])} proxies"
+            raise StateError(
+                f"the checkpoint holds buckets of {found}, and these are version {VERSION}, {self.n_proxies} proxies"
+            )
+        self.fronts = {int(channel): front for channel, front in told["fronts"].items()}
+        self.marks = [{int(channel): epoch for channel, epoch in marks.items()} for marks in told["marks"]]
+        self._written = {(channel, epoch): _Written(*rest) for channel, epoch, *rest in told["epochs"]}
+
+    # --- during a batch -------------------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> set[ChannelEpoch]:
+        """Of which channels and epochs there is anything."""
+        return {*self._written, *self._epochs}
+
+    def bucket(self, task: Task) -> Bucket:
+        """Where the shares of a task are joined."""
+        *place, number = task
+        return _bucket(self._epoch((place[0], place[1])), number, self.n_proxies)
+
+    def note(self, task: Task, joined: Joined) -> None:
+        """Take down what a bucket made of its arrivals, to be written at the end of the batch."""
+        channel, epoch, number = task
+        parts = self._new.setdefault((channel, epoch), [])
+        parts += [_Part(number, _DONE, joined.ids)]
+        parts += [_Part(number, proxy, rows) for proxy, rows in enumerate(joined.kept)]
+
+    def drop(self, channel: int, epoch: int) -> list[int]:
+        """Forget an epoch; returns how many shares of each proxy waited in it."""
+        place = (channel, epoch)
+        written = self._written.pop(place, _Written(waiting=[0] * self.n_proxies))
+        known = self._epochs.pop(place, None)
+        self._new.pop(place, None)
+        self._mind.take(self._bucket, place)
+        for number in range(written.first, written.following):
+            self._segments.remove(place, number)
+        return written.waiting if known is None else self._waiting(known)
+
+    def _waiting(self, epoch: _Epoch) -> list[int]:
+        return [sum(bucket.n_pending(proxy) for bucket in epoch.buckets.values()) for proxy in range(self.n_proxies)]
+
+    # --- segments -------------------------------------------------------------------------------------------------------
+
+    def save(self) -> str:
+        """Write what is new; returns the head that the next batch starts from."""
+        for place, epoch in self._epochs.items():
+            parts = [part for part in self._new.get(place, []) if part.rows.shape[1]]
+            if parts:
+                self._append(place, epoch, parts)
+            if place in self._written:
+                self._mind.put(self._bucket, place, epoch)
+        self._epochs, self._new = {}, {}
+        told = {
+            "version": VERSION,
+            "fronts": self.fronts,
+            "marks": self.marks,
+            "epochs": [[*place, *vars(written).values()] for place, written in sorted(self._written.items())],
+        }
+        return json.dumps(told, separators=(",", ":"))
+
+    def _append(self, place: ChannelEpoch, epoch: _Epoch, parts: list[_Part]) -> None:
+        written = self._written.setdefault(place, _Written())
+        n_segments = written.following - written.first
+        if n_segments >= _MANY_SEGMENTS or (n_segments >= _FEW_SEGMENTS and written.added >= written.base):
+            for number in range(written.first, written.following):
+                self._segments.remove(place, number)
+            written.first, written.token, written.base, written.added = written.following, "", 0, 0
+            parts = [
+                _Part(number, whose, rows)
+                for number, bucket in epoch.buckets.items()
+                for whose, rows in (*((_DONE, run) for run in bucket.done.runs), *enumerate(bucket.pending))
+                if rows is not None and rows.shape[1]
+            ]
+        token = secrets.token_hex(8)
+        content = _to_bytes(written.token, token, parts)
+        self._segments.write(place, written.following, content)
+        if written.following == written.first:
+            written.base = len(content)
+        else:
+            written.added += len(content)
+        written.following += 1
+        written.token = epoch.token = token
+        epoch.following = written.following
+        written.waiting = self._waiting(epoch)
+
+    def _epoch(self, place: ChannelEpoch) -> _Epoch:
+        if place not in self._epochs:
+            self._epochs[place] = self._load(place) if place in self._written else _Epoch()
+        return self._epochs[place]
+
+    def _load(self, place: ChannelEpoch) -> _Epoch:
+        written = self._written[place]
+        known = self._mind.take(self._bucket, place)
+        if known is not None and written.first < known.following <= written.following:
+            found = [_from_bytes(self._segments.read(place, i)) for i in range(known.following, written.following)]
+            if (found[0].after if found else written.token) == known.token:
+                return self._catch_up(known, found)
+        everything = [_from_bytes(self._segments.read(place, i)) for i in range(written.first, written.following)]
+        return self._catch_up(_Epoch(), everything, written.first)
+
+    def _catch_up(self, epoch: _Epoch, segments: list[_Segment], first: int = 0) -> _Epoch:
+        """Take in segments. All ids that are joined by now come first, for what waited for them does not wait any more."""
+        parts = [part for segment in segments for part in segment.parts]
+        joined = [part for part in parts if part.whose == _DONE]
+        for part in joined:
+            _bucket(epoch, part.number, self.n_proxies).done.add(part.rows)
+        for number in {part.number for part in joined}:
+            bucket = epoch.buckets[number]
+            bucket.pending = [None if rows is None else bucket.done.without(rows) for rows in bucket.pending]
+        for part in parts:
+            if part.whose != _DONE:
+                _bucket(epoch, part.number, self.n_proxies).restore(part.whose, part.rows)
+        if segments:
+            epoch.following = max(epoch.following, first) + len(segments)
+            epoch.token = segments[-1].token
+        return epoch
+
+
+def _bucket(epoch: _Epoch, number: int, n_proxies: int) -> Bucket:
+    if number not in epoch.buckets:
+        epoch.buckets[number] = Bucket(n_proxies)
+    return epoch.buckets[number]
+
+
+@dataclass(frozen=True, repr=False)
+class _Part:
+    """Ids that were joined, or shares of a proxy that wait, of one sub-bucket."""
+
+    number: int
+    whose: int
+    rows: _Words
+
+
+@dataclass(frozen=True, repr=False)
+class _Segment:
+    after: str
+    """The token of the segment before it; of the first nothing."""
+    token: str
+    parts: list[_Part]
+
+
+def _to_bytes(after: str, token: str, parts: Sequence[_Part]) -> bytes:
+    """The length of a JSON header (four bytes, little-endian), the header, and the parts it lists, as 64-bit words."""
+    header = {"after": after, "token": token, "parts": [[part.number, part.whose, *part.rows.shape] for part in parts]}
+    told = json.dumps(header, separators=(",", ":")).encode()
+    return b"".join([len(told).to_bytes(4, "little"), told, *(np.ascontiguousarray(part.rows, "<u8").data for part in parts)])
+
+
+def _from_bytes(content: bytes) -> _Segment:
+    at = 4 + int.from_bytes(content[:4], "little")
+    header = json.loads(content[4:at])
+    parts = []
+    for number, whose, words, n in header["parts"]:
+        rows = np.frombuffer(content, dtype="<u8", count=words * n, offset=at).reshape(words, n)
+        parts.append(_Part(number, whose, rows))
+        at += rows.nbytes
+    return _Segment(header["after"], header["token"], parts)

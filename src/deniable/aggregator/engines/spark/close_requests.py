@@ -1,0 +1,31 @@
+"""Orders: up to which epoch each channel is to be closed, whoever has not marked it. Kept in the aggregator's state; the driver
+writes them, and the reader of the logs, a process of its own beside the driver, puts them into the stream.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+__all__ = ["TABLE", "add", "pending"]
+
+TABLE = "CREATE TABLE IF NOT EXISTS spark_orders (channel TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID"
+_SECONDS = 30.0
+
+
+def add(connection: sqlite3.Connection, due: Mapping[int, int]) -> bool:
+    """Order to close these channels up to these epochs; whether anything was not ordered before."""
+    before = connection.total_changes
+    connection.executemany(
+        "INSERT INTO spark_orders VALUES (?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch WHERE epoch < excluded.epoch",
+        [(str(channel), epoch) for channel, epoch in due.items()],
+    )
+    return connection.total_changes > before
+
+
+def pending(state: Path) -> dict[str, int]:
+    """All orders so far, by channel."""
+    with closing(sqlite3.connect(f"{state.as_uri()}?mode=ro", uri=True, timeout=_SECONDS)) as connection:
+        return dict(connection.execute("SELECT channel, epoch FROM spark_orders ORDER BY channel").fetchall())

@@ -1,0 +1,116 @@
+"""The stream itself: references to what the proxies have logged (`spark.logs`), put together by bucket; counted in NumPy.
+
+No watermark of Spark's is used: it drops late rows without a word, and after a union it follows the fastest source. What takes
+its place stands in the logs: every partition carries its proxy's marks (`spark.batch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deniable.aggregator.catalogue import Published
+from deniable.aggregator.engines.spark.rows import SCHEMA
+from deniable.aggregator.engines.spark.sources import Source
+from deniable.aggregator.limits import EngineLimits
+from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
+
+_WORD = 0xFFFFFFFF
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+_CONF = {
+    # Spark keeps what it takes to go back a hundred batches by default: of state that is ids of open epochs, that fills a disk.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    # The store that has state in parts; and ids of open epochs may be more than a heap holds.
+    _STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # What changed is written at the end of a batch, and a copy of the whole now and then, instead of a copy with every batch.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # There is nothing to do in a batch without records.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def own_session(spark: SparkSession, partitions: int, options: dict[str, str]) -> SparkSession:
+    """A session with settings of its own in the same Spark application: those of the caller stay as they are."""
+    if options.get(_STORE, _CONF[_STORE]) != _CONF[_STORE]:
+        raise ParameterError(_STORE, options[_STORE], f"must be RocksDB's, {_CONF[_STORE]}: no other has state in parts")
+    session = spark.newSession()
+    for name, value in {**_CONF, "spark.sql.shuffle.partitions": str(partitions), **options}.items():
+        session.conf.set(name, value)
+    return session
+
+
+@dataclass(frozen=True)
+class Task:
+    """What executors are told; small, and the same for all."""
+
+    entries: tuple[tuple[bytes, int, int | None], ...]
+    """Signed queries, when they were published, and when stopped."""
+    firsts: tuple[tuple[int, int], ...]
+    n_proxies: int
+    partition_bits: int
+    limits: EngineLimits
+    keep_reports: bool
+    now: int | None = None
+    """The time, if it is not that of the batch."""
+
+    @classmethod
+    def of(
+        cls,
+        entries: Sequence[Published],
+        firsts: dict[int, int],
+        n_proxies: int,
+        partitions: int,
+        limits: EngineLimits,
+        **how: Any,
+    ) -> Task:
+        """The task with these queries."""
+        told = tuple((entry.signed.to_bytes(), entry.published, entry.stopped) for entry in entries)
+        return cls(told, tuple(sorted(firsts.items())), n_proxies, partitions.bit_length() - 1, limits, **how)
+
+
+def bucket_keys(n_buckets: int, n_partitions: int) -> list[int]:
+    """For each bucket a number that Spark's hash puts into the shuffle partition `bucket % n_partitions`.
+
+    The hash of the bucket's own number spreads a few buckets badly: of 64 on 16 partitions one gets 8, another 1.
+    """
+    wanted = -(-n_buckets // n_partitions)
+    found: list[list[int]] = [[] for _ in range(n_partitions)]
+    number = 0
+    while min(map(len, found)) < wanted:
+        found[_hash(number) % n_partitions].append(number)
+        number += 1
+    return [found[bucket % n_partitions][bucket // n_partitions] for bucket in range(n_buckets)]
+
+
+def _hash(number: int) -> int:
+    """Spark's hash of a 32-bit number: MurmurHash3 (x86, 32 bits) with the seed 42, as a signed number."""
+    mixed = _turned(number * 0xCC9E2D51, 15) * 0x1B873593
+    state = _turned(42 ^ mixed & _WORD, 13) * 5 + 0xE6546B64 & _WORD
+    state ^= 4  # the length in bytes
+    state = (state ^ state >> 16) * 0x85EBCA6B & _WORD
+    state = (state ^ state >> 13) * 0xC2B2AE35 & _WORD
+    state ^= state >> 16
+    return state - (state >> 31 << 32)
+
+
+def _turned(word: int, bits: int) -> int:
+    word &= _WORD
+    return (word << bits | word >> 32 - bits) & _WORD
+
+
+def figures_of(spark: SparkSession, sources: Sequence[Source], task: Task) -> DataFrame:
+    """The stream of what buckets make of the logs, which are registered, as rows of :data:`rows.SCHEMA`."""
+    from deniable.aggregator.engines.spark.log_stream import FORMAT  # noqa: PLC0415 - needs the extra `spark`
+    from deniable.aggregator.engines.spark.processor import BucketProcessor  # noqa: PLC0415
+
+    references = spark.readStream.format(FORMAT).load()
+    processor = BucketProcessor(task, sources)
+    counted: DataFrame = references.groupBy("key").transformWithStateInPandas(processor, SCHEMA, "append", "processingTime")
+    return counted

@@ -1,0 +1,102 @@
+"""A bucket as Spark runs it: references to records in, rows of figures out, its memory in Spark's state.
+
+`transformWithStateInPandas` gives a bucket state in parts, so that a batch reads and writes what it needs. What a batch
+changes takes effect with its commit, or not at all.
+"""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from deniable.aggregator.catalogue import Catalogue, Published
+from deniable.aggregator.engines.spark.batch import Record, Rules, work
+from deniable.aggregator.engines.spark.bucket_state import ChannelEpoch, EpochCache, Memory
+from deniable.aggregator.engines.spark.log_stream import ORDERS
+from deniable.aggregator.engines.spark.pipeline import Task
+from deniable.aggregator.engines.spark.rows import to_rows
+from deniable.aggregator.engines.spark.sources import Source
+from deniable.aggregator.state import signed
+from deniable.queries.signing import SignedQuery
+
+__all__ = ["BucketProcessor"]
+
+# A process has this much of open epochs in mind: 16 bytes an answer. What is more is read from Spark's state with every batch.
+_mind = EpochCache(256 << 20)
+
+
+class _Log:
+    """Segments in Spark's state, as base64. Spark hands binary state to Python through a text, byte by byte, and spends more time
+    on it than on everything else; a text in ASCII goes through as it is.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def read(self, place: ChannelEpoch, number: int) -> bytes:
+        return binascii.a2b_base64(self._state.getValue(_key(place, number))[0])
+
+    def write(self, place: ChannelEpoch, number: int, content: bytes) -> None:
+        self._state.updateValue(_key(place, number), (binascii.b2a_base64(content, newline=False).decode("ascii"),))
+
+    def remove(self, place: ChannelEpoch, number: int) -> None:
+        self._state.removeKey(_key(place, number))
+
+
+def _key(place: ChannelEpoch, number: int) -> tuple[int, int, int]:
+    return (signed(place[0]), place[1], number)
+
+
+class BucketProcessor(StatefulProcessor):
+    """Counts the records of buckets, one after the other, and fetches them itself."""
+
+    def __init__(self, task: Task, sources: Sequence[Source]) -> None:
+        self._task, self._sources = task, sources
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the parts of the state: once for every partition and batch."""
+        self._head = handle.getValueState("head", "content string")
+        self._log = _Log(handle.getMapState("log", "channel long, epoch long, number int", "content string"))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802 - Spark's
+        """Count what a batch has for one bucket."""
+        task = self._task
+        records: list[Record] = []
+        orders: dict[int, int] = {}
+        bucket = 0
+        for frame in rows:
+            bucket = int(frame["bucket"].iloc[0])
+            for proxy, span in zip(frame["proxy"].tolist(), frame["span"].tolist(), strict=True):
+                if proxy == ORDERS:
+                    orders |= {int(channel): epoch for channel, epoch in json.loads(span).items()}
+                else:
+                    records += [Record(proxy, *found) for found in self._sources[proxy].fetch(bucket, span)]
+        head = self._head.get()
+        memory = Memory(task.n_proxies, bucket, head[0] if head else "", self._log, _mind)
+        # The time of the batch is in Spark's offset log: a batch that is run again is counted at the same time.
+        now = timerValues.getCurrentProcessingTimeInMs() // 1000 if task.now is None else task.now
+        outcome = work(_rules(task), memory, bucket, records, now, orders)
+        self._head.update((memory.save(),))
+        told = to_rows(bucket, outcome)
+        if told["kind"]:
+            yield pd.DataFrame(told)
+
+    def close(self) -> None:
+        """Nothing is held between batches but what is in mind."""
+
+
+@functools.lru_cache(maxsize=4)
+def _rules(task: Task) -> Rules:
+    """Read once in every process that counts."""
+    entries = []
+    for content, when, stopped in task.entries:
+        signed_query = SignedQuery.from_bytes(content)
+        entries.append(Published(signed_query.unverified(), signed_query, when, stopped))
+    channels = Catalogue(entries).channels
+    return Rules(channels, dict(task.firsts), task.n_proxies, task.partition_bits, task.limits, task.keep_reports)

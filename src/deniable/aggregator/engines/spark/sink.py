@@ -1,0 +1,189 @@
+"""Where a batch ends: its figures, its number, and the windows it completes go into the aggregator's state in one transaction.
+
+Spark may hand over a batch again, after a crash or a restart. Its number is in the state, so it is skipped. A checkpoint and a
+state belong together: with another checkpoint, or with one that is ahead of the state, nothing is written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from deniable.aggregator.catalogue import Catalogue, Published, published
+from deniable.aggregator.closing import close_epoch, lag_of
+from deniable.aggregator.engines.spark import close_requests
+from deniable.aggregator.engines.spark.rows import Figures
+from deniable.aggregator.external_engine import note_counted, note_health
+from deniable.aggregator.health import ProxyHealth, condition_of
+from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.state import Clock, State, Step, signed
+from deniable.errors import StateError
+
+__all__ = ["Sink"]
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS spark_fronts (channel INTEGER, bucket INTEGER, front INTEGER NOT NULL, "
+    "PRIMARY KEY (channel, bucket)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS spark_missing (channel INTEGER, epoch INTEGER, proxy INTEGER, "
+    "PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID",
+    close_requests.TABLE,
+)
+_CHECKPOINT, _BATCH, _BUCKETS, _PARTITIONS = "spark_checkpoint", "spark_batch", "spark_buckets", "spark_partitions"
+
+
+class Sink:
+    """Writes batches into a state. One thread at a time does anything with it."""
+
+    def __init__(self, state: State, n_buckets: int, limits: EngineLimits, clock: Clock) -> None:
+        self.state, self.n_buckets, self.limits, self.clock = state, n_buckets, limits, clock
+        self._lock = threading.Lock()
+        with state.transaction():
+            state.settle_engine("spark")
+            for table in _TABLES:
+                state.connection.execute(table)
+            found = self._note(_BUCKETS)
+            if found not in (None, n_buckets):
+                raise StateError(
+                    f"{state.path} was counted in {found} buckets, and the proxies' logs have {n_buckets} partitions"
+                )
+            self._set_note(_BUCKETS, n_buckets)
+
+    def _note(self, name: str) -> int | str | None:
+        row = self.state.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+    def _set_note(self, name: str, value: int | str) -> None:
+        self.state.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def settle_partitions(self, wanted: int) -> int:
+        """How many shuffle partitions there are: what the first start chose, for its checkpoint is laid out by it."""
+        with self._lock, self.state.transaction():
+            found = self._note(_PARTITIONS)
+            if found is None:
+                self._set_note(_PARTITIONS, wanted)
+            return wanted if found is None else int(found)
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def last_batch(self) -> int:
+        """The number of the last batch that is in the state; -1 if there is none."""
+        with self._lock:
+            return self._last_batch()
+
+    def _last_batch(self) -> int:
+        found = self._note(_BATCH)
+        return -1 if found is None else int(found)
+
+    def write(self, checkpoint: str, batch: int, figures: Figures) -> bool:
+        """All that a batch changes, or nothing if it is in the state already; whether it was written."""
+        with self._lock, self.state.transaction():
+            known = self._note(_CHECKPOINT)
+            if known not in (None, checkpoint):
+                raise StateError(f"{self.state.path} was counted with another checkpoint: state and checkpoint belong together")
+            last = self._last_batch()
+            if batch <= last:
+                return False
+            if batch > last + 1:
+                rule = "state and checkpoint belong together"
+                raise StateError(f"the checkpoint is at batch {batch}, and {self.state.path} at {last}: {rule}")
+            self.state.apply(Step(panes=figures.panes, ledger=figures.ledger, marks=figures.marks))
+            self._take_in(figures)
+            self._close_complete()
+            self._set_note(_CHECKPOINT, checkpoint)
+            self._set_note(_BATCH, batch)
+            return True
+
+    def _take_in(self, figures: Figures) -> None:
+        run = self.state.connection.executemany
+        run(
+            "INSERT INTO spark_fronts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET front = max(front, excluded.front)",
+            [(signed(closed.channel), bucket, closed.epoch + 1) for bucket, closed in figures.closed],
+        )
+        run(
+            "INSERT OR IGNORE INTO spark_missing VALUES (?, ?, ?)",
+            [(signed(closed.channel), closed.epoch, proxy) for _, closed in figures.closed for proxy in closed.missing],
+        )
+
+    def _close_complete(self) -> None:
+        """Close the epochs that every bucket has closed."""
+        reached = dict(
+            self.state.connection.execute(
+                "SELECT channel, min(front) FROM spark_fronts GROUP BY channel HAVING count(*) = ?", (self.n_buckets,)
+            ).fetchall()
+        )
+        fronts, firsts = self.state.fronts(), self.state.firsts()
+        catalogue = Catalogue.load(self.state.connection) if reached else Catalogue()
+        for tag, channel in catalogue.channels.items():
+            for epoch in range(fronts[tag], reached.get(signed(tag), 0)):
+                missing = self.state.connection.execute(
+                    "SELECT proxy FROM spark_missing WHERE channel = ? AND epoch = ?", (signed(tag), epoch)
+                ).fetchall()
+                proxies = [proxy for (proxy,) in missing]
+                close_epoch(self.state, channel, epoch, proxies, firsts[tag], self.clock(), self.limits.retention)
+        self.state.connection.execute(
+            "DELETE FROM spark_missing WHERE EXISTS "
+            "(SELECT 1 FROM channels WHERE channels.channel = spark_missing.channel AND epoch < front)"
+        )
+
+    # --- what the driver asks ---------------------------------------------------------------------------------------
+
+    def published_mark(self) -> tuple[int, int]:
+        """Something that changes when a query is published or stopped."""
+        with self._lock:
+            n, stopped = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
+        return n, stopped
+
+    def entries(self) -> list[Published]:
+        """The queries that are published now."""
+        with self._lock:
+            return published(self.state.connection)
+
+    def firsts(self) -> dict[int, int]:
+        """For each channel the first epoch that is counted."""
+        with self._lock:
+            return self.state.firsts()
+
+    def settle_identities(self, identities: Mapping[int, str]) -> None:
+        """Take note of which logs are read; refused if another log stands where one was read before."""
+        with self._lock, self.state.transaction():
+            for proxy, known in enumerate(self.state.identities()):
+                if known is not None and identities.get(proxy, known) != known:
+                    raise StateError(f"the log of {self.state.proxies[proxy]} is not the one that was read before")
+            self.state.apply(Step(identities=dict(identities)))
+
+    def order_overdue(self) -> bool:
+        """Order to close the epochs that are over for longer than `patience`; whether there are any that had not been ordered."""
+        before = self.clock() - self.limits.patience
+        with self._lock, self.state.transaction():
+            fronts = self.state.fronts()
+            overdue = {}
+            for channel in Catalogue.load(self.state.connection).channels.values():
+                due = min(channel.n_epochs, (before - channel.schedule.origin) // channel.schedule.every)
+                if due > fronts[channel.tag]:
+                    overdue[channel.tag] = due
+            return close_requests.add(self.state.connection, overdue)
+
+    def note_counted(self, entries: Iterable[Published]) -> None:
+        """Tell the relay that these versions are counted from now on."""
+        with self._lock, self.state.transaction():
+            note_counted(self.state.connection, entries)
+
+    def note_health(self, problem: str = "") -> list[ProxyHealth]:
+        """Take down how each proxy is doing, for health and metrics."""
+        now = self.clock()
+        with self._lock, self.state.transaction():
+            connection = self.state.connection
+            channels = list(Catalogue.load(connection).channels.values())
+            firsts = self.state.firsts()
+            marks = self.state.marks()
+            totals: dict[int, int] = {}
+            for proxy, outcome, n in connection.execute("SELECT proxy, outcome, n FROM totals"):
+                totals[proxy] = totals.get(proxy, 0) + (n if outcome == "received" else -n)
+            health = []
+            for proxy, name in enumerate(self.state.proxies):
+                parts = range(self.n_buckets)
+                marked = {each.tag: min(marks.get((proxy, part, each.tag), 0) for part in parts) for each in channels}
+                lag = lag_of(channels, marked, firsts, now)
+                health.append(ProxyHealth(name, condition_of(lag, self.limits), (), lag, totals.get(proxy, 0), problem))
+            note_health(connection, health, problem, now)
+        return health

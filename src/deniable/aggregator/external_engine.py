@@ -1,0 +1,57 @@
+"""An engine that runs in another process on the same state: what it tells of itself there, and how the service reads it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from deniable.aggregator.catalogue import Published
+from deniable.aggregator.health import ProxyHealth
+from deniable.aggregator.state import Clock
+
+__all__ = ["ExternalEngineStatus", "counted_versions", "note_counted", "note_health"]
+
+_HEALTH, _COUNTED = "engine_health", "engine_counts"
+_SECONDS_WITHOUT_A_SIGN = 60
+
+
+def _write(connection: sqlite3.Connection, name: str, content: object) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(content)))
+
+
+def note_health(connection: sqlite3.Connection, health: Sequence[ProxyHealth], problem: str, now: int) -> None:
+    """Leave a sign of life, and how each proxy is doing; inside a transaction of the caller."""
+    _write(connection, _HEALTH, {"at": now, "problem": problem, "proxies": [asdict(each) for each in health]})
+
+
+def note_counted(connection: sqlite3.Connection, entries: Iterable[Published]) -> None:
+    """Say which versions the engine counts; inside a transaction of the caller. Only these are passed on to the proxies."""
+    _write(connection, _COUNTED, [[entry.query.id, entry.query.serial] for entry in entries])
+
+
+def counted_versions(connection: sqlite3.Connection) -> set[tuple[str, int]]:
+    """The versions that the engine counts."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (_COUNTED,)).fetchone()
+    return set() if row is None else {(query, serial) for query, serial in json.loads(row[0])}
+
+
+class ExternalEngineStatus:
+    """The engine as the service sees it: by what it leaves in the state."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection, self._clock = connection, clock
+        self.health: list[ProxyHealth] = []
+        self.problem = "no engine has counted into this state yet"
+
+    def look(self) -> None:
+        """Read what it left last."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (_HEALTH,)).fetchone()
+        if row is None:
+            return
+        told = json.loads(row[0])
+        self.health = [ProxyHealth(**{**each, "position": tuple(each["position"])}) for each in told["proxies"]]
+        silence = self._clock() - told["at"]
+        gone = f"the engine has given no sign of life for {silence} seconds" if silence > _SECONDS_WITHOUT_A_SIGN else ""
+        self.problem = told["problem"] or gone

@@ -1,0 +1,1 @@
+"""Servers for trying things out on one machine; never for production."""

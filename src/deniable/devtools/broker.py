@@ -1,0 +1,253 @@
+"""A Kafka broker of one's own, on this machine's loopback: for `deniable kafka dev` and for tests. Not for production.
+
+One KRaft process (broker and controller), its libraries from Maven Central. What clients write is in the data folder, which may
+be kept: a broker that is started on it again, also after it was killed, has what it had acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deniable.devtools.maven import jars, java
+from deniable.errors import ServiceError
+
+__all__ = ["KAFKA_VERSION", "Broker", "SecureListener", "kafka_jars"]
+
+KAFKA_VERSION = "4.3.1"
+_ARTIFACTS = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+_HOST = "127.0.0.1"
+_SECONDS_TO_START = 120.0
+_SECONDS_TO_STOP = 30.0
+_STARTED = "Kafka Server started"
+_TAKEN = "Address already in use"
+
+
+def kafka_jars() -> Path:
+    """The folder with the broker's libraries; they are fetched if they are not there."""
+    return jars(f"kafka-{KAFKA_VERSION}", _ARTIFACTS)
+
+
+@dataclass(frozen=True)
+class SecureListener:
+    """A second way in, over TLS, for users with passwords (SASL PLAIN and SCRAM-SHA-512).
+
+    PLAIN takes the users named here; users of SCRAM are made with Kafka's own means.
+    """
+
+    certificate: Path
+    key: Path
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Broker:
+    """A broker on a data folder. A context: started on entering, stopped on leaving.
+
+    The ports are chosen when it is made, and stay the same however often it is killed and started again.
+    """
+
+    def __init__(self, data: Path, port: int = 0, secure: SecureListener | None = None, heap: str = "512m") -> None:
+        self.data, self._heap, self._secure = data.absolute(), heap, secure
+        self._chosen = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._choose_ports()
+
+    def _choose_ports(self) -> None:
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+            for each in sockets:
+                each.bind((_HOST, 0))
+            free, self._controller, self._secured = (each.getsockname()[1] for each in sockets)
+        self._port = self._chosen or free
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+        return f"{_HOST}:{self._port}"
+
+    @property
+    def secure_bootstrap(self) -> str:
+        """Where clients find it that come over TLS."""
+        return f"{_HOST}:{self._secured}"
+
+    @property
+    def log(self) -> Path:
+        """The file in which it says what it does."""
+        return self.data / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it, and come back when it takes requests."""
+        if self.running:
+            raise ServiceError(f"the broker at {self.bootstrap} is running already")
+        if self._chosen and self._is_taken():
+            raise self._taken()
+        libraries = kafka_jars()
+        fresh = not (self.data / "log" / "meta.properties").exists()
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for attempt in range(3):
+            self._write_properties()
+            if fresh and not attempt:
+                self._format(libraries)
+            try:
+                self._launch(libraries)
+                return
+            except _PortTakenError:
+                if self._chosen or not fresh or attempt == 2:
+                    raise self._taken() from None
+                self._choose_ports()  # somebody took one of them between the choice and the start
+
+    def _is_taken(self) -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a broker that was killed just now is no hindrance
+            try:
+                probe.bind((_HOST, self._port))
+            except OSError:
+                return True
+            return False
+
+    def _taken(self) -> ServiceError:
+        return ServiceError(f"the broker cannot listen on {self.bootstrap}: somebody else does")
+
+    def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL). Its data stay."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order. Its data stay."""
+        self._end(signal.SIGTERM)
+
+    def __enter__(self) -> Broker:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(_SECONDS_TO_STOP)
+        except BaseException:  # it took too long, or somebody does not want to wait: in no case is it left behind
+            process.kill()
+            process.wait()
+            raise
+
+    # --- starting it ------------------------------------------------------------------------------------------------
+
+    def _write_properties(self) -> None:
+        listeners = [f"CLIENTS://{self.bootstrap}"]
+        if self._secure:
+            listeners.append(f"SECURE://{self.secure_bootstrap}")
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{_HOST}:{self._controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join([*listeners, f"CONTROLLER://{_HOST}:{self._controller}"]),
+            "advertised.listeners": ",".join(listeners),
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+            "inter.broker.listener.name": "CLIENTS",
+            "log.dirs": str(self.data / "log"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",  # a topic that is misspelt is an error, not a new topic
+            "broker.heartbeat.interval.ms": "300",
+            "broker.session.timeout.ms": "3000",  # so long is a broker that was killed taken for alive, and a new one put off
+            "message.max.bytes": str(16 << 20),
+            **(self._secure_settings(self._secure) if self._secure else {}),
+        }
+        lines = "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+        path = self.data / "server.properties"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(lines)
+
+    @staticmethod
+    def _secure_settings(secure: SecureListener) -> dict[str, str]:
+        place = "listener.name.secure."
+        users = " ".join(f'user_{name}="{password}"' for name, password in secure.users.items())
+        plain = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        return {
+            f"{place}ssl.keystore.type": "PEM",
+            f"{place}ssl.keystore.certificate.chain": secure.certificate.read_text(),
+            f"{place}ssl.keystore.key": secure.key.read_text(),
+            f"{place}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            f"{place}plain.sasl.jaas.config": plain,
+            f"{place}scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        }
+
+    def _command(self, libraries: Path, main: str, *arguments: str) -> list[str]:
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        logging = {
+            "logFile": str(self.log),
+            "defaultLogLevel": "warn",
+            "showDateTime": "true",
+            "log.kafka.server.KafkaRaftServer": "info",  # says when it has started
+        }
+        told = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logging.items()]
+        return [java(), f"-Xmx{self._heap}", *quick, *told, "-cp", f"{libraries}/*", main, *arguments]
+
+    def _format(self, libraries: Path) -> None:
+        cluster = secrets.token_urlsafe(16)
+        told = ("format", "-t", cluster if not cluster.startswith("-") else f"A{cluster[1:]}", "-c")
+        command = self._command(libraries, "kafka.tools.StorageTool", *told, str(self.data / "server.properties"))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False)  # noqa: S603 - ours
+        if done.returncode:
+            raise ServiceError(f"{self.data} cannot be formatted for Kafka: {(done.stderr or done.stdout).strip()[-300:]}")
+
+    def _launch(self, libraries: Path) -> None:
+        command = self._command(libraries, "kafka.Kafka", str(self.data / "server.properties"))
+        self.log.unlink(missing_ok=True)
+        with (self.data / "broker.out").open("wb") as output:
+            # a session of its own: an interrupt at the terminal reaches us alone, and we end it in order
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while not self._said(_STARTED):
+            if not self.running or self._said(_TAKEN) or time.monotonic() > deadline:
+                taken = self._said(_TAKEN)
+                self.kill()
+                if taken:
+                    raise _PortTakenError
+                raise ServiceError(f"the broker did not start; {self.log} and broker.out beside it say why")
+            time.sleep(0.05)
+
+    def _said(self, words: str) -> bool:
+        return self.log.exists() and words in self.log.read_text(encoding="utf-8", errors="replace")
+
+
+class _PortTakenError(Exception):
+    """Somebody else listens on one of the ports."""
+
+
+def _escaped(value: str) -> str:
+    """As a Java properties file says it: lines are joined by the two characters that stand for their end."""
+    return value.replace("\\", "\\\\").strip().replace("\n", "\\n")

@@ -1,0 +1,270 @@
+"""How the errors of a table's cells hang together, without ever holding the matrix of cells by cells.
+
+Every report adds an unbiased contribution x to the cells: the estimate is the mean of x over the reports. A linear functional
+w of the cells is then the mean of the scores g = w . x, and the covariance of two functionals is the sample covariance of
+their scores over n. So marginals, conditionals and gradients of any statistic get exact variances at the price of one pass over
+the distinct reports, whatever the number of cells.
+
+In a finite population of U people the sampling part V_s = diag(pi) - pi pi' counts (1 - n/U) times (MATHS 1): the covariance
+is the infinite one less V_s/U.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+from operator import itemgetter, methodcaller
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.estimation.attributes import Attribute
+
+__all__ = ["CountedSpread", "DenseSpread", "ListedSpread", "Spread", "conditioned", "reshaped", "selected"]
+
+_Floats = NDArray[np.float64]
+
+_BATCH = 64
+"""Functionals taken at once where each cell needs one."""
+_CHUNK_NUMBERS = 1 << 20
+"""Numbers in a chunk's largest array: few enough to stay near the cache, enough for NumPy's overhead to vanish."""
+
+
+class Spread(ABC):
+    """The estimated cells, and the covariance of any linear functionals of them."""
+
+    proportions: _Floats
+    crossed = False
+    """Whether every axis was randomized by itself, so that independent attributes have independent contributions."""
+
+    @abstractmethod
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        """Of the functionals in the rows of `weights`, an array of (functionals, *cells)."""
+
+    def variance(self, population: int | None = None) -> _Floats:
+        """Of each cell."""
+        shape = self.proportions.shape
+        cells = prod(shape)
+        out = np.empty(cells)
+        for start in range(0, cells, _BATCH):
+            some = np.arange(start, min(start + _BATCH, cells))
+            weights = np.zeros((some.size, cells))
+            weights[np.arange(some.size), some] = 1
+            out[some] = np.diagonal(self.covariance(weights.reshape(-1, *shape), population))
+        return out.reshape(shape)
+
+    def marginal(self, keep: Sequence[int]) -> Spread:
+        """Of the sums over all axes but those to keep, in the order given."""
+        kept = self.proportions.sum(axis=tuple(i for i in range(self.proportions.ndim) if i not in keep))
+        order = np.argsort(np.argsort(keep))
+        return DerivedCellErrors(self, kept.transpose(*order), partial(_spread_out, tuple(keep), self.proportions.shape))
+
+
+class CountedSpread(Spread):
+    """From the contingency tensor of reports: one inverse a axis, applied one after the other."""
+
+    crossed = True
+
+    def __init__(self, counts: NDArray[np.int64], inverses: Sequence[_Floats]) -> None:
+        self.counts, self.inverses = counts, tuple(inverses)
+        self.n = int(counts.sum())
+        self.rate = counts / self.n
+        self.proportions = _along_axes(self.rate[None], self.inverses)[0]
+
+    def variance(self, population: int | None = None) -> _Floats:
+        squares = _along_axes(self.rate[None], [inverse**2 for inverse in self.inverses])[0]
+        return _finite_cells(squares, self.proportions, self.n, population)
+
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        flat = _along_axes(weights, [inverse.T for inverse in self.inverses]).reshape(len(weights), -1)
+        return _finite((flat * self.rate.reshape(-1)) @ flat.T, weights, self.proportions, n=self.n, population=population)
+
+    def marginal(self, keep: Sequence[int]) -> CountedSpread:
+        # The columns of an inverse sum to 1, so to sum the cells over an axis is to forget its reports.
+        order = np.argsort(np.argsort(keep))
+        counts = self.counts.sum(axis=tuple(i for i in range(self.counts.ndim) if i not in keep))
+        return CountedSpread(counts.transpose(*order), [self.inverses[i] for i in keep])
+
+
+class ListedSpread(Spread):
+    """From the reports themselves, where a report is too rich to be one of few outcomes."""
+
+    crossed = True
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self.attributes = tuple(attributes)
+        self.n = attributes[0].n
+        shape = tuple(len(attribute.labels) for attribute in attributes)
+        half = len(shape) // 2
+        self._sides = prod(shape[:half]), prod(shape[half:])
+        total, squares = np.zeros(self._sides), np.zeros(self._sides)
+        for left, right in self._chunks(max(self._sides)):
+            total += left.T @ right
+            squares += (left**2).T @ right**2
+        self.proportions = (total / self.n).reshape(shape)
+        self._squares = (squares / self.n).reshape(shape)
+
+    def _chunks(self, numbers_a_report: int) -> Iterator[tuple[_Floats, _Floats]]:
+        """Contributions to the first half of the axes and to the second: a cell's contribution is a product of one of each."""
+        step = max(1, _CHUNK_NUMBERS // numbers_a_report)
+        half = len(self.attributes) // 2
+        for start in range(0, self.n, step):
+            rows = slice(start, min(start + step, self.n))
+            parts = [attribute.contributions(rows) for attribute in self.attributes]
+            yield _products(parts[:half], rows.stop - start), _products(parts[half:], rows.stop - start)
+
+    def variance(self, population: int | None = None) -> _Floats:
+        return _finite_cells(self._squares, self.proportions, self.n, population)
+
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        m = len(weights)
+        n_left, n_right = self._sides
+        by_left = weights.reshape(m, n_left, n_right).transpose(1, 0, 2).reshape(n_left, m * n_right)
+        moments = np.zeros((m, m))
+        for left, right in self._chunks(m * n_right + n_left):
+            scores = np.einsum("nmr,nr->nm", (left @ by_left).reshape(-1, m, n_right), right)
+            moments += scores.T @ scores
+        return _finite(moments / self.n, weights, self.proportions, n=self.n, population=population)
+
+    def marginal(self, keep: Sequence[int]) -> ListedSpread:
+        return ListedSpread([self.attributes[i] for i in keep])
+
+
+class DenseSpread(Spread):
+    """From a covariance matrix of the cells that is known already, for an infinite population."""
+
+    def __init__(self, proportions: _Floats, variance: _Floats, covariance: _Floats | None) -> None:
+        self.proportions, self._variance, self._covariance = proportions, variance, covariance
+
+    def variance(self, population: int | None = None) -> _Floats:
+        shares = np.clip(self.proportions, 0, 1)
+        sampling = 0.0 if population is None else shares * (1 - shares) / population
+        return np.maximum(self._variance - sampling, 0)
+
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        if self._covariance is None:
+            raise ParameterError(
+                "cells",
+                self.proportions.size,
+                "are too many for an Estimate to hold their covariance: make the table with joint()",
+            )
+        flat = weights.reshape(len(weights), -1)
+        return _less_sampling(flat @ self._covariance @ flat.T, weights, self.proportions, population)
+
+
+class DerivedCellErrors(Spread):
+    """Of cells that are (to first order) linear in those of another table: their functionals are functionals of that table."""
+
+    def __init__(self, parent: Spread, proportions: _Floats, pull: Callable[[_Floats], _Floats]) -> None:
+        self.parent, self.proportions, self.pull = parent, proportions, pull
+
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        return self.parent.covariance(self.pull(weights), population)
+
+
+class RearrangedSpread(DerivedCellErrors):
+    """Of cells that are cells of another table, in other places: `view` finds them there."""
+
+    def __init__(self, parent: Spread, view: Callable[[_Floats], _Floats], pull: Callable[[_Floats], _Floats]) -> None:
+        super().__init__(parent, view(parent.proportions), pull)
+        self.view = view
+
+    def variance(self, population: int | None = None) -> _Floats:
+        return self.view(self.parent.variance(population))
+
+
+def selected(parent: Spread, place: tuple[int | slice, ...]) -> Spread:
+    """Of the cells at `place`, an index of the tensor of cells."""
+    return RearrangedSpread(parent, itemgetter(place), partial(_embed, place, parent.proportions.shape))
+
+
+def conditioned(parent: Spread, n_given: int) -> Spread:
+    """Of each cell over the sum of those that agree with it on the first `n_given` axes, by the delta method.
+
+    With p = pi/S, dp = (dpi - p dS)/S. Where S is not positive there is no distribution to speak of: p is NaN.
+    """
+    of = tuple(range(n_given, parent.proportions.ndim))
+    totals = parent.proportions.sum(axis=of, keepdims=True)
+    known = np.where(totals > 0, totals, np.nan)
+    return DerivedCellErrors(parent, parent.proportions / known, partial(_divide, parent.proportions / known, known, of))
+
+
+def reshaped(parent: Spread, shape: tuple[int, ...]) -> Spread:
+    """Of the same cells, arranged in another shape."""
+    return RearrangedSpread(parent, methodcaller("reshape", shape), partial(_arrange, parent.proportions.shape))
+
+
+def _spread_out(keep: tuple[int, ...], shape: tuple[int, ...], weights: _Floats) -> _Floats:
+    order = np.argsort(keep)
+    ascending = weights.transpose(0, *(1 + order))
+    dropped = tuple(1 + i for i in range(len(shape)) if i not in keep)
+    return np.broadcast_to(np.expand_dims(ascending, dropped), (len(weights), *shape))
+
+
+def _embed(place: tuple[int | slice, ...], shape: tuple[int, ...], weights: _Floats) -> _Floats:
+    out = np.zeros((len(weights), *shape))
+    out[(slice(None), *place)] = weights
+    return out
+
+
+def _divide(shares: _Floats, totals: _Floats, of: tuple[int, ...], weights: _Floats) -> _Floats:
+    of = tuple(1 + axis for axis in of)
+    touched = weights != 0  # a row that nobody asks about must not spoil the others with its NaN
+    mean = np.where(touched, weights * shares, 0).sum(axis=of, keepdims=True)
+    asked = touched.any(axis=of, keepdims=True)
+    return np.where(asked, (weights - mean) / totals, 0)
+
+
+def _arrange(shape: tuple[int, ...], weights: _Floats) -> _Floats:
+    return weights.reshape(-1, *shape)
+
+
+def _along_axes(tensors: _Floats, matrices: Sequence[_Floats]) -> _Floats:
+    """Multiply each axis of each tensor by its matrix: what the Kronecker product of the matrices would do, never built.
+
+    The first axis goes through its matrix and comes out last, so after one round all stand in their old order.
+    """
+    n_tensors = len(tensors)
+    turned = tensors.reshape(n_tensors, -1).T
+    for matrix in matrices:
+        turned = turned.reshape(matrix.shape[1], -1).T @ matrix.T
+    return turned.reshape(n_tensors, *(len(matrix) for matrix in matrices))
+
+
+def _products(parts: Sequence[_Floats], n: int) -> _Floats:
+    """For each report, all products of one number from each part: the rows' Kronecker products."""
+    out = np.ones((n, 1))
+    for part in parts:
+        out = (out[:, :, None] * part[:, None, :]).reshape(n, -1)
+    return out
+
+
+def _finite_cells(squares: _Floats, proportions: _Floats, n: int, population: int | None) -> _Floats:
+    """Variances of the cells from the mean squares of their contributions."""
+    variance = (squares - proportions**2) / max(n - 1, 1)
+    if population is not None:
+        shares = np.clip(proportions, 0, 1)
+        variance -= shares * (1 - shares) / population
+    return np.maximum(variance, 0)
+
+
+def _finite(moments: _Floats, weights: _Floats, proportions: _Floats, n: int, population: int | None) -> _Floats:
+    """Covariance of functionals from the mean products of their scores."""
+    means = weights.reshape(len(weights), -1) @ proportions.reshape(-1)
+    covariance = (moments - np.outer(means, means)) / max(n - 1, 1)
+    return _less_sampling(covariance, weights, proportions, population)
+
+
+def _less_sampling(covariance: _Floats, weights: _Floats, proportions: _Floats, population: int | None) -> _Floats:
+    """Take away the sampling error that a finite population does not have."""
+    if population is not None:
+        flat, shares = weights.reshape(len(weights), -1), proportions.reshape(-1)
+        sampling = (flat * shares) @ flat.T - np.outer(flat @ shares, flat @ shares)
+        # Estimated shares below 0 can make a variance of sampling negative, which no population has.
+        np.fill_diagonal(sampling, np.maximum(np.diagonal(sampling), 0))
+        covariance = covariance - sampling / population
+    np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0))
+    return covariance

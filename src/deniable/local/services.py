@@ -1,0 +1,275 @@
+"""Proxies and an aggregator as processes: their settings written, their tokens made, started, watched, and ended for certain."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deniable.aggregator.state import connect
+from deniable.aggregator.tokens import add_token
+from deniable.errors import ServiceError
+from deniable.queries.keys import KeyRing
+from deniable.service.tokens import Role, TokenStore
+
+__all__ = ["Address", "Aggregator", "Proxy", "Services", "free_ports"]
+
+_SOURCE = str(Path(__file__).parents[2])
+"""Where this package was imported from, so that the processes run the same code."""
+_CODE = """
+import os, signal, threading
+def end_with_parent():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from deniable.cli import main
+main()
+"""
+"""The command, which also ends when its standard input does: however the process that holds the other end dies, even killed."""
+_COMMAND = (sys.executable, "-c", _CODE)
+_SECONDS_TO_START = 60.0
+_SECONDS_TO_STOP = 15.0
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of this machine that nobody listens on at the moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a service listens, and how others reach it."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+    url: str = ""
+    """As devices and the aggregator see it; by default made of host and port."""
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            object.__setattr__(self, "url", f"http{'s' if self.certificate else ''}://{host}:{self.port}")
+
+    def settings(self) -> dict[str, Any]:
+        """As a service's settings say it."""
+        tls = {} if self.certificate is None else {"tls": {"certificate": str(self.certificate), "key": str(self.key)}}
+        return {"host": self.host, "port": self.port, **tls}
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy: one that is started here, or one that somebody else runs."""
+
+    name: str
+    """What people call it; queries call it by its url."""
+    address: Address
+    here: bool = True
+    intake: Mapping[str, Any] = field(default_factory=dict)
+    token_file: Path | None = None
+    """The token with which the aggregator publishes and reads. A proxy that is started here has it made, if it is not there."""
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """An aggregator, here or elsewhere."""
+
+    address: Address
+    here: bool = True
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Services:
+    """The services of one system, as far as they are started here. A context: whatever happens, they end with it.
+
+    They run in sessions of their own, so that an interrupt at the terminal reaches this process alone, which then ends them.
+    """
+
+    def __init__(self, folder: Path, ring: KeyRing, proxies: Sequence[Proxy], aggregator: Aggregator) -> None:
+        self.folder, self.ring = folder, folder / "ring.json"
+        self.proxies, self.aggregator = list(proxies), aggregator
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._launcher = ThreadPoolExecutor(1)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ring.save(self.ring)
+        for proxy in self.proxies:
+            if proxy.here:
+                self._prepare_proxy(proxy)
+        if aggregator.here:
+            self._prepare_aggregator()
+
+    # --- settings and tokens ----------------------------------------------------------------------------------------
+
+    def _prepare_proxy(self, proxy: Proxy) -> None:
+        settings: dict[str, Any] = {"folder": proxy.name, "ring": str(self.ring), **proxy.address.settings()}
+        (self.folder / proxy.name).mkdir(mode=0o700, exist_ok=True)
+        _write_toml(self.folder / f"{proxy.name}.toml", {**settings, "intake": dict(proxy.intake)})
+        if not self._token_file(proxy).exists():
+            _write_private(self._token_file(proxy), self.token(proxy, "operator"))
+
+    def _prepare_aggregator(self) -> None:
+        proxies = []
+        for proxy in self.proxies:
+            told = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
+            if proxy.here:
+                told["log"] = str(self.folder / proxy.name / "log.db")
+            proxies.append(told)
+        settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
+        _write_toml(self.folder / "aggregator.toml", {**settings, "limits": dict(self.aggregator.limits), "proxies": proxies})
+        if not self.analyst_token_file.exists():
+            connection = connect(self.folder / "aggregator.db")
+            try:
+                _write_private(self.analyst_token_file, add_token(connection, "analyst", "analyst", int(time.time())))
+            finally:
+                connection.close()
+
+    def _token_file(self, proxy: Proxy) -> Path:
+        return proxy.token_file or self.folder / f"{proxy.name}.operator-token"
+
+    @property
+    def analyst_token_file(self) -> Path:
+        """Where the token for the aggregator's interface is."""
+        return self.folder / "analyst-token"
+
+    def token(self, proxy: Proxy, role: Role = "device", quota: int | None = None, count: int = 1) -> str:
+        """New tokens of a proxy that is started here, one a line."""
+        book = TokenStore(self.folder / proxy.name / "tokens.db")
+        try:
+            return "\n".join(book.add(role, quota, count))
+        finally:
+            book.close()
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The services that are started here."""
+        return [proxy.name for proxy in self.proxies if proxy.here] + ["aggregator"] * self.aggregator.here
+
+    def __enter__(self) -> Services:
+        try:
+            for name in self.names:
+                self.start(name)
+            for name in self.names:
+                self.wait_until_up(name)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, name: str) -> None:
+        """Start a service that does not run.
+
+        In another thread, for an interrupt reaches the main thread alone, and could fall between a process's birth and its entry
+        in the list of those to be ended.
+        """
+        self._launcher.submit(self._launch, name).result()
+
+    def _launch(self, name: str) -> None:
+        kind = "aggregator" if name == "aggregator" else "proxy"
+        path = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH", "")]))
+        with self._errors(name).open("a") as errors:
+            self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command
+                [*_COMMAND, kind, "run", str(self.folder / f"{name}.toml")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+
+    def wait_until_up(self, name: str) -> None:
+        """Return once a service has said that it listens."""
+        process = self._processes[name]
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        timer = threading.Timer(_SECONDS_TO_START, process.kill)
+        timer.start()
+        line = process.stdout.readline()
+        timer.cancel()
+        if not line:
+            process.wait()
+            raise ServiceError(f"{name} did not start: {self._last_words(name)}")
+
+    def _errors(self, name: str) -> Path:
+        return self.folder / f"{name}.stderr"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._errors(name).read_text(errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("deniable: ") if lines else "it said nothing"
+
+    def check(self) -> None:
+        """Raise an error if one of the services has ended."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise ServiceError(f"{name} ended with code {process.returncode}: {self._last_words(name)}")
+
+    def pid(self, name: str) -> int:
+        """The process of a service."""
+        return self._processes[name].pid
+
+    def kill(self, name: str) -> None:
+        """End a service at once, in the middle of whatever it does."""
+        self._end(self._processes.pop(name), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End all that run: first the proxies, which pass on what waits. None can be started afterwards."""
+        self._launcher.shutdown()
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes.values():
+            self._end(process, signal.SIGTERM)
+        self._processes.clear()
+
+    def _end(self, process: subprocess.Popen[str], how: signal.Signals) -> None:
+        if process.poll() is None:
+            process.send_signal(how)
+        try:
+            process.wait(_SECONDS_TO_STOP)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _write_private(path: Path, content: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content + "\n")
+
+
+def _write_toml(path: Path, tree: Mapping[str, Any]) -> None:
+    """Settings as TOML: plain values first, then tables, then lists of tables."""
+
+    def assignments(values: Mapping[str, Any]) -> list[str]:
+        return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+
+    lines = assignments({name: value for name, value in tree.items() if not isinstance(value, dict | list)})
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            lines += [f"[{name}]", *assignments(value)]
+        elif isinstance(value, list):
+            for each in value:
+                lines += [f"[[{name}]]", *assignments(each)]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")

@@ -1,0 +1,245 @@
+"""What `deniable up` is told, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deniable.errors import ParameterError, SettingsError
+from deniable.local.services import Address, Aggregator, Proxy
+from deniable.queries.files import line_of, query_of_tree, read_query
+from deniable.queries.keys import KeyRing, PublicKey
+from deniable.queries.query import Query
+from deniable.queries.schedule import duration
+
+__all__ = ["MODES", "Data", "ServicesPlan", "Settings", "read_settings"]
+
+MODES = ("simulation", "services")
+_ADDRESS = ("host", "port", "url", "certificate", "key")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data of a simulation: a folder of vaults, or one table with a column that says whose row it is."""
+
+    vaults: Path | None = None
+    table: Path | None = None
+    name: str = ""
+    """The table's name in the query's SQL."""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class ServicesPlan:
+    """The services of a system, and which of them this machine runs."""
+
+    folder: Path
+    ring: KeyRing
+    """The keys of the analysts whose queries are taken."""
+    analyst_key: Path | None
+    """The analyst's key: with it, and the aggregator here, the query is signed and published."""
+    proxies: tuple[Proxy, ...]
+    aggregator: Aggregator
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that `deniable up` is told, for every mode."""
+
+    mode: str
+    query: Query
+    seconds: int | None
+    every: int
+    """Seconds of a simulated epoch."""
+    devices: int
+    data: Data | None
+    services: ServicesPlan | None
+
+    @property
+    def simulated_window(self) -> int:
+        """Seconds of a window in a simulation: as many epochs as the query has in its own."""
+        return self.every * (self.query.schedule.window // self.query.schedule.every)
+
+
+def read_settings(path: str | Path, mode: str | None = None, start: Sequence[str] = ()) -> Settings:
+    """The settings in a TOML file, with the mode and the services to start as they are named there or here.
+
+    Paths are relative to where the file stands.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
+    except UnicodeDecodeError:
+        raise SettingsError("file", str(path), "must be TOML in UTF-8", path.name) from None
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
+    try:
+        return _settings(tree, path.parent, mode, list(start))
+    except ParameterError as error:
+        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+
+
+def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[str]) -> Settings:
+    _check_keys("", tree, ("mode", "query", "seconds", "data", "simulation", "services"))
+    chosen = mode or tree.get("mode", "simulation")
+    if chosen not in MODES:
+        raise ParameterError("mode", chosen, f"must be one of {', '.join(map(repr, MODES))}")
+    simulation = _table("simulation", tree.get("simulation", {}))
+    _check_keys("simulation.", simulation, ("every", "devices"))
+    settings = Settings(
+        chosen,
+        _query(tree.get("query"), base),
+        None if "seconds" not in tree else _whole("seconds", tree["seconds"], 1, 1 << 31),
+        duration("simulation.every", simulation.get("every", 2)),
+        _whole("simulation.devices", simulation.get("devices", 40), 0, 1000),
+        _data(tree["data"], base) if "data" in tree else None,
+        _services(tree["services"], base, start) if "services" in tree else None,
+    )
+    if chosen == "simulation":
+        if settings.data is None:
+            raise ParameterError("data", None, "is missing: a simulation needs [data] with vaults, or with table and owner")
+        if settings.query.strata:
+            raise ParameterError("query.strata", len(settings.query.strata), "must be left out: strata are not simulated")
+        return settings
+    if settings.services is None:
+        raise ParameterError(
+            "services", None, "is missing: mode = 'services' needs [[services.proxies]] and [services.aggregator]"
+        )
+    urls = [proxy.address.url for proxy in settings.services.proxies]
+    if set(urls) != set(settings.query.proxies):
+        rule = f"must be the proxies that the query names, which are {list(settings.query.proxies)}"
+        raise ParameterError("services.proxies", urls, rule)
+    return settings
+
+
+def _query(given: Any, base: Path) -> Query:
+    if isinstance(given, str) and given:
+        return read_query(base / given)
+    if isinstance(given, dict):
+        try:
+            return query_of_tree(given)
+        except ParameterError as error:
+            raise ParameterError(f"query.{error.name}", error.value, error.rule) from None
+    raise ParameterError("query", given, "must be the path of a query's TOML file, or a table [query] with the same keys")
+
+
+def _data(given: Any, base: Path) -> Data:
+    table = _table("data", given)
+    _check_keys("data.", table, ("vaults", "table", "name", "owner"))
+    if ("vaults" in table) == ("table" in table):
+        raise ParameterError("data", sorted(table), "must have either vaults, a folder, or table, a file with an owner column")
+    if "vaults" in table:
+        _check_keys("data.", table, ("vaults",))
+        folder = _path("data.vaults", table["vaults"], base)
+        if not folder.is_dir():
+            raise ParameterError("data.vaults", str(table["vaults"]), "must be a folder of vaults")
+        return Data(vaults=folder)
+    file = _path("data.table", table["table"], base)
+    if not file.is_file():
+        raise ParameterError("data.table", str(table["table"]), "must be a file: .csv, .parquet, or an SQLite database")
+    return Data(table=file, name=_text("data.name", table.get("name", file.stem)), owner=_text("data.owner", table.get("owner")))
+
+
+def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
+    table = _table("services", given)
+    _check_keys("services.", table, ("folder", "ring", "keys", "analyst_key", "start", "proxies", "aggregator"))
+    listed = table.get("proxies")
+    if not isinstance(listed, list) or len(listed) < 2:
+        raise ParameterError("services.proxies", listed, "must be at least two tables, [[services.proxies]]")
+    aggregator = _table("services.aggregator", table.get("aggregator", {}))
+    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits"))
+    places = [(f"services.proxies[{i}].", _table(f"services.proxies[{i}]", each)) for i, each in enumerate(listed)]
+    names = [_name(f"{place}name", each.get("name")) for place, each in places]
+    if len(set(names)) < len(names):
+        raise ParameterError("services.proxies", names, "must have different names")
+    start = chosen or table.get("start", [*names, "aggregator"])
+    if not isinstance(start, list) or not start or not set(start) <= {*names, "aggregator"}:
+        raise ParameterError("services.start", start, f"must be a list of some of {', '.join([*names, 'aggregator'])}")
+    proxies = []
+    for name, (place, each) in zip(names, places, strict=True):
+        _check_keys(place, each, ("name", "token_file", "intake", *_ADDRESS))
+        here = name in start
+        token_file = _path(f"{place}token_file", each["token_file"], base) if "token_file" in each else None
+        if not here and token_file is None and "aggregator" in start:
+            rule = "is missing: the aggregator needs the operator's token of a proxy that runs elsewhere"
+            raise ParameterError(f"{place}token_file", None, rule)
+        intake = _table(f"{place}intake", each.get("intake", {}))
+        proxies.append(Proxy(name, _address(place, each, base), here, intake, token_file))
+    return ServicesPlan(
+        _path("services.folder", table.get("folder", "services"), base),
+        _ring(table, base),
+        _path("services.analyst_key", table["analyst_key"], base) if "analyst_key" in table else None,
+        tuple(proxies),
+        Aggregator(
+            _address("services.aggregator.", {"port": 8700, **aggregator}, base),
+            "aggregator" in start,
+            _table("services.aggregator.limits", aggregator.get("limits", {})),
+        ),
+    )
+
+
+def _ring(table: Mapping[str, Any], base: Path) -> KeyRing:
+    if "ring" in table and "keys" not in table:
+        return KeyRing.load(_path("services.ring", table["ring"], base))
+    keys = table.get("keys")
+    if "ring" in table or not isinstance(keys, list) or not keys:
+        raise ParameterError("services.keys", keys, "must be a list of public keys' files; or else give ring, a key ring's file")
+    ring = KeyRing()
+    for i, each in enumerate(keys):
+        ring = ring.add(PublicKey.load(_path(f"services.keys[{i}]", each, base)))
+    return ring
+
+
+def _address(place: str, table: Mapping[str, Any], base: Path) -> Address:
+    if ("certificate" in table) != ("key" in table):
+        missing = "key" if "certificate" in table else "certificate"
+        raise ParameterError(f"{place}{missing}", None, "is missing: TLS needs a certificate and its key, both PEM files")
+    certificate, key = (_path(f"{place}{name}", table[name], base) if name in table else None for name in ("certificate", "key"))
+    url = table.get("url", "")
+    if url and (not isinstance(url, str) or not url.startswith(("http://", "https://"))):
+        raise ParameterError(f"{place}url", url, "must start with http:// or https://")
+    port = _whole(f"{place}port", table.get("port"), 1, 65535)
+    return Address(_text(f"{place}host", table.get("host", "127.0.0.1")), port, certificate, key, url)
+
+
+def _check_keys(place: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name, value in table.items():
+        if name not in known:
+            raise ParameterError(f"{place}{name}", value, f"is not a setting here; there are {', '.join(known)}")
+
+
+def _table(name: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ParameterError(name, given, f"must be a table, [{name}]")
+    return given
+
+
+def _whole(name: str, given: Any, least: int, most: int) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
+        raise ParameterError(name, given, f"must be a whole number from {least} to {most}")
+    return given
+
+
+def _text(name: str, given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ParameterError(name, given, "must be a text, and not an empty one")
+    return given
+
+
+def _name(name: str, given: Any) -> str:
+    if not isinstance(given, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", given) or given == "aggregator":
+        raise ParameterError(name, given, "must be a short name of a-z, 0-9, - and _, such as 'proxy-1'")
+    return given
+
+
+def _path(name: str, given: Any, base: Path) -> Path:
+    return (base / _text(name, given)).absolute()

@@ -1,0 +1,314 @@
+"""A proxy's log in Kafka: blocks and marks in the partitions of a topic, moved there from the spool exactly once.
+
+One transaction carries blocks, marks, and, into the topic `<topic>.memory`, what the proxy must know when it starts again: which
+segments of the spool were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
+The transactional id is the proxy's own. Whoever opens the log under it shuts out its predecessor and has an interrupted
+transaction aborted; so what the memory then says is what was committed, and nothing else was. The memory also says who opened it
+last: a proxy that lost its connection does not take the log back from one that was started meanwhile.
+
+If an answer does not come in time, it is not known whether a transaction was committed. The producer is then thrown away; the
+next one finds out, from the memory.
+
+Old blocks are dropped by Kafka's own retention, which is set when the topic is made.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from deniable.errors import LogAwayError, LogError, WireError
+from deniable.logs.kafka_reader import KafkaLogReader, Position, TopicKeeper, about, made
+from deniable.logs.kafka_settings import KafkaSettings
+from deniable.queries.sizes import row_words
+from deniable.wire.blocks import LARGEST_BLOCK, Block
+from deniable.wire.marks import MarkRecord, is_mark
+
+__all__ = ["KafkaLog", "Overview", "overview"]
+
+_LOGGER = logging.getLogger("deniable.proxy")
+_SECONDS = 5.0
+"""For which a transaction's steps are waited for; as long may uploads have to wait."""
+_SECONDS_TO_OPEN = 30.0
+"""For which a broker is waited for at the start."""
+_SECONDS_TO_SEE = 1.0
+"""For which it is waited for later, when it was away."""
+_LARGEST_MESSAGE = 1_000_000
+"""Bytes of a record, framing included: what brokers take unless they are told otherwise."""
+_FRAMING = 1024
+_FENCED = {
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.TRANSACTION_COORDINATOR_FENCED,
+}
+_HOPELESS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_CONFIG}
+_SEGMENT, _CLOSED, _OPEN, _LOG, _RUN = "segment", "closed", "open", "log", "run"
+_Key = tuple[str, ...]
+_Memory = dict[_Key, Any]
+
+
+class Overview(NamedTuple):
+    """How far a log in Kafka goes."""
+
+    identity: str
+    firsts: Position
+    ends: Position
+    closed: dict[int, int]
+
+
+def overview(settings: KafkaSettings) -> Overview:
+    """What can be seen of a log from outside, without a word to its proxy."""
+    keeper = TopicKeeper(settings)
+    keeper.knock(_SECONDS)
+    topic = keeper.look(settings.topic)
+    if topic is None:
+        raise LogError(f"there is no topic {settings.topic} at {settings.bootstrap}")
+    firsts, ends = (keeper.ends(settings.topic, topic.n_partitions, first=first) for first in (True, False))
+    return Overview(topic.identity, firsts, ends, _closed(_remembered(settings)))
+
+
+def _closed(memory: _Memory) -> dict[int, int]:
+    return {int(key[1], 16): epoch for key, epoch in memory.items() if key[0] == _CLOSED}
+
+
+def _remembered(settings: KafkaSettings) -> _Memory:
+    memory: _Memory = {}
+    reader = KafkaLogReader(settings, settings.memory_topic)
+    try:
+        for record in reader.read_all():
+            key = tuple(json.loads(record.key or b"[]"))
+            if record.value is None:
+                memory.pop(key, None)
+            else:
+                memory[key] = json.loads(record.value)
+    except ValueError:
+        raise LogError(f"the topic {settings.memory_topic} holds something that no proxy has written") from None
+    finally:
+        reader.close()
+    return memory
+
+
+class KafkaLog:
+    """The proxy's own, writing side of its log. One process writes; topics that are not there are made.
+
+    `owner` names the spool: numbers of segments mean something only beside it.
+    """
+
+    def __init__(self, settings: KafkaSettings, retention: int, owner: str = "") -> None:
+        self.settings, self.partition_bits = settings, settings.partition_bits
+        self._retention, self._owner, self._run = retention, owner, secrets.token_hex(8)
+        self._largest = int(settings.options.get("message.max.bytes", _LARGEST_MESSAGE))
+        self._keeper = TopicKeeper(settings)
+        self._producer: Any = None
+        self._keeper.knock(_SECONDS_TO_OPEN)
+        self._open()
+        # before the first block is written, so that the two topics know each other from the beginning
+        opened: _Memory = {(_LOG,): self.identity, (_RUN,): self._run}
+        self._commit([], opened)
+        self._memory |= opened
+
+    def close(self) -> None:
+        """Let go of the connections. An open transaction is not committed."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Shut out whoever had the log before, and learn what was committed."""
+        topic, memory = self.settings.topic, self.settings.memory_topic
+        room = {"max.message.bytes": str(self._largest + _FRAMING)} if self._largest > _LARGEST_MESSAGE else {}
+        kept = {"cleanup.policy": "delete", "retention.ms": str(1000 * self._retention), "retention.bytes": "-1", **room}
+        compacted = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+        self.identity = self._keeper.make(topic, self.settings.partitions, kept).identity
+        self._keeper.make(memory, 1, compacted)
+        own = {
+            "transactional_id": f"deniable.{topic}",
+            "enable_idempotence": True,
+            "acks": "all",
+            "message_max_bytes": self._largest,
+            "linger_ms": 5,
+        }
+        producer = made(Producer, self.settings.client(**own))
+        try:
+            producer.init_transactions(_SECONDS_TO_OPEN)
+        except KafkaException as error:
+            raise self._meaning(error.args[0]) from None
+        self._memory = _remembered(self.settings)
+        self._ends = self._keeper.ends(topic, self.settings.partitions)
+        known = self._memory.get((_LOG,))
+        if known not in (None, self.identity):
+            raise LogError(f"the topic {topic} is not the one that was written before: it was deleted and made again")
+        if known is None and any(self._ends):
+            raise LogError(
+                f"the topic {topic} holds records, and {memory} does not know of them: one of the two is not this proxy's"
+            )
+        self._producer = producer
+
+    def _open_again(self) -> None:
+        """After the connection was lost: unless somebody else has opened the log since."""
+        self._keeper.knock(_SECONDS_TO_SEE)
+        run = _remembered(self.settings).get((_RUN,))
+        if run != self._run:
+            raise self._shut_out()
+        self._open()
+
+    # --- what the proxy starts from ---------------------------------------------------------------------------------
+
+    def most_rows(self, size_class: int) -> int:
+        """How many rows of a block fit in a record."""
+        return max(1, min(LARGEST_BLOCK, (self._largest - _FRAMING) // (8 * row_words(size_class))))
+
+    def moved(self) -> set[int]:
+        """The segments of the spool that were appended and whose files may still be there."""
+        return {int(key[2]) for key in self._memory if key[:2] == (_SEGMENT, self._owner)}
+
+    def closed(self) -> dict[int, int]:
+        """For each channel the epoch before which all are closed."""
+        return _closed(self._memory)
+
+    def open_blocks(self) -> Iterator[Block]:
+        """The blocks of all epochs that are not closed, one at a time, from where the first of them begins."""
+        floors = [tuple(floor) for key, floor in self._memory.items() if key[0] == _OPEN]
+        if not floors:
+            return
+        firsts = self._keeper.ends(self.settings.topic, self.settings.partitions, first=True)
+        floor = tuple(min(column) for column in zip(*floors, strict=True))
+        start: Position = tuple(map(max, floor, firsts))
+        if start != floor:
+            _LOGGER.warning("retention has dropped blocks of open epochs", extra={"fields": {"topic": self.settings.topic}})
+        closed = self.closed()
+        reader = KafkaLogReader(self.settings)
+        try:
+            for record in reader.read_all(start):
+                content = record.value or b""
+                if is_mark(content):
+                    continue
+                try:
+                    block = Block.from_bytes(content)
+                except WireError:  # not ours: the aggregator books it
+                    continue
+                if block.epoch >= closed.get(block.channel, 0):
+                    yield block
+        finally:
+            reader.close()
+
+    def drop_before(self, time: int) -> int:
+        """Nothing: Kafka drops what is older than the topic's retention."""
+        return 0
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        blocks: Iterable[Block],
+        now: int,
+        segment: int | None = None,
+        marks: Mapping[int, int] | None = None,
+        forget: Iterable[int] = (),
+    ) -> None:
+        """Append blocks, then marks, and note the segment; see :meth:`deniable.logs.sqlite_log.BlockLog.append`.
+
+        `LogAwayError`: it may have been done or not; asked again with the same segment, it is done once.
+        """
+        if self._producer is None:
+            self._open_again()
+        known = self._memory
+        if segment is not None and self._noted(segment) in known:
+            return  # it was committed, and only the answer was lost
+        given = list(blocks)
+        closed = self.closed()
+        newer = {channel: epoch for channel, epoch in (marks or {}).items() if epoch > closed.get(channel, 0)}
+        changes: dict[_Key, Any] = {self._noted(gone): None for gone in forget if self._noted(gone) in known}
+        if segment is not None:
+            changes[self._noted(segment)] = True
+        for block in given:
+            place = (_OPEN, f"{block.channel:016x}", str(block.epoch))
+            if place not in known and block.epoch >= closed.get(block.channel, 0):
+                changes[place] = self._ends
+        for channel, epoch in newer.items():
+            tag = f"{channel:016x}"
+            changes[_CLOSED, tag] = epoch
+            changes |= {key: None for key in known if key[:2] == (_OPEN, tag) and int(key[2]) < epoch}
+        if not given and not changes:
+            return
+        records = [(self._partition(block), block.to_bytes()) for block in given]
+        for channel, epoch in newer.items():
+            mark = MarkRecord(channel, epoch).to_bytes()
+            records += [(partition, mark) for partition in range(self.settings.partitions)]
+        self._commit(records, changes)
+        for key, value in changes.items():
+            if value is None:
+                known.pop(key, None)
+            else:
+                known[key] = value
+
+    def _noted(self, segment: int) -> _Key:
+        return (_SEGMENT, self._owner, str(segment))
+
+    def _partition(self, block: Block) -> int:
+        if block.prefix_bits < self.partition_bits:
+            rule = f"a topic of {self.settings.partitions} partitions takes blocks whose prefix has {self.partition_bits} bits"
+            raise LogError(f"{rule}, and this one has {block.prefix_bits}")
+        return block.prefix >> (block.prefix_bits - self.partition_bits)
+
+    def _commit(self, records: Iterable[tuple[int, bytes]], changes: Mapping[_Key, Any]) -> None:
+        ends, errors = list(self._ends), []
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+            elif message.topic() == self.settings.topic:
+                ends[message.partition()] = max(ends[message.partition()], message.offset() + 1)
+
+        producer = self._producer
+        told = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
+        try:
+            producer.begin_transaction()
+            for partition, value in records:
+                self._produce(self.settings.topic, value, partition=partition, **told)
+            for key, value in changes.items():
+                content = None if value is None else json.dumps(value).encode()
+                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **told)
+            left = producer.flush(_SECONDS)
+            if left or errors:
+                self._give_up()
+                raise self._meaning(errors[0] if errors else KafkaError(KafkaError._TIMED_OUT, f"{left} records were not taken"))
+            producer.commit_transaction(_SECONDS)
+        except KafkaException as error:
+            self._give_up()
+            raise self._meaning(error.args[0]) from None
+        except BufferError:
+            self._give_up()
+            raise LogAwayError(f"Kafka at {self.settings.bootstrap} takes too little of what waits for it") from None
+        self._ends = tuple(ends)
+
+    def _produce(self, topic: str, value: bytes | None, **how: Any) -> None:
+        try:
+            self._producer.produce(topic, value, **how)
+        except BufferError:  # more waits than a producer holds: let some of it go first
+            self._producer.flush(_SECONDS)
+            self._producer.produce(topic, value, **how)
+
+    def _give_up(self) -> None:
+        """Throw the producer away: the next one finds out what became of its transaction."""
+        producer, self._producer = self._producer, None
+        producer.purge()
+
+    def _shut_out(self) -> LogError:
+        return LogError(f"another proxy writes to the topic {self.settings.topic}: this one was shut out and must stop")
+
+    def _meaning(self, error: KafkaError) -> LogError:
+        if error.code() in _FENCED:
+            return self._shut_out()
+        if error.code() in _HOPELESS:
+            return LogError(f"Kafka at {self.settings.bootstrap} will not take what is written to it: {error.str()}")
+        return about(error, self.settings.topic, self.settings.bootstrap)

@@ -1,0 +1,210 @@
+"""What the aggregator needs of a proxy's log, and its readers: of the file beside it, over HTTP, and of a topic in Kafka.
+
+A log has one partition or several. A position in it has one offset a partition: how many of its places lie behind the reader.
+The empty position is that of a log of which nothing was ever read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from deniable.errors import LogError, WireError
+from deniable.logs.kafka_settings import KafkaSettings, require_client
+from deniable.logs.sqlite_log import LogReader
+from deniable.wire.marks import MarkRecord, is_mark
+
+if TYPE_CHECKING:
+    from deniable.logs.kafka_reader import KafkaLogReader
+
+__all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position", "Reading", "ShareLog"]
+
+Position = tuple[int, ...]
+
+_AT_ONCE = 32
+"""Blocks asked for at once; the largest have 4 MiB in the smallest size class."""
+_FRAME = struct.Struct("<QI")
+"""Offset and length, before each block that is read over HTTP."""
+
+
+class PartitionMark(NamedTuple):
+    """The promise that of a channel's epochs before `epoch` a partition has no block behind its first `offset` places."""
+
+    partition: int
+    channel: int
+    epoch: int
+    offset: int
+
+
+class Reading(NamedTuple):
+    """What was found in a log after a position."""
+
+    blocks: list[bytes]
+    """In the order of their partition."""
+    position: Position
+    """Where the next reading goes on."""
+    marks: Sequence[PartitionMark]
+    """A channel's epochs are complete when the marks of all partitions are reached."""
+    identity: str | None = None
+    """A name that no other log has; None if the log cannot be read."""
+    problem: str = ""
+    """Why nothing could be read, if so."""
+    more: bool = False
+    """Whether the log holds more than was asked for: then what a proxy has not said here, it may have said further on."""
+    partitions: Sequence[int] = ()
+    """For each block its partition, in a log where the id of a share decides that."""
+
+
+def _unread(after: Position, problem: str) -> Reading:
+    return Reading([], after, (), problem=problem)
+
+
+class ShareLog(Protocol):
+    """A proxy's log, read from a position on."""
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """The next blocks, about so many bytes of them, and marks; `problem` says why the log cannot be read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; a later read opens it again."""
+        ...
+
+
+class EmbeddedLog:
+    """The SQLite log of a proxy that runs on this machine. It need not be there yet; it may go and come back."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._reader: LogReader | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """Marks first: what they promise is then there to be read."""
+        blocks: list[bytes] = []
+        at = _single(after)
+        try:
+            self._reader = self._reader or LogReader(self.path)
+            identity = self._reader.identity
+            marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
+            n_bytes, more = 0, most_bytes > 0
+            while n_bytes < most_bytes:
+                found = self._reader.read(at, _AT_ONCE)
+                blocks += [record.block for record in found]
+                n_bytes += sum(len(record.block) for record in found)
+                at = found[-1].offset if found else at
+                if len(found) < _AT_ONCE:
+                    more = False
+                    break
+        except (LogError, sqlite3.Error) as error:
+            self.close()
+            return _unread(after, str(error))
+        return Reading(blocks, (at,), marks, identity, more=more)
+
+
+def _single(after: Position) -> int:
+    """The offset in a log of one partition."""
+    return after[0] if after else 0
+
+
+class HttpLog:
+    """The log of a proxy on another machine, read through its `GET /v1/log` with a reader's or operator's token."""
+
+    def __init__(self, url: str, token: str, client: Any = None) -> None:
+        import httpx  # noqa: PLC0415 - only where a proxy is elsewhere
+
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._errors = httpx.HTTPError
+        self._client = client or httpx.Client(timeout=30)
+
+    def close(self) -> None:
+        """Let go of the connections; the client opens others when it is used again."""
+        self._client.close()
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """One request; it brings the marks too, as they were before the blocks were read."""
+        at = _single(after)
+        limit = max(1, min(1024, most_bytes >> 16))
+        query = {"after": at, "limit": limit}
+        try:
+            answer = self._client.get(f"{self.url}/v1/log", params=query, headers=self._headers)
+            if answer.status_code != 200:
+                return _unread(after, f"{self.url} answered {answer.status_code}: {answer.text[:200]}")
+            found = _frames(answer.content) if most_bytes else []
+            marks = _marks(answer.headers.get("Log-Marks", ""))
+            end = int(answer.headers.get("Log-End", 0))
+        except self._errors as error:
+            return _unread(after, f"{self.url} cannot be reached: {error}")
+        except (ValueError, struct.error):
+            return _unread(after, f"{self.url} answered something that is no log")
+        at = found[-1][0] if found else at
+        blocks = [block for _, block in found]
+        return Reading(blocks, (at,), marks, answer.headers.get("Log-Identity"), more=at < end)
+
+
+class KafkaShareLog:
+    """The log of a proxy that appends to a topic of Kafka."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        require_client()
+        settings.client()  # a secret that is not where it should be is told at the start
+        self._settings = settings
+        self._reader: KafkaLogReader | None = None
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def read(self, after: Position, most_bytes: int) -> Reading:
+        """Blocks and marks as they stand in the partitions."""
+        from deniable.logs.kafka_reader import KafkaLogReader  # noqa: PLC0415 - an extra
+
+        try:
+            self._reader = self._reader or KafkaLogReader(self._settings)
+            records, position, identity = self._reader.read(after, most_bytes)
+        except LogError as error:
+            self.close()
+            return _unread(after, str(error))
+        blocks: list[bytes] = []
+        partitions: list[int] = []
+        marks: list[PartitionMark] = []
+        for record in records:
+            content = record.value or b""
+            try:
+                mark = MarkRecord.from_bytes(content) if is_mark(content) else None
+            except WireError:  # it is booked as what it is not: a block
+                mark = None
+            if mark is None:
+                blocks.append(content)
+                partitions.append(record.partition)
+            else:
+                marks.append(PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1))
+        more = 0 < most_bytes <= sum(len(record.value or b"") for record in records)
+        return Reading(blocks, position, marks, identity, more=more, partitions=tuple(partitions))
+
+
+def _frames(content: bytes) -> list[tuple[int, bytes]]:
+    out, at = [], 0
+    while at < len(content):
+        offset, length = _FRAME.unpack_from(content, at)
+        at += _FRAME.size + length
+        if at > len(content):
+            raise ValueError("a block is cut off")
+        out.append((offset, content[at - length : at]))
+    return out
+
+
+def _marks(text: str) -> list[PartitionMark]:
+    parts = [mark.split(":") for mark in text.split(",") if mark]
+    return [PartitionMark(0, int(channel, 16), int(epoch), int(offset)) for channel, epoch, offset in parts]

@@ -1,0 +1,268 @@
+"""A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
+
+Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says
+of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from deniable.errors import LogError, ParameterError
+from deniable.service.database import Layout
+from deniable.wire.blocks import LARGEST_BLOCK, Block
+
+__all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "ProxyLog", "Record"]
+
+LAYOUT = Layout(
+    "a proxy's log",
+    application_id=0x64_6E_6C_67,  # the letters dnlg
+    version=1,
+    schema="""
+CREATE TABLE blocks (
+    offset INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, epoch INTEGER NOT NULL, size_class INTEGER NOT NULL,
+    prefix_bits INTEGER NOT NULL, prefix INTEGER NOT NULL, n INTEGER NOT NULL, appended INTEGER NOT NULL, block BLOB NOT NULL);
+CREATE INDEX blocks_of_epoch ON blocks (channel, epoch);
+CREATE TABLE marks (
+    channel TEXT PRIMARY KEY, epoch INTEGER NOT NULL, offset INTEGER NOT NULL, declared INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE moved (segment INTEGER PRIMARY KEY);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO facts VALUES ('identity', lower(hex(randomblob(16)))), ('dropped', 0);
+""",
+)
+
+
+class Record(NamedTuple):
+    """One block, as its bytes, and where it stands. :meth:`deniable.wire.blocks.Block.from_bytes` reads the bytes."""
+
+    offset: int
+    block: bytes
+
+
+class Mark(NamedTuple):
+    """The promise that a channel's blocks of epochs before `epoch` all stand at `offset` or before it."""
+
+    channel: int
+    epoch: int
+    offset: int
+    declared: int
+    """When it was declared, in seconds since 1970 UTC."""
+
+
+class ProxyLog(Protocol):
+    """What a proxy needs of its log: this file's, or that in Kafka."""
+
+    partition_bits: int
+    """How many bits the prefix of a block has at least."""
+
+    def append(
+        self,
+        blocks: Iterable[Block],
+        now: int,
+        segment: int | None = None,
+        marks: Mapping[int, int] | None = None,
+        forget: Iterable[int] = (),
+    ) -> object:
+        """Append blocks and marks, and note a segment of the spool, all or nothing; see :meth:`BlockLog.append`.
+
+        After a `LogAwayError` it may be asked for again, with the same blocks for the same segment.
+        """
+        ...
+
+    def most_rows(self, size_class: int) -> int:
+        """How many rows of a block it takes at most."""
+        ...
+
+    def moved(self) -> set[int]:
+        """The segments of the spool that were appended and whose files may still be there."""
+        ...
+
+    def closed(self) -> dict[int, int]:
+        """For each channel the epoch before which all are closed."""
+        ...
+
+    def open_blocks(self) -> Iterable[Block]:
+        """The blocks of all epochs that are not closed, one at a time."""
+        ...
+
+    def drop_before(self, time: int) -> int:
+        """Drop some blocks that were appended before a time; how many were dropped."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def _channel(text: str) -> int:
+    return int(text, 16)
+
+
+class _Readable:
+    """What writer and readers have in common."""
+
+    def __init__(self, path: str | os.PathLike[str], read_only: bool) -> None:
+        self.path = Path(path)
+        self._connection = LAYOUT.connect(self.path, read_only)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _fact(self, name: str) -> object:
+        row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    @property
+    def identity(self) -> str:
+        """A name drawn when the log was made. Offsets mean something only beside it."""
+        return str(self._fact("identity"))
+
+    @property
+    def dropped(self) -> int:
+        """The offset up to which blocks were dropped because they were old; 0 for none."""
+        return int(str(self._fact("dropped") or 0))
+
+    @property
+    def end(self) -> int:
+        """The last offset; 0 in a log to which nothing was ever appended."""
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'blocks'").fetchone()
+        return int(row[0]) if row else 0
+
+    def marks(self) -> dict[int, Mark]:
+        """The newest mark of each channel."""
+        rows = self._connection.execute("SELECT channel, epoch, offset, declared FROM marks")
+        return {_channel(channel): Mark(_channel(channel), *rest) for channel, *rest in rows}
+
+    def read(self, after: int, limit: int = 256) -> list[Record]:
+        """Up to `limit` blocks that stand after an offset, in order; empty at the end of the log.
+
+        A reader that asks for blocks that were dropped is told so, rather than given what is left.
+        """
+        if limit < 1:
+            raise ParameterError("limit", limit, "must be at least 1")
+        with self._connection:  # one snapshot: what is dropped and what is left belong together
+            self._connection.execute("BEGIN")
+            if after < self.dropped:
+                raise LogError(f"the log begins after offset {self.dropped}: what came after {after} was dropped as too old")
+            if after > self.end:
+                raise LogError(f"the log ends at offset {self.end}, before {after}: it is not the log that was read before")
+            rows = self._connection.execute(
+                "SELECT offset, block FROM blocks WHERE offset > ? ORDER BY offset LIMIT ?", (after, limit)
+            ).fetchall()
+        return [Record(*row) for row in rows]
+
+
+class LogReader(_Readable):
+    """An aggregator's view of a log that a proxy, another process, is writing.
+
+    >>> import tempfile, numpy as np
+    >>> from deniable.wire.blocks import cut
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> log = BlockLog(Path(folder.name) / "log.db")
+    >>> blocks, _ = cut(7, 3, 0, np.arange(16, dtype=np.uint64).reshape(8, 2), prefix_bits=0)
+    >>> log.append(blocks, now=1_700_000_000, marks={7: 4})
+    1
+    >>> reader = LogReader(log.path)
+    >>> [(offset, Block.from_bytes(content)) for offset, content in reader.read(after=0)]
+    [(1, <block of 2 shares: channel 0000000000000007, epoch 3, size class 0, prefix 0 of 0 bits>)]
+    >>> reader.marks()
+    {7: Mark(channel=7, epoch=4, offset=1, declared=1700000000)}
+    >>> reader.close(), log.close(), folder.cleanup()
+    (None, None, None)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not Path(path).is_file():
+            raise LogError(f"{path} is not there")
+        super().__init__(path, read_only=True)
+
+
+class BlockLog(_Readable):
+    """The proxy's own, writing side of its log. One process writes; it makes the file if it is not there."""
+
+    partition_bits = 0
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, read_only=False)
+
+    def append(
+        self,
+        blocks: Iterable[Block],
+        now: int,
+        segment: int | None = None,
+        marks: Mapping[int, int] | None = None,
+        forget: Iterable[int] = (),
+    ) -> int:
+        """Append blocks, and give the log's last offset. All of it is durable when this returns.
+
+        `segment` is the piece of the spool that these blocks empty: it is noted in the same transaction, so that after a crash
+        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before
+        which, with these blocks, everything is appended; a mark never goes back.
+        """
+        rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(
+                "INSERT INTO blocks (channel, epoch, size_class, prefix_bits, prefix, n, appended, block)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+            if segment is not None:
+                self._connection.execute("INSERT INTO moved VALUES (?)", (segment,))
+            self._connection.executemany("DELETE FROM moved WHERE segment = ?", [(gone,) for gone in forget])
+            end = self.end
+            for channel, epoch in (marks or {}).items():
+                self._connection.execute(
+                    "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (channel) DO UPDATE"
+                    " SET epoch = excluded.epoch, offset = excluded.offset, declared = excluded.declared"
+                    " WHERE excluded.epoch > epoch",
+                    (f"{channel:016x}", epoch, end, now),
+                )
+        return end
+
+    def moved(self) -> set[int]:
+        """The segments of the spool that were appended and whose files may still be there."""
+        return {segment for (segment,) in self._connection.execute("SELECT segment FROM moved")}
+
+    def closed(self) -> dict[int, int]:
+        """For each channel the epoch before which all are closed."""
+        return {channel: mark.epoch for channel, mark in self.marks().items()}
+
+    def open_blocks(self) -> Iterator[Block]:
+        """The blocks of all epochs that are not closed, one at a time."""
+        rows = self._connection.execute(
+            "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
+        )
+        for (content,) in rows:
+            yield Block.from_bytes(content)
+
+    def most_rows(self, size_class: int) -> int:
+        """How many rows of a block it takes at most."""
+        return LARGEST_BLOCK
+
+    def drop_before(self, time: int, most: int = 256) -> int:
+        """Drop blocks that were appended before a time, oldest first, up to `most` of them; how many were dropped.
+
+        Stops at the first block that is younger, or whose epoch is still open: from such blocks a restarted proxy learns which
+        messages it has had.
+        """
+        oldest = self._connection.execute(
+            "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
+            " FROM blocks b LEFT JOIN marks m ON m.channel = b.channel ORDER BY b.offset LIMIT ?",
+            (time, most),
+        )
+        droppable = [offset for offset, _ in takewhile(itemgetter(1), oldest)]
+        oldest.close()
+        if not droppable:
+            return 0
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (droppable[-1],))
+            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (droppable[-1],))
+        return len(droppable)

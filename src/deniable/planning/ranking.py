@@ -1,0 +1,115 @@
+"""All mechanisms that fit, each at its best, and the one that wins."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from deniable.errors import InfeasiblePlanError, ParameterError
+from deniable.planning.candidates import Candidate, candidates
+from deniable.planning.design import Design, Shortage, fine_design, rough_design
+from deniable.planning.nearest import infeasible
+from deniable.planning.outcome import Outcome, design_error, reach, settle
+from deniable.planning.request import PlanRequest
+
+__all__ = ["Alternative", "solve"]
+
+_AS_GOOD = 1.01
+"""Two mechanisms whose goals differ by less are as good as each other, and the one with the shorter report wins."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """How one mechanism would do at its best."""
+
+    mechanism: str
+    report_bytes: int
+    epsilon_local: float
+    epsilon_sampled: float
+    sampling: float
+    figure: float
+    """What was open: the smallest share, the population, the standard error, or the sampled epsilon of one answer."""
+
+
+class _Entry(NamedTuple):
+    candidate: Candidate
+    design: Design
+
+
+def solve(wishes: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[str, str]]:
+    """The best outcome; all mechanisms that fit, the winner first; and those that do not, with the reason."""
+    entries: list[_Entry] = []
+    excluded: dict[str, str] = {}
+    short: list[tuple[Shortage, Candidate]] = []
+    too_long: list[tuple[Design | Shortage, Candidate]] = []
+    for candidate in _known(wishes):
+        design = rough_design(wishes, candidate)
+        if wishes.report_bytes is not None and design.bytes > wishes.report_bytes:
+            excluded[candidate.name] = f"sends {design.bytes} bytes, and {wishes.report_bytes} are allowed"
+            too_long.append((design, candidate))
+        elif isinstance(design, Shortage):
+            excluded[candidate.name] = f"would need {design.times:.3g} times as many reports"
+            short.append((design, candidate))
+        else:
+            entries.append(_Entry(candidate, design))
+    for entry in _ranked(entries):
+        outcome = settle(wishes, fine_design(wishes, entry.candidate, entry.design))
+        if outcome is not None:
+            others = sorted((other for other in entries if other is not entry), key=lambda other: other.design.goal)
+            ranked = [_Entry(entry.candidate, outcome.design), *others]
+            return outcome, tuple(_rival(wishes, each) for each in ranked), excluded
+    if entries:
+        raise infeasible(wishes, min(entries, key=lambda entry: entry.design.goal).candidate)
+    if short:
+        raise infeasible(wishes, min(short, key=lambda pair: pair[0].times)[1])
+    raise _too_long(wishes, too_long)
+
+
+def _too_long(wishes: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
+    problem = f"every mechanism for {wishes.buckets} buckets sends more than {wishes.report_bytes} bytes a report"
+    enough = [design.bytes for design, _ in found if isinstance(design, Design)]
+    if enough:
+        return InfeasiblePlanError(problem, {"report_bytes": min(enough)})
+    shortest, candidate = min(found, key=lambda pair: pair[0].bytes)
+    error = infeasible(dataclasses.replace(wishes, report_bytes=None), candidate)
+    changes = error.nearest if error.together else dict(list(error.nearest.items())[:1])
+    return InfeasiblePlanError(problem, {"report_bytes": shortest.bytes, **changes}, together=True)
+
+
+def _known(wishes: PlanRequest) -> Sequence[Candidate]:
+    known = candidates(wishes.buckets)
+    if wishes.mechanism is None:
+        return known
+    chosen = [candidate for candidate in known if candidate.name == wishes.mechanism]
+    if not chosen:
+        names = ", ".join(candidate.name for candidate in known)
+        raise ParameterError("mechanism", wishes.mechanism, f"must be one that answers such questions: {names}")
+    return chosen
+
+
+def _ranked(entries: list[_Entry]) -> list[_Entry]:
+    """In the order of their goals; but those that come near the best one first, and of them the shorter before the longer."""
+    best = min((entry.design.goal for entry in entries), default=0.0)
+
+    def merit(entry: _Entry) -> tuple[bool, float]:
+        good = entry.design.goal <= best * _AS_GOOD
+        return not good, entry.design.bytes if good else entry.design.goal
+
+    return sorted(entries, key=merit)
+
+
+def _rival(wishes: PlanRequest, entry: _Entry) -> Alternative:
+    design = entry.design
+    local = design.mechanism.epsilon
+    sampled = math.log1p(design.sampling * math.expm1(local))
+    figure = design.goal
+    if wishes.open == "epsilon":
+        figure = sampled
+    elif wishes.open == "target":
+        figure = design_error(wishes, design)
+    elif wishes.open == "population":
+        figure = float(reach(wishes, design).population)
+    return Alternative(entry.candidate.name, design.bytes, local, sampled, design.sampling, figure)

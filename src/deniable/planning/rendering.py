@@ -1,0 +1,144 @@
+"""Plans in words: what is promised, what the person who answers risks, and why this mechanism won."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable.planning.plan import Plan
+    from deniable.planning.ranking import Alternative
+    from deniable.planning.request import PlanRequest
+
+__all__ = ["error", "figure", "notes", "percent", "risk", "summary", "why"]
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with three digits.
+
+    >>> percent(0.0780411)
+    '7.8 %'
+    >>> percent(0.000412)
+    '0.0412 %'
+    """
+    return f"{100 * share:.3g} %" if share < 0.99 or share == 1 else f"{100 * share:.6g} %"
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon, rounded up: "no more than" must stay true."""
+    factor = math.exp(min(epsilon, 700.0))
+    if factor < 100:
+        return f"{math.ceil(100 * factor) / 100:.2f}"
+    return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor * 1.05:.1e}"
+
+
+def error(plan: Plan) -> str:
+    """The planned share with its ±."""
+    relative = "" if math.isinf(plan.cv) else f" (cv {percent(plan.cv)})"
+    return f"{percent(plan.share)} ± {percent(plan.margin)} at {percent(plan.wishes.confidence)}{relative}"
+
+
+def risk(plan: Plan) -> tuple[str, ...]:
+    """What the person who answers risks: against everybody first, then against those who cannot tell who took part."""
+    several = plan.wishes.answers > 1
+    local = (
+        f"Whatever you answer, nobody's odds about you change by more than a factor {_factor(plan.epsilon_local)}, "
+        "not even the odds of those who see that you sent something."
+    )
+    if plan.sampling < 1:
+        sampled = (
+            f"Those who cannot tell whether you took part, as the analyst, cannot change theirs by more than a factor "
+            f"{_factor(plan.epsilon_sampled)}: only {percent(plan.sampling)} of the people answer."
+        )
+    else:
+        sampled = "Everybody answers, so nobody is hidden by not being asked: the factor is the same for the analyst."
+    lines = [local, sampled]
+    if several:
+        lines.append(
+            f"After all {plan.wishes.answers} answers the factors are {_factor(plan.lifetime_local)} "
+            f"and {_factor(plan.lifetime_sampled)}."
+        )
+    return tuple(lines)
+
+
+def notes(plan: Plan) -> tuple[str, ...]:
+    """What the promises rest on."""
+    wishes = plan.wishes
+    lines = []
+    if wishes.epochs > 1 and wishes.memoized:
+        lines.append(
+            f"Answers are drawn once for each of {wishes.distinct} distinct true answers and replayed in {wishes.epochs} epochs; "
+            "who takes part is drawn once, too."
+        )
+    elif wishes.epochs > 1:
+        lines.append(
+            f"Each of the {wishes.epochs} epochs gets an equal part of the epsilons, which add up; "
+            "the error is that of one epoch."
+        )
+    if plan.epsilon_local > 3 and plan.sampling < 1:
+        lines.append(
+            f"The local epsilon is {plan.epsilon_local:.2f}: an answer, if given, is nearly truthful. "
+            "Set a ceiling on it if proxies are not trusted."
+        )
+    if plan.sampling == 1:
+        lines.append("With everybody answering there is no zero-knowledge guarantee.")
+    if wishes.finite:
+        lines.append("The error is about these people and no others.")
+    return tuple(lines)
+
+
+_SMALL = {
+    "share": "smallest share",
+    "population": "population needed",
+    "target": "standard error",
+    "epsilon": "sampled epsilon needed",
+}
+
+
+def figure(open_wish: str, value: float) -> str:
+    """What was open, as text."""
+    if open_wish in ("share", "target"):
+        return percent(value)
+    return f"{value:,.0f}" if open_wish == "population" else f"{value:.4g}"
+
+
+def why(wishes: PlanRequest, rivals: Sequence[Alternative]) -> str:
+    """Why the first of them won."""
+    first = rivals[0]
+    if wishes.buckets == 1 and first.mechanism == "BinaryResponse":
+        return (
+            "A yes/no answer is one bit, and no mechanism with this epsilon errs less than two coins of which the second is fair."
+        )
+    if len(rivals) == 1:
+        return f"{first.mechanism} is the only mechanism that fits."
+    second = rivals[1]
+    what = _SMALL[wishes.open]
+    own, next_best = figure(wishes.open, first.figure), figure(wishes.open, second.figure)
+    if second.figure <= first.figure:
+        return (
+            f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of {second.mechanism} "
+            f"({next_best}, in reports of {_bytes(second)}), and no mechanism that does has shorter reports."
+        )
+    return (
+        f"{first.mechanism} has the least {what}: {own}, in reports of {_bytes(first)}; "
+        f"{second.mechanism} comes next: {next_best}, in reports of {_bytes(second)}."
+    )
+
+
+def _bytes(rival: Alternative) -> str:
+    return "1 byte" if rival.report_bytes == 1 else f"{rival.report_bytes} bytes"
+
+
+def summary(plan: Plan) -> str:
+    """A few lines for whoever prints a plan."""
+    lines = [
+        f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
+        f"share {error(plan)}",
+        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_sampled:.4g} sampled, "
+        f"{plan.epsilon_zero_knowledge:.4g} zero-knowledge",
+        *plan.risk,
+        plan.reason,
+        *plan.notes,
+    ]
+    return "\n".join(lines)

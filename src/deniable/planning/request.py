@@ -1,0 +1,145 @@
+"""What an analyst asks of a plan, checked, and what is left to be found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from deniable.errors import ParameterError, PlanError
+from deniable.estimation.intervals import check_confidence
+from deniable.mechanisms.domain import LARGEST_DOMAIN
+from deniable.mechanisms.exact import check_epsilon
+from deniable.planning.precision import deviations
+from deniable.privacy.checks import check_count
+from deniable.privacy.composition import share_of_budget
+
+__all__ = ["PlanRequest"]
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """All but one of: population, share, target (cv or margin), privacy (epsilon, epsilon_local or both). See `plan`."""
+
+    population: int | None = None
+    share: float | None = None
+    cv: float | None = None
+    margin: float | None = None
+    epsilon: float | None = None
+    epsilon_local: float | None = None
+    buckets: int = 1
+    epochs: int = 1
+    memoized: bool = False
+    distinct: int = 1
+    rate: float | None = None
+    every: float = 1.0
+    report_bytes: int | None = None
+    confidence: float = 0.95
+    finite: bool = False
+    mechanism: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("population", 1), ("buckets", 1), ("epochs", 1), ("distinct", 1), ("report_bytes", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, check_count(name, value, least))
+        if self.buckets > LARGEST_DOMAIN:
+            raise ParameterError("buckets", self.buckets, f"must be at most {LARGEST_DOMAIN}")
+        for name in ("epsilon", "epsilon_local"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_epsilon(getattr(self, name), name))
+        for name in ("share", "margin"):
+            self._check(name, getattr(self, name), 1.0, "must lie strictly between 0 and 1")
+        for name in ("cv", "rate", "every"):
+            self._check(name, getattr(self, name), math.inf, "must be finite and above 0")
+        check_confidence(self.confidence)
+        self._check_together()
+
+    @staticmethod
+    def _check(name: str, value: Any, below: float, rule: str) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < below:
+            raise ParameterError(name, value, rule)
+
+    def _check_together(self) -> None:
+        if self.cv is not None and self.margin is not None:
+            raise PlanError("cv and margin are two ways to say the same: give one of them")
+        if self.distinct > 1 and not self.memoized:
+            raise PlanError("distinct counts the true answers of a memoizing client: it needs memoized")
+        missing = [name for name, given in self._given().items() if not given]
+        if len(missing) > 1:
+            raise PlanError(
+                f"{' and '.join(missing)} are open: give all but one of population, share, target (cv or margin) and epsilon"
+            )
+        if self.cv is not None and self.cv > self.noise_limit:
+            raise PlanError(
+                f"cv = {self.cv:g} is white noise: the ± at {self.confidence:.0%} would be {self.z * self.cv:.0%} of the share; "
+                f"give a cv of at most {math.floor(self.noise_limit * 1e4) / 1e4:g}"
+            )
+        if self.margin is not None and self.margin > (self.share or 0.5):
+            raise PlanError(
+                f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot tell "
+                f"{self.share or 0.5:g} from nothing; give a margin of at most {self.share or 0.5:g}"
+            )
+
+    def given(self, name: str) -> float:
+        """The value of a wish that is not open."""
+        value: float | None = getattr(self, name)
+        if value is None:
+            raise PlanError(f"{name} is open")
+        return value
+
+    def _given(self) -> dict[str, bool]:
+        return {
+            "population": self.population is not None,
+            "share": self.share is not None or self.margin is not None,
+            "a target": self.cv is not None or self.margin is not None,
+            "epsilon": self.epsilon is not None or self.epsilon_local is not None,
+        }
+
+    @property
+    def open(self) -> str:
+        """What is to be found: population, share, target or epsilon.
+
+        Where nothing is open, it is epsilon too: what is given is a ceiling, and a plan spends no more than its target needs.
+        """
+        missing = [name for name, given in self._given().items() if not given]
+        return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
+
+    @cached_property
+    def z(self) -> float:
+        """How many standard errors the ± spans."""
+        return deviations(self.confidence)
+
+    @property
+    def noise_limit(self) -> float:
+        """The cv at which the ± is as large as the share itself. Beyond it, an estimate cannot be told from zero."""
+        return 1 / self.z
+
+    @property
+    def answers(self) -> int:
+        """How many answers share the privacy budget: one an epoch or, memoized, one a distinct true answer."""
+        return self.distinct if self.memoized else self.epochs
+
+    @cached_property
+    def sampled_ceiling(self) -> float | None:
+        """The sampled epsilon that one answer may have."""
+        return None if self.epsilon is None else share_of_budget(self.epsilon, self.answers)
+
+    @cached_property
+    def local_ceiling(self) -> float | None:
+        """The local epsilon that one answer may have."""
+        return None if self.epsilon_local is None else share_of_budget(self.epsilon_local, self.answers)
+
+    @property
+    def most_reports(self) -> float:
+        """How many reports of one epoch the aggregator can take."""
+        return math.inf if self.rate is None else self.rate * self.every
+
+    def target_variance(self, share: float) -> float:
+        """The variance that the estimate of `share` may have."""
+        if self.margin is not None:
+            return (self.margin / self.z) ** 2
+        return (self.given("cv") * share) ** 2

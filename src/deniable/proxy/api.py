@@ -1,0 +1,286 @@
+"""The proxy's HTTP service: shares in, signed queries out, and what an operator needs. See docs/proxy.md for the interface."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from deniable.errors import LogError, RefusedError
+from deniable.logs.sqlite_log import LogReader, Record
+from deniable.proxy.board import Board
+from deniable.proxy.intake import Intake, Upload
+from deniable.proxy.intake_worker import IntakeWorker
+from deniable.proxy.proxy_metrics import exposition
+from deniable.proxy.proxy_settings import Settings
+from deniable.queries.keys import KeyRing
+from deniable.service.http_server import problem
+from deniable.service.tokens import Role, Token, TokenStore
+
+__all__ = ["Proxy", "create_app"]
+
+_SHARES = "application/octet-stream"
+_LARGEST_QUERY = 1 << 21
+_MOST_BLOCKS = 256
+_ENOUGH = 8 << 20
+"""Bytes of the log after which an answer holds no further block."""
+_FRAME = struct.Struct("<QI")
+_SECONDS_TO_DRAIN = 2.0
+
+
+class Proxy:
+    """All that a running proxy holds. What was acknowledged is durable; `stop` passes on what waits."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], int] | None = None, on_failure: Callable[[], None] = lambda: None):
+        self.settings = settings
+        self.clock = clock or (lambda: int(time.time()))
+        folder = settings.folder
+        self.intake = Intake(folder, settings.intake, self.clock, settings.open_log)
+        self.tokens = TokenStore(folder / "tokens.db")
+        ring = KeyRing.load(settings.ring) if settings.ring else None
+        self.board = Board(folder / "queries.db", self.clock, ring)
+        self.intake.set_channels(self.board.channels())
+        self.desk = IntakeWorker(self.intake, on_failure)
+        self.refusals: Counter[str] = Counter()
+        """What the service itself refused, by reason, beside what the intake did."""
+        self.n_receiving = 0
+        """Bytes of bodies that are being received or examined."""
+
+    def start(self) -> None:
+        """Begin to take uploads."""
+        self.desk.start()
+
+    def stop(self) -> None:
+        """Flush, and let go of all files."""
+        self.desk.stop()
+        self.tokens.close()
+        self.board.close()
+
+    def queries_changed(self) -> None:
+        """Have the intake know the channels of the board as it is now."""
+        rules = self.settings.intake
+        self.board.forget(self.clock() - rules.grace - rules.retention)
+        channels = self.board.channels()
+        self.desk.call(lambda: self.intake.set_channels(channels))
+
+    def authorize(self, request: Request, *roles: Role) -> Token:
+        """The token that the request shows, if it has one of these roles."""
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        token = self.tokens.find(shown.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
+        if token.role not in roles:
+            raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
+        return token
+
+    def check_length(self, request: Request, largest: int) -> int:
+        """How many bytes of a body to expect; refuses what says that it is too long, or that would be too much at this time."""
+        stated = request.headers.get("content-length")
+        length = int(stated) if stated is not None and stated.isdecimal() and len(stated) < 16 else largest
+        if length > largest:
+            raise RefusedError("too_large", 413, f"a body has at most {largest} bytes, and this one {length}")
+        if self.n_receiving + length > self.settings.limits.most_waiting:
+            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
+        return length
+
+    async def receive(self, request: Request, largest: int) -> bytes:
+        """The body of a request, if it comes in time and is not too long."""
+        seconds = self.settings.limits.body_deadline
+        content = bytearray()
+        try:
+            async with asyncio.timeout(seconds):
+                async for chunk in request.stream():
+                    content += chunk
+                    if len(content) > largest:
+                        raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
+        except TimeoutError:
+            raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
+        request.state.received = True
+        return bytes(content)
+
+
+def create_app(proxy: Proxy) -> FastAPI:
+    """The service of a proxy. It is started and stopped with the application's lifespan."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        proxy.start()
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, proxy.stop)
+
+    app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    _add_errors(app, proxy)
+    _add_shares(app, proxy)
+    _add_queries(app, proxy)
+    _add_reading(app, proxy)
+    return app
+
+
+def _refusal(error: RefusedError) -> Response:
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 408:
+        headers["Connection"] = "close"
+    body = problem(error.reason, error.status, error.detail)
+    return Response(body, error.status, headers, media_type="application/problem+json")
+
+
+async def _drain(request: Request) -> None:
+    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
+    announced = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    if not announced or getattr(request.state, "received", False):
+        return
+    try:
+        async with asyncio.timeout(_SECONDS_TO_DRAIN):
+            async for _ in request.stream():
+                pass
+    except (TimeoutError, ClientDisconnect):
+        return
+
+
+def _add_errors(app: FastAPI, proxy: Proxy) -> None:
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
+        proxy.refusals[error.reason] += 1
+        if error.status != 408:
+            await _drain(request)
+        return _refusal(error)
+
+    async def wrong_address(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 422
+        reason = {404: "address", 405: "method"}.get(status, "parameters")
+        return await refused(request, RefusedError(reason, status, "there is nothing here that answers to this"))
+
+    async def gone(_: Request, __: Exception) -> Response:
+        proxy.refusals["disconnected"] += 1
+        return Response(status_code=400)
+
+    async def broken(_: Request, __: Exception) -> Response:
+        proxy.refusals["internal"] += 1
+        return _refusal(RefusedError("internal", 500, "the proxy could not do this; nothing was taken"))
+
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(HTTPException, wrong_address)
+    app.add_exception_handler(RequestValidationError, wrong_address)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(Exception, broken)
+
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {"application/problem+json": {}}}
+    for status, text in {
+        400: "The bytes are no share records.",
+        401: "No token that is known.",
+        408: "The body came too slowly.",
+        409: "A message id came before, with another share.",
+        410: "The epoch is closed.",
+        413: "The body is too long.",
+        415: f"The body is not {_SHARES}.",
+        422: "The epoch has not begun, or the size class is not the channel's.",
+        429: "More messages than one token may send in an epoch; Retry-After says when the next begins.",
+        503: "The proxy has too much to do; Retry-After says when to come back.",
+    }.items()
+}
+_BINARY = {"requestBody": {"required": True, "content": {_SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+def _add_shares(app: FastAPI, proxy: Proxy) -> None:
+    @app.post("/v1/shares", status_code=202, openapi_extra=_BINARY, responses=_PROBLEMS)
+    async def take_shares(request: Request) -> dict[str, int]:
+        """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
+        token = proxy.authorize(request, "device")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _SHARES:
+            raise RefusedError("media_type", 415, f"shares come as {_SHARES}")
+        largest = proxy.settings.limits.largest_body
+        length = proxy.check_length(request, largest)
+        proxy.n_receiving += length
+        try:
+            content = await proxy.receive(request, largest)
+            receipt = await proxy.desk.submit(Upload(token.hash, token.quota, content))
+        finally:
+            proxy.n_receiving -= length
+        return {"accepted": receipt.accepted, "already": receipt.already}
+
+
+def _add_queries(app: FastAPI, proxy: Proxy) -> None:
+    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
+    async def list_queries(request: Request) -> Response:
+        """The signed queries that devices may answer, as a JSON list."""
+        headers = {"ETag": proxy.board.etag, "Cache-Control": "no-cache"}
+        shown = request.headers.get("if-none-match", "")
+        if shown.strip() == "*" or proxy.board.etag in (tag.strip().removeprefix("W/") for tag in shown.split(",")):
+            return Response(status_code=304, headers=headers)
+        return Response(proxy.board.content, headers=headers, media_type="application/json")
+
+    @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
+    async def publish_query(query_id: str, request: Request) -> Response:
+        """Relay a signed query to devices from now on, in the place of its older version."""
+        proxy.authorize(request, "operator")
+        proxy.check_length(request, _LARGEST_QUERY)
+        fresh = proxy.board.publish(query_id, await proxy.receive(request, _LARGEST_QUERY))
+        proxy.queries_changed()
+        return Response(status_code=201 if fresh else 200)
+
+    @app.delete("/v1/queries/{query_id}", status_code=204)
+    async def stop_query(query_id: str, request: Request) -> Response:
+        """Relay a query no longer. Answers to the epoch that is running are still taken."""
+        proxy.authorize(request, "operator")
+        proxy.board.stop(query_id)
+        proxy.queries_changed()
+        return Response(status_code=204)
+
+
+def _add_reading(app: FastAPI, proxy: Proxy) -> None:
+    @app.get("/v1/log", responses={200: {"content": {_SHARES: {}}}})
+    async def read_log(request: Request, after: int = 0, limit: int = _MOST_BLOCKS) -> Response:
+        """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
+
+        The headers carry the log's identity, and the marks as they were before the blocks were read: `channel:epoch:offset`.
+        """
+        proxy.authorize(request, "reader", "operator")
+        if proxy.settings.kafka:
+            raise RefusedError("kafka", 404, f"this proxy's log is the Kafka topic {proxy.settings.kafka.topic}")
+        path = proxy.settings.folder / "log.db"
+        return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
+
+    @app.get("/healthz")
+    async def health() -> Response:
+        """200 while shares can be taken."""
+        if proxy.desk.failed:
+            raise RefusedError("storage", 503, "the proxy's disk or log has failed")
+        return Response('{"status":"ok"}', media_type="application/json")
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Counters and gauges for Prometheus."""
+        return Response(exposition(proxy), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _page(path: Path, after: int, limit: int) -> Response:
+    reader = LogReader(path)
+    try:
+        marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
+        records: list[Record] = []
+        n_bytes = 0
+        while n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)) and len(records) < limit:
+            records += one
+            n_bytes += len(one[0].block)
+        headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
+    except LogError as error:
+        raise RefusedError("offset", 416, str(error)) from None
+    finally:
+        reader.close()
+    body = b"".join(_FRAME.pack(record.offset, len(record.block)) + record.block for record in records)
+    return Response(body, headers=headers, media_type=_SHARES)

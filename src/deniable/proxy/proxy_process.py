@@ -1,0 +1,46 @@
+"""Running a proxy as a process: its socket, its TLS, its log lines, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+from deniable.proxy.api import Proxy, create_app
+from deniable.proxy.proxy_settings import Settings
+from deniable.service.hosting import Endpoint, write_json_lines
+
+__all__ = ["serve"]
+
+_SWITCH = 0.0005
+"""Seconds after which the thread of the intake lets that of the connections go on: by default uploads wait ten times as long."""
+_LOGGER = logging.getLogger("deniable.proxy")
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) -> bool:
+    """Run a proxy until it is told to stop (SIGTERM, SIGINT); then flush. False if it had to give up because the disk failed.
+
+    `announce` is called with the address once connections can be made.
+    """
+    write_json_lines("deniable.proxy")
+    sys.setswitchinterval(_SWITCH)
+    place = Endpoint("proxy", settings.host, settings.port, settings.tls)
+    listener = place.listen()
+
+    def give_up(*_: object) -> None:
+        server.should_exit = True
+
+    proxy = Proxy(settings, on_failure=give_up)
+    server = place.server(create_app(proxy), settings.limits, proxy.refusals)
+    for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
+        signal.signal(each, give_up)
+    announce(place.address(listener))
+    told = {"port": listener.getsockname()[1], "tls": settings.tls is not None, "waiting": proxy.intake.n_waiting}
+    _LOGGER.info("started", extra={"fields": told})
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+    _LOGGER.info("stopped", extra={"fields": {"accepted": proxy.intake.counters["accepted"]}})
+    return not proxy.desk.failed

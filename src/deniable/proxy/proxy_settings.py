@@ -1,0 +1,74 @@
+"""A proxy's settings, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deniable.errors import ParameterError
+from deniable.logs.kafka_settings import KafkaSettings, require_client
+from deniable.logs.sqlite_log import BlockLog, ProxyLog
+from deniable.proxy.intake import Rules
+from deniable.service.limits import ConnectionLimits, Tls
+from deniable.service.settings_file import SettingsFile
+
+__all__ = ["Settings", "read_settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a proxy is told."""
+
+    folder: Path
+    """Where the log, the spool, the tokens and the queries are kept; nobody else may read it."""
+    host: str = "127.0.0.1"
+    port: int = 8600
+    """0 lets the operating system choose."""
+    ring: Path | None = None
+    """A key ring: queries that are not signed by one of its keys are not relayed."""
+    intake: Rules = field(default_factory=Rules)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: Tls | None = None
+    kafka: KafkaSettings | None = None
+    """The log is a topic of Kafka, instead of a file in the folder."""
+
+    def __post_init__(self) -> None:
+        if self.kafka is not None and self.intake.prefix_bits < self.kafka.partition_bits:
+            rule = f"must be at least {self.kafka.partition_bits}, for {self.kafka.partitions} partitions"
+            raise ParameterError("intake.prefix_bits", self.intake.prefix_bits, rule)
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        if not isinstance(self.host, str) or not self.host:
+            raise ParameterError("host", self.host, "must be a host's name or address")
+
+    def open_log(self) -> ProxyLog:
+        """The proxy's log, made if it is not there."""
+        if self.kafka is None:
+            return BlockLog(self.folder / "log.db")
+        require_client()
+        from deniable.logs.kafka_log import KafkaLog  # noqa: PLC0415 - an extra
+
+        return KafkaLog(self.kafka, self.intake.retention, _name_of(self.folder))
+
+
+def _name_of(folder: Path) -> str:
+    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    path = folder / "name"
+    if not path.exists():
+        half = folder / "name.new"
+        half.write_text(secrets.token_hex(8))
+        half.rename(path)
+    return path.read_text()
+
+
+_TABLES = SettingsFile(
+    paths={"folder", "ring", "certificate", "key"},
+    durations={"deadline", "grace", "skew", "retention", "body_deadline", "header_deadline"},
+    tables={"intake": Rules, "limits": ConnectionLimits, "tls": Tls, "kafka": KafkaSettings},
+)
+
+
+def read_settings(path: str | Path) -> Settings:
+    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    return _TABLES.read(path, Settings)

@@ -1,0 +1,90 @@
+"""What running any of the services as a process takes: its log lines, its socket, and uvicorn told how to serve."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from deniable.errors import SettingsError
+from deniable.service.http_server import guarded_protocol
+from deniable.service.limits import ConnectionLimits, Tls
+
+__all__ = ["Endpoint", "write_json_lines"]
+
+_SECONDS_TO_STOP = 10
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, event, and what the caller chose to add. Of an exception only its type is said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of one event."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        fields = {"time": when, "level": record.levelname.lower(), "event": record.getMessage().strip()}
+        fields.update(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[0]:
+            fields["error"] = record.exc_info[0].__name__
+        return json.dumps(fields)
+
+
+def write_json_lines(service: str) -> None:
+    """Have the events of a service, and what uvicorn warns of, written as JSON, a line each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for name, level in ((service, logging.INFO), ("uvicorn.error", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a service can be reached."""
+
+    what: str
+    """Whose settings an error names."""
+    host: str
+    port: int
+    tls: Tls | None
+
+    def listen(self) -> socket.socket:
+        """A socket to which connections can be made."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle on
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self.host, self.port))
+            listener.listen(2048)
+        except OSError as error:
+            listener.close()
+            raise SettingsError("port", self.port, f"cannot be listened on at {self.host}: {error.strerror}", self.what) from None
+        return listener
+
+    def address(self, listener: socket.socket) -> str:
+        """The address of a socket, as others write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{listener.getsockname()[1]}"
+
+    def server(self, app: Any, limits: ConnectionLimits, refusals: Counter[str]) -> uvicorn.Server:
+        """A server of an application that keeps to the limits, and counts whom it turns away."""
+        config = uvicorn.Config(
+            app,
+            http=guarded_protocol(limits, refusals),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=limits.header_deadline,
+            timeout_graceful_shutdown=_SECONDS_TO_STOP,
+            ssl_certfile=self.tls.certificate if self.tls else None,
+            ssl_keyfile=self.tls.key if self.tls else None,
+        )
+        return uvicorn.Server(config)

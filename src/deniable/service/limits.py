@@ -1,0 +1,42 @@
+"""What connections may take of a service's machine, and the certificate it shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from deniable.errors import ParameterError
+
+__all__ = ["ConnectionLimits", "Tls"]
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What one connection, and all of them together, may take of the machine."""
+
+    largest_body: int = 4 << 20
+    """Bytes of one upload."""
+    most_waiting: int = 256 << 20
+    """Bytes of all uploads that are being received or examined; above it, uploads are put off."""
+    most_connections: int = 1000
+    body_deadline: int = 30
+    """Seconds in which a body must have come."""
+    header_deadline: int = 10
+    """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ParameterError(each.name, value, "must be a whole number of at least 1")
+        if self.most_waiting < self.largest_body:
+            raise ParameterError("most_waiting", self.most_waiting, f"must hold one body, of up to {self.largest_body} bytes")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The certificate chain and the key, as PEM files."""
+
+    certificate: Path
+    key: Path

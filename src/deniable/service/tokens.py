@@ -1,0 +1,111 @@
+"""Bearer tokens: who may upload shares, publish queries, or read the log. Only their hashes are stored.
+
+A token is 256 random bits, so its plain SHA-256 tells nothing about it, and no slow hash is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from deniable.errors import ParameterError
+from deniable.service.database import Layout
+
+__all__ = ["ROLES", "Role", "Token", "TokenStore"]
+
+Role = Literal["device", "operator", "reader"]
+ROLES: tuple[Role, ...] = ("device", "operator", "reader")
+"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP."""
+LAYOUT = Layout(
+    "a proxy's book of tokens",
+    application_id=0x64_6E_74_6B,  # the letters dntk
+    version=1,
+    schema="CREATE TABLE tokens (hash BLOB PRIMARY KEY, role TEXT NOT NULL, quota INTEGER) WITHOUT ROWID;",
+)
+_PREFIX = "deniable_"
+
+
+class Token(NamedTuple):
+    """What is known of a token."""
+
+    hash: bytes
+    role: Role
+    quota: int | None
+    """How many messages may be sent under it in an epoch of a channel; None for what the channel's queries allow a device."""
+
+    @property
+    def id(self) -> str:
+        """The start of the hash: enough to name the token, useless to impersonate its holder."""
+        return self.hash.hex()[:16]
+
+
+class TokenStore:
+    """The tokens of one proxy, in a file that other processes may change at any time.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> book = TokenStore(Path(folder.name) / "tokens.db")
+    >>> (token,) = book.add("device")
+    >>> book.find(token).role, book.find("deniable_guessed")
+    ('device', None)
+    >>> book.close(), folder.cleanup()
+    (None, None)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._connection = LAYOUT.connect(Path(path))
+        self._version = -1
+        self._known: dict[bytes, Token] = {}
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def add(self, role: Role, quota: int | None = None, count: int = 1) -> list[str]:
+        """New tokens. This is the only time that they are seen in clear."""
+        if role not in ROLES:
+            raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
+        if quota is not None and quota < 1:
+            raise ParameterError("quota", quota, "must be at least 1 message an epoch")
+        if count < 1:
+            raise ParameterError("count", count, "must be at least 1")
+        tokens = [_PREFIX + secrets.token_urlsafe(32) for _ in range(count)]
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            rows = [(_hash(token), role, quota) for token in tokens]
+            self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?)", rows)
+        self._version = -1
+        return tokens
+
+    def revoke(self, token_id: str) -> int:
+        """Forget the tokens whose id starts so; how many there were. A running proxy refuses them from its next request on."""
+        chosen = [token.hash for token in self.tokens() if token.id.startswith(token_id)] if token_id else []
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("DELETE FROM tokens WHERE hash = ?", [(one,) for one in chosen])
+        self._version = -1
+        return len(chosen)
+
+    def tokens(self) -> list[Token]:
+        """All tokens, as far as they are known."""
+        self._refresh()
+        return list(self._known.values())
+
+    def find(self, token: str) -> Token | None:
+        """What is known of a token that somebody shows."""
+        self._refresh()
+        return self._known.get(_hash(token))
+
+    def _refresh(self) -> None:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # changes when another process writes
+        if version != self._version:
+            rows = self._connection.execute("SELECT hash, role, quota FROM tokens ORDER BY hash")
+            self._known = {row[0]: Token(*row) for row in rows}
+            self._version = version
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

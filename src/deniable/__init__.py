@@ -1,48 +1,121 @@
-"""Ask a crowd a question and learn the crowd's answer, never a person's."""
+"""Ask a crowd a question and learn the crowd's answer, never a person's.
 
-from deniable import privacy
-from deniable.estimation import statistics
-from deniable.estimation.candidates import CandidateEstimate
-from deniable.estimation.comparison import Comparison, compare
-from deniable.estimation.distances import euclidean, kantorovich, manhattan
-from deniable.estimation.estimate import Estimate
-from deniable.estimation.independence import IndependenceTest, independence_test
-from deniable.estimation.laplace_comparison import ErrorComparison, proportion_errors, value_errors
-from deniable.estimation.maximum_likelihood import maximum_likelihood
-from deniable.estimation.one_person import Guess, guess, posterior
-from deniable.estimation.pooling import combine, stratified
-from deniable.estimation.regression import Regression, regress
-from deniable.estimation.statistic import Statistic
-from deniable.estimation.tables import Table, joint
-from deniable.mechanisms.basic_rappor import BasicRappor
-from deniable.mechanisms.binary import BinaryResponse
-from deniable.mechanisms.composite import Composite, composite
-from deniable.mechanisms.design import DesignMatrix
-from deniable.mechanisms.direct import DirectEncoding
-from deniable.mechanisms.distance import DistanceSensitive
-from deniable.mechanisms.hadamard import HadamardResponse
-from deniable.mechanisms.hashing import LocalHashing
-from deniable.mechanisms.laplace import LaplaceEncoding
-from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.permanent import PermanentAnswer
-from deniable.mechanisms.projection import RandomProjection
-from deniable.mechanisms.rappor import Rappor
-from deniable.mechanisms.reports import Reports, Tally
-from deniable.mechanisms.square_wave import SquareWave
-from deniable.mechanisms.subset import SubsetSelection
-from deniable.mechanisms.summed import SummedHistogram
-from deniable.mechanisms.threshold import ThresholdHistogram
-from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
-from deniable.planning.plan import Plan, plan
-from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
+The public names are loaded when they are first used: a proxy that imports a module of this package must not load mechanisms,
+and a device must not load SciPy (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deniable import privacy
+    from deniable.analyst.analyst import Analyst
+    from deniable.client.device import Device
+    from deniable.client.vault import Vault
+    from deniable.estimation import statistics
+    from deniable.estimation.candidates import CandidateEstimate
+    from deniable.estimation.comparison import Comparison, compare
+    from deniable.estimation.distances import euclidean, kantorovich, manhattan
+    from deniable.estimation.estimate import Estimate
+    from deniable.estimation.independence import IndependenceTest, independence_test
+    from deniable.estimation.laplace_comparison import (
+        ErrorComparison,
+        proportion_errors,
+        value_errors,
+    )
+    from deniable.estimation.maximum_likelihood import maximum_likelihood
+    from deniable.estimation.one_person import Guess, guess, posterior
+    from deniable.estimation.pooling import combine, stratified
+    from deniable.estimation.regression import Regression, regress
+    from deniable.estimation.statistic import Statistic
+    from deniable.estimation.tables import Table, joint
+    from deniable.mechanisms.basic_rappor import BasicRappor
+    from deniable.mechanisms.binary import BinaryResponse
+    from deniable.mechanisms.composite import Composite, composite
+    from deniable.mechanisms.design import DesignMatrix
+    from deniable.mechanisms.direct import DirectEncoding
+    from deniable.mechanisms.distance import DistanceSensitive
+    from deniable.mechanisms.hadamard import HadamardResponse
+    from deniable.mechanisms.hashing import LocalHashing
+    from deniable.mechanisms.laplace import LaplaceEncoding
+    from deniable.mechanisms.mechanism import Mechanism
+    from deniable.mechanisms.permanent import PermanentAnswer
+    from deniable.mechanisms.projection import RandomProjection
+    from deniable.mechanisms.rappor import Rappor
+    from deniable.mechanisms.reports import Reports, Tally
+    from deniable.mechanisms.square_wave import SquareWave
+    from deniable.mechanisms.subset import SubsetSelection
+    from deniable.mechanisms.summed import SummedHistogram
+    from deniable.mechanisms.threshold import ThresholdHistogram
+    from deniable.mechanisms.unary import (
+        OptimizedUnary,
+        SymmetricUnary,
+        UnaryEncoding,
+    )
+    from deniable.planning.plan import Plan, plan
+    from deniable.queries.query import Query
+    from deniable.randomness import (
+        ScriptedSource,
+        Source,
+        every_path,
+        seeded_source,
+        system_source,
+    )
+
+_MODULES = {
+    "deniable.analyst.analyst": ("Analyst",),
+    "deniable.client.device": ("Device",),
+    "deniable.client.vault": ("Vault",),
+    "deniable.estimation.candidates": ("CandidateEstimate",),
+    "deniable.estimation.comparison": ("Comparison", "compare"),
+    "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
+    "deniable.estimation.estimate": ("Estimate",),
+    "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
+    "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
+    "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
+    "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
+    "deniable.estimation.pooling": ("combine", "stratified"),
+    "deniable.estimation.regression": ("Regression", "regress"),
+    "deniable.estimation.statistic": ("Statistic",),
+    "deniable.estimation.tables": ("Table", "joint"),
+    "deniable.mechanisms.basic_rappor": ("BasicRappor",),
+    "deniable.mechanisms.binary": ("BinaryResponse",),
+    "deniable.mechanisms.composite": ("Composite", "composite"),
+    "deniable.mechanisms.design": ("DesignMatrix",),
+    "deniable.mechanisms.direct": ("DirectEncoding",),
+    "deniable.mechanisms.distance": ("DistanceSensitive",),
+    "deniable.mechanisms.hadamard": ("HadamardResponse",),
+    "deniable.mechanisms.hashing": ("LocalHashing",),
+    "deniable.mechanisms.laplace": ("LaplaceEncoding",),
+    "deniable.mechanisms.mechanism": ("Mechanism",),
+    "deniable.mechanisms.permanent": ("PermanentAnswer",),
+    "deniable.mechanisms.projection": ("RandomProjection",),
+    "deniable.mechanisms.rappor": ("Rappor",),
+    "deniable.mechanisms.reports": ("Reports", "Tally"),
+    "deniable.mechanisms.square_wave": ("SquareWave",),
+    "deniable.mechanisms.subset": ("SubsetSelection",),
+    "deniable.mechanisms.summed": ("SummedHistogram",),
+    "deniable.mechanisms.threshold": ("ThresholdHistogram",),
+    "deniable.mechanisms.unary": ("OptimizedUnary", "SymmetricUnary", "UnaryEncoding"),
+    "deniable.planning.plan": ("Plan", "plan"),
+    "deniable.queries.query": ("Query",),
+    "deniable.randomness": ("ScriptedSource", "Source", "every_path", "seeded_source", "system_source"),
+}
+"""Where the public names are defined."""
+_SUBMODULES = {"privacy": "deniable.privacy", "statistics": "deniable.estimation.statistics"}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Analyst",
     "BasicRappor",
     "BinaryResponse",
     "CandidateEstimate",
     "Comparison",
     "Composite",
     "DesignMatrix",
+    "Device",
     "DirectEncoding",
     "DistanceSensitive",
     "ErrorComparison",
@@ -56,6 +129,7 @@ __all__ = [
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",
+    "Query",
     "RandomProjection",
     "Rappor",
     "Regression",
@@ -71,6 +145,7 @@ __all__ = [
     "Tally",
     "ThresholdHistogram",
     "UnaryEncoding",
+    "Vault",
     "combine",
     "compare",
     "composite",
@@ -95,3 +170,18 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        value: Any = importlib.import_module(_SUBMODULES[name])
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cache
 from inspect import isabstract
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+import deniable.mechanisms
 from deniable.errors import DeniableError, ReportError, ReportFormatError, ReportMismatchError
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.unbias import Moments, finite
@@ -17,7 +21,7 @@ from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.randomness import Source, system_source
 
-__all__ = ["Mechanism", "from_dict"]
+__all__ = ["Mechanism", "from_dict", "known_mechanisms"]
 
 _Layout = tuple["np.dtype[Any]", tuple[int, ...]]
 
@@ -190,6 +194,19 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:48]}…({len(value)})"
 
 
+@cache
+def _import_protocols() -> None:
+    """Import every file of this room, which registers the protocol that it holds."""
+    for module in pkgutil.iter_modules(deniable.mechanisms.__path__):
+        importlib.import_module(f"deniable.mechanisms.{module.name}")
+
+
+def known_mechanisms() -> dict[str, type[Mechanism]]:
+    """All mechanisms by their names."""
+    _import_protocols()
+    return {name: kind for name, kind in Mechanism._registry.items() if not isabstract(kind)}
+
+
 def from_dict(description: Any) -> Mechanism:
     """The mechanism that :meth:`Mechanism.to_dict` described.
 
@@ -201,10 +218,9 @@ def from_dict(description: Any) -> Mechanism:
         raise ReportFormatError("a mechanism's description is an object with the key 'mechanism'")
     parameters = dict(description)
     name = parameters.pop("mechanism")
-    known = Mechanism._registry.get(name) if isinstance(name, str) else None
-    if known is None or isabstract(known):
-        all_known = sorted(name for name, kind in Mechanism._registry.items() if not isabstract(kind))
-        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(all_known)}")
+    known = known_mechanisms().get(name) if isinstance(name, str) else None
+    if known is None:
+        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(sorted(known_mechanisms()))}")
     try:
         return known(**parameters)
     except TypeError as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from deniable.mechanisms import exact
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.domain import Domain
-from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.mechanism import Mechanism, known_mechanisms
 from deniable.mechanisms.unary import UnaryEncoding
 from deniable.planning.precision import Spread
 from deniable.planning.search import least
@@ -51,16 +51,15 @@ class Candidate(NamedTuple):
 
 @lru_cache(maxsize=8)
 def candidates(buckets: int) -> tuple[Candidate, ...]:
-    """What can answer a yes/no question (one bucket) or choose one of several buckets, as far as it is part of this library."""
+    """What can answer a yes/no question (one bucket) or choose one of several buckets."""
     domain = Domain.of(max(buckets, 2))
     found = []
     if buckets == 1:
         # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them, and errs more for every share.
         found.append(Candidate("BinaryResponse", _remembered(BinaryResponse.from_epsilon)))
     for name in _BY_EPSILON:
-        kind: Any = Mechanism._registry.get(name)
-        if kind is not None:
-            found.append(Candidate(name, _remembered(lambda epsilon, kind=kind: kind(domain, epsilon))))  # type: ignore[misc]
+        kind: Any = known_mechanisms()[name]
+        found.append(Candidate(name, _remembered(lambda epsilon, kind=kind: kind(domain, epsilon))))  # type: ignore[misc]
     if buckets > 1:
         found.append(Candidate("UnaryEncoding", lambda epsilon, weigh: _two_coins(domain, epsilon, weigh)))
     return tuple(found)

@@ -15,7 +15,7 @@ from typing import Any
 
 from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.exact import check_epsilon, check_probability
-from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.mechanisms.mechanism import Mechanism, from_dict, known_mechanisms
 from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
@@ -400,7 +400,7 @@ def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
 
 def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     parameters = {name: value for name, value in recipe.items() if name != "name"}
-    known = Mechanism._registry.get(recipe["name"])
+    known = known_mechanisms().get(recipe["name"])
     if "k" in getattr(known, "__dataclass_fields__", {}):
         parameters["k"] = list(buckets.labels)
     if "epsilon" in parameters:

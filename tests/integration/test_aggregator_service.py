@@ -268,3 +268,42 @@ def test_settings_say_what_is_wrong_and_where(house: RunningAggregator) -> None:
             read_settings(house.settings)
         assert complaint in str(caught.value)
         assert isinstance(caught.value, DeniableError)
+
+
+def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
+    house: RunningAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.folder / "token").write_text(house.token("analyst"))
+    (house.folder / "query.signed.json").write_bytes(sign(house.query, KEY).to_bytes())
+    drawn = house.folder / "newest.svg"
+
+    def deniable(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(cli, list(arguments))
+        assert result.exit_code == code, result.output
+        return result.output
+
+    with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url):
+        monkeypatch.setenv("DENIABLE_AGGREGATOR", url)
+        monkeypatch.setenv("DENIABLE_TOKEN_FILE", str(house.folder / "token"))
+        assert deniable("query", "list") == "No query has been published.\n"
+        published = json.loads(deniable("query", "publish", str(house.folder / "query.signed.json"), "--json"))
+        assert published["id"] == house.query.id
+        assert "no window there yet" in deniable("results", house.query.id, code=2)
+        house.answer(published["published"], epochs=4)
+        with Analyst(url, house.token("reader")) as reader:
+            wait_for(lambda: len(list(reader.range(house.query))) >= 3)
+            windows = list(reader.range(house.query))
+        assert deniable("results", house.query.id) == f"{windows[-1]}\n\n"
+        told = json.loads(deniable("results", house.query.id, "--all", "--json"))
+        assert [each["index"] for each in told] == [window.index for window in windows]
+        assert told[0] == windows[0].to_dict()
+        lines = deniable("results", house.query.id, "--from", str(windows[1].start), "--csv").splitlines()
+        assert len(lines) == 1 + 12 * (len(windows) - 1)
+        deniable("results", house.query.id, "--plot", str(drawn))
+        assert b"<svg" in drawn.read_bytes()
+        assert house.query.id in deniable("query", "list")
+        deniable("query", "stop", house.query.id)
+        assert "stopped at" in deniable("query", "list")
+        assert "no query 'other' here" in deniable("results", "other", code=2)
+        monkeypatch.delenv("DENIABLE_TOKEN_FILE")
+        assert "--token-file" in deniable("query", "list", code=2)

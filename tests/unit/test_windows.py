@@ -113,7 +113,7 @@ def test_fewer_answers_than_the_minimum_cohort_are_withheld(tmp_path: Path) -> N
     engine.drain()
     first, second = crowd.windows()
     assert (first.n, first.condition, first.estimate) == (9, "withheld", None)
-    assert str(first).endswith("no estimate, withheld (9 answers)")
+    assert str(first).endswith(": withheld, no estimate (9 answers)")
     assert (second.n, second.condition) == (10, "complete")
     assert second.estimate is not None
     crowd.close_all()

@@ -26,6 +26,7 @@ from deniable.estimation.pooling import stratified
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.query import Query
+from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
 
 __all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
@@ -110,11 +111,11 @@ class Window:
         return cls(**kept, estimate=estimate, missing=tuple(told["missing"]), conservation=told["conservation"])
 
     def __str__(self) -> str:
-        head = f"{self.query}, window {self.index} [{self.start}, {self.end})"
+        head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"
         if self.missing:
-            head += f": closed without {', '.join(self.missing)}"
+            head += f", closed without {', '.join(self.missing)}"
         if self.estimate is None:
-            return f"{head}: no estimate, {self.condition} ({self.n:,} answers)"
+            return f"{head}, no estimate ({self.n:,} answers)"
         return f"{head}\n{self.estimate}"
 
     def __repr__(self) -> str:

@@ -11,22 +11,38 @@ from deniable.errors import DeniableError
 
 __all__ = ["cli", "main"]
 
-COMMANDS = {
-    "client": "deniable.cli.client:client",
-    "aggregator": "deniable.cli.aggregator:aggregator",
-    "demo": "deniable.cli.demo:demo",
-    "estimate": "deniable.cli.survey:estimate",
-    "kafka": "deniable.cli.kafka:kafka",
-    "plan": "deniable.cli.plan:plan",
-    "proxy": "deniable.cli.proxy:proxy",
-    "query": "deniable.cli.query:query",
-    "randomize": "deniable.cli.survey:randomize",
-    "size": "deniable.cli.size:size",
-    "spark": "deniable.cli.spark:spark",
-    "up": "deniable.cli.up:up",
-    "vault": "deniable.cli.vault:vault",
+ROLES = {
+    "person, whose data it is": {
+        "vault": "deniable.cli.vault:vault",
+        "client": "deniable.cli.client:client",
+    },
+    "analyst, who asks": {
+        "plan": "deniable.cli.plan:plan",
+        "query": "deniable.cli.query:query",
+        "results": "deniable.cli.results:results",
+    },
+    "operator, who runs the services": {
+        "aggregator": "deniable.cli.aggregator:aggregator",
+        "kafka": "deniable.cli.kafka:kafka",
+        "proxy": "deniable.cli.proxy:proxy",
+        "ring": "deniable.cli.ring:ring",
+        "size": "deniable.cli.size:size",
+        "spark": "deniable.cli.spark:spark",
+        "up": "deniable.cli.up:up",
+    },
+    "researcher, with a survey or a protocol": {
+        "demo": "deniable.cli.demo:demo",
+        "estimate": "deniable.cli.survey:estimate",
+        "randomize": "deniable.cli.survey:randomize",
+    },
 }
-"""Where each command is defined. It is imported when it is run, so that none has to wait for the libraries of another."""
+"""Where each command is defined, by the role of the people who use it. A command is imported when it is run, so that none has to
+wait for the libraries of another."""
+COMMANDS = {name: place for commands in ROLES.values() for name, place in commands.items()}
+
+
+_LONGEST_SENTENCE = 200
+"""Characters of a first sentence that help shows: enough for all of them, which a test sees to."""
 
 
 class LazyGroup(click.Group):
@@ -43,6 +59,17 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands of each role, with whole first sentences."""
+        for role, commands in ROLES.items():
+            with formatter.section(f"Commands for the {role}"):
+                rows = [(name, self._first_sentence(ctx, name)) for name in sorted(commands)]
+                formatter.write_dl(rows)
+
+    def _first_sentence(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback.
@@ -73,7 +100,11 @@ class OneLineError(click.ClickException):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(deniable.__version__, prog_name="deniable")
 def cli() -> None:
-    """Ask a crowd a question and learn the crowd's answer, never a person's."""
+    """Ask a crowd a question and learn the crowd's answer, never a person's.
+
+    Exit codes: 0, done; 1, a check did not hold; 2, bad input or a refusal, with one line on standard error that says why;
+    130, interrupted.
+    """
 
 
 def main() -> None:

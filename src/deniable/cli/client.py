@@ -18,7 +18,7 @@ from deniable.client.store import Store
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
 from deniable.errors import PolicyError, QueryError
-from deniable.queries.summary import spoken_time
+from deniable.queries.times import spoken_time
 
 __all__ = ["client"]
 

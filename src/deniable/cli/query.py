@@ -1,19 +1,23 @@
-"""`deniable query`: write a query, check it, sign it, show it."""
+"""`deniable query`: write a query, check it, sign it, publish it, stop it."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
+from deniable.cli.connecting import aggregator_options, connect
+from deniable.cli.output import as_csv, as_json, output_options
 from deniable.errors import KeyFileError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery, sign, verify
 from deniable.queries.summary import summary
+from deniable.queries.times import spoken_time
 
 __all__ = ["query"]
 
@@ -67,7 +71,7 @@ other = false               # true: a last bucket for whatever is in none of the
 
 @click.group()
 def query() -> None:
-    """Write a query, check it, sign it, show it."""
+    """Write a query, check it, sign it, publish it, stop it."""
 
 
 def _write_new(path: Path, content: str) -> None:
@@ -120,24 +124,98 @@ def check(file: Path) -> None:
 
 @query.command(name="sign")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key, written by keygen.")
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key: of keygen, or PKCS#8 PEM.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write; FILE with .signed.json by default.")
 def sign_command(file: Path, key: Path, out: Path | None) -> None:
     """Sign the query in FILE, so that devices can trust it."""
     found, signed_before = load_query(file)
     if signed_before is not None:
         raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
-    signed = sign(found, AnalystKey.load(key))
+    signed = sign(found, _signing_key(key, found.analyst))
     target = out or file.with_suffix(".signed.json")
     _write_new(target, signed.to_bytes().decode())
     click.echo(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
 
 
+def _signing_key(path: Path, owner: str) -> AnalystKey:
+    """The key in a file; of an encrypted PEM file, the password is asked for."""
+    try:
+        return AnalystKey.load(path, owner)
+    except KeyFileError as error:
+        if "the key is encrypted" not in str(error):
+            raise
+    return AnalystKey.load(path, owner, click.prompt("Password of the key", hide_input=True, err=True).encode())
+
+
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Every field, as JSON.")
+@aggregator_options
+@click.option("--json", "wants_json", is_flag=True, help="Print what the aggregator says of the query, as JSON.")
+def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> None:
+    """Publish the signed query in FILE, or its next version, at an aggregator, which passes it on to the proxies."""
+    found, signed = load_query(file)
+    if signed is None:
+        raise QueryError(f"{file} is not signed: sign it first, with  deniable query sign {file} --key KEY")
+    with connect(url, token_file) as analyst:
+        answer = analyst.publish(signed)
+    if wants_json:
+        click.echo(as_json(answer))
+        return
+    click.echo(f"Published {found.id}, version {found.serial}. The first window closes at {spoken_time(_first_end(found))}.")
+    for proxy, state in answer["relayed"].items():
+        click.echo(f"  {proxy}: {'has it' if state == 'done' else state}")
+
+
+def _first_end(found: Query) -> int:
+    """When the first window ends that begins from now on."""
+    schedule = found.schedule
+    epoch = max(0, -(-(int(time.time()) - schedule.origin) // schedule.every))
+    later = [schedule.bounds_of_window(index)[1] for index in schedule.windows_of_epoch(min(epoch, schedule.n_epochs - 1))]
+    return max(later, default=schedule.expires)
+
+
+@query.command()
+@click.argument("query_id")
+@aggregator_options
+def stop(query_id: str, url: str, token_file: Path | None) -> None:
+    """Stop the query QUERY_ID for good: devices are asked no more, and answers of the present epoch are still counted."""
+    with connect(url, token_file) as analyst:
+        analyst.stop(query_id)
+    click.echo(f"Stopped {query_id}. Answers of the present epoch are still counted.")
+
+
+@query.command("list")
+@aggregator_options
+@output_options
+def list_queries(url: str, token_file: Path | None, as_json_: bool, as_csv_: bool) -> None:
+    """List the queries of an aggregator: their versions, whether they run, and which proxies have them."""
+    with connect(url, token_file) as analyst:
+        found = analyst.queries()
+    if as_json_:
+        click.echo(as_json(found))
+        return
+    rows = [[each["id"], each["serial"], each["analyst"], _state(each)] for each in found]
+    if as_csv_:
+        click.echo(as_csv(["id", "version", "analyst", "state"], rows))
+        return
+    for query_id, serial, analyst_name, state in rows:
+        click.echo(f"{query_id}  version {serial}  {analyst_name}  {state}")
+    if not rows:
+        click.echo("No query has been published.")
+
+
+def _state(entry: dict[str, Any]) -> str:
+    if entry.get("stopped") is not None:
+        return f"stopped at {spoken_time(entry['stopped'])}"
+    waiting = [proxy for proxy, state in entry["relayed"].items() if state != "done"]
+    return f"running; not yet at {', '.join(waiting)}" if waiting else "running"
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "wants_json", is_flag=True, help="Every field, as JSON.")
 @click.option("--ring", type=click.Path(path_type=Path), help="A key ring: say whether the signature holds.")
-def show(file: Path, as_json: bool, ring: Path | None) -> None:
+def show(file: Path, wants_json: bool, ring: Path | None) -> None:
     """Show the query in FILE with its digest and signature."""
     found, signed = load_query(file)
     if ring is not None and signed is None:
@@ -155,8 +233,8 @@ def show(file: Path, as_json: bool, ring: Path | None) -> None:
         "key": signed.key_id if signed else None,
         "signature": status,
     }
-    if as_json:
-        click.echo(json.dumps({"query": found.to_dict(), **facts}, indent=2, ensure_ascii=False))
+    if wants_json:
+        click.echo(as_json({"query": found.to_dict(), **facts}))
         return
     click.echo(f"{found.id}, version {found.serial}, asked by {found.analyst}")
     for name, value in found.to_dict().items():

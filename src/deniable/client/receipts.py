@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from deniable.queries.summary import spoken_time
+from deniable.queries.times import spoken_time
 
 __all__ = ["Receipt"]
 

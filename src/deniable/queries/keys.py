@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from deniable.errors import KeyFileError, KeyNotValidError, ParameterError, RevokedKeyError, UnknownKeyError
@@ -26,6 +27,7 @@ _PRIVATE_FORMAT = "deniable private key 1"
 _PUBLIC_FORMAT = "deniable public key 1"
 _RING_FORMAT = "deniable key ring 1"
 _ID_SEPARATOR = b"deniable key 1\0"
+_PEM = b"-----BEGIN "
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,14 @@ class PublicKey:
         _write_new(Path(path), {"format": _PUBLIC_FORMAT, "owner": self.owner, "public": self.raw.hex()}, 0o644)
 
     @classmethod
-    def load(cls, path: str | Path) -> PublicKey:
-        """The key in a file that :meth:`save` wrote."""
-        fields = _read(Path(path), _PUBLIC_FORMAT, ("owner", "public"))
-        return _made(Path(path), lambda: cls(fields["owner"], _unhex(fields["public"])))
+    def load(cls, path: str | Path, owner: str | None = None) -> PublicKey:
+        """The key in a file that :meth:`save` wrote, or in a PEM file (`openssl pkey -pubout`), whose owner has to be given."""
+        path = Path(path)
+        content = _content(path)
+        if content.startswith(_PEM):
+            return _made(path, lambda: cls(_named(owner), _pem_public(content)))
+        fields = _read(path, _PUBLIC_FORMAT, ("owner", "public"))
+        return _made(path, lambda: cls(_same(owner, fields["owner"]), _unhex(fields["public"])))
 
 
 class AnalystKey:
@@ -93,12 +99,19 @@ class AnalystKey:
         _write_new(Path(path), {"format": _PRIVATE_FORMAT, "owner": self.owner, "secret": self._secret.hex()}, 0o600)
 
     @classmethod
-    def load(cls, path: str | Path) -> AnalystKey:
-        """The key in a file that :meth:`save` wrote; refused if others may read it."""
+    def load(cls, path: str | Path, owner: str | None = None, password: bytes | None = None) -> AnalystKey:
+        """The key in a file that :meth:`save` wrote, or in a PKCS#8 PEM file (`openssl genpkey -algorithm ed25519`).
+
+        A PEM file does not say whose key it is, so there `owner` does; `password` opens one that is encrypted. A file that others may
+        read is refused.
+        """
         path = Path(path)
         if path.exists() and path.stat().st_mode & 0o077:
             mode = path.stat().st_mode & 0o777
             raise KeyFileError(f"{path} has mode {mode:04o} and must have 0600: others could sign as you (chmod 600 {path})")
+        content = _content(path)
+        if content.startswith(_PEM):
+            return _made(path, lambda: cls(_named(owner), _pem_secret(content, password)))
         fields = _read(path, _PRIVATE_FORMAT, ("owner", "secret"))
         return _made(path, lambda: cls(fields["owner"], _unhex(fields["secret"])))
 
@@ -255,11 +268,54 @@ def _write_new(path: Path, fields: dict[str, Any], mode: int) -> None:
         os.fsync(file.fileno())
 
 
-def _read(path: Path, expected: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _content(path: Path) -> bytes:
     try:
-        fields = json.loads(path.read_bytes())
+        return path.read_bytes()
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _named(owner: str | None) -> str:
+    if owner is None:
+        raise ParameterError("owner", None, "is missing: a PEM file does not say whose key it is")
+    return owner
+
+
+def _same(asked: str | None, stated: str) -> str:
+    if asked is not None and asked != stated:
+        raise ParameterError("owner", asked, f"must be {stated!r}, whose key the file says it is")
+    return stated
+
+
+def _pem_public(content: bytes) -> bytes:
+    try:
+        key = serialization.load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ParameterError("public", "this PEM file", "must hold an Ed25519 public key") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ParameterError("public", type(key).__name__, "must be an Ed25519 public key")
+    return key.public_bytes_raw()
+
+
+def _pem_secret(content: bytes, password: bytes | None) -> bytes:
+    try:
+        key = serialization.load_pem_private_key(content, password)
+    except TypeError:
+        wanted = "is needed: the key is encrypted" if password is None else "must be left out: the key is not encrypted"
+        raise ParameterError("password", "none" if password is None else "one", wanted) from None
+    except (ValueError, UnsupportedAlgorithm):  # the message must not show what may be a secret
+        raise ParameterError(
+            "secret", "this PEM file", "must be an Ed25519 private key in PKCS#8, and the password its own"
+        ) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ParameterError("secret", type(key).__name__, "must be an Ed25519 private key")
+    return key.private_bytes_raw()
+
+
+def _read(path: Path, expected: str, names: tuple[str, ...]) -> dict[str, Any]:
+    content = _content(path)
+    try:
+        fields = json.loads(content)
     except ValueError:
         raise KeyFileError(f"{path} is not a file of the format {expected!r}") from None
     if not isinstance(fields, dict) or fields.get("format") != expected or set(fields) != {"format", *names}:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
+from deniable.queries.times import spoken_time
 
-__all__ = ["spoken_time", "summary"]
+__all__ = ["summary"]
 
 _MOST_LABELS = 12
-
-
-def spoken_time(seconds: int) -> str:
-    """A time of UTC as people write it, or as plain seconds where it lies beyond the calendar."""
-    try:
-        time = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"second {seconds}"
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def summary(query: Query) -> str:

@@ -1,0 +1,46 @@
+"""How an analyst's commands reach an aggregator: its address and the token, from options or the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.analyst.analyst import Analyst
+from deniable.errors import ParameterError
+
+__all__ = ["aggregator_options", "connect"]
+
+
+def aggregator_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `--aggregator` and `--token-file`, which the environment can give as well."""
+    command = click.option(
+        "--token-file",
+        type=click.Path(path_type=Path),
+        envvar="DENIABLE_TOKEN_FILE",
+        help="The file with your token [environment: DENIABLE_TOKEN_FILE, or the token itself in DENIABLE_TOKEN].",
+    )(command)
+    return click.option(
+        "--aggregator",
+        "url",
+        envvar="DENIABLE_AGGREGATOR",
+        required=True,
+        help="The aggregator's address, such as https://aggregator.example [environment: DENIABLE_AGGREGATOR].",
+    )(command)
+
+
+def connect(url: str, token_file: Path | None) -> Analyst:
+    """An analyst at that aggregator."""
+    if token_file is None:
+        token = os.environ.get("DENIABLE_TOKEN", "")
+        if not token:
+            raise ParameterError("--token-file", None, "is missing: an aggregator answers only those who have a token")
+    else:
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ParameterError("--token-file", str(token_file), f"cannot be read: {error}") from None
+    return Analyst(url, token)

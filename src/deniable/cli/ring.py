@@ -1,0 +1,105 @@
+"""`deniable ring`: the keys of analysts that devices, proxies and aggregators trust."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.output import as_csv, as_json, output_options
+from deniable.queries.keys import KeyRing, PublicKey, TrustedKey
+from deniable.queries.schedule import LATEST, duration
+from deniable.queries.times import moment, spoken_time
+
+__all__ = ["ring"]
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_KEY = click.argument("key", type=click.Path(path_type=Path))
+
+
+@click.group()
+def ring() -> None:
+    """Keep the ring of analysts' keys that devices, proxies and aggregators trust.
+
+    A service or device reads the ring when it starts. `deniable query keygen` makes a key; its FILE.pub goes on the ring.
+    """
+
+
+@ring.command()
+@_FILE
+@_KEY
+@click.option("--from", "valid_from", help="Trust it from this time on (ISO 8601, UTC) [default: always].")
+@click.option("--until", "valid_until", help="Trust it until this time (ISO 8601, UTC) [default: always].")
+@click.option("--owner", help="Whose key it is; needed for a PEM file, which does not say.")
+def add(file: Path, key: Path, valid_from: str | None, valid_until: str | None, owner: str | None) -> None:
+    """Add the public KEY to the ring in FILE, which is created if it does not exist."""
+    known = KeyRing.load(file) if file.exists() else KeyRing()
+    public = PublicKey.load(key, owner)
+    first = 0 if valid_from is None else moment("--from", valid_from)
+    last = LATEST if valid_until is None else moment("--until", valid_until)
+    known.add(public, first, last).save(file)
+    click.echo(f"Added key {public.id} of {public.owner} to {file}, which now has {_keys(len(known) + 1)}.")
+
+
+@ring.command()
+@_FILE
+@click.argument("old_id")
+@_KEY
+@click.option("--at", "at", help="When the new key takes over (ISO 8601, UTC) [default: now].")
+@click.option("--overlap", default="7 d", show_default=True, help="How long the old key stays valid after that.")
+@click.option("--owner", help="Whose key the new one is; needed for a PEM file, which does not say.")
+def rotate(file: Path, old_id: str, key: Path, at: str | None, overlap: str, owner: str | None) -> None:
+    """Replace the key OLD_ID on the ring in FILE by the new public KEY of the same owner."""
+    known = KeyRing.load(file)
+    public = PublicKey.load(key, owner)
+    when = int(time.time()) if at is None else moment("--at", at)
+    long = duration("--overlap", overlap)
+    known.rotate(old_id, public, when, long).save(file)
+    until = spoken_time(when + long)
+    click.echo(f"Key {public.id} of {public.owner} is trusted from {spoken_time(when)}; key {old_id} until {until}.")
+
+
+@ring.command()
+@_FILE
+@click.argument("key_id")
+def revoke(file: Path, key_id: str) -> None:
+    """Revoke the key KEY_ID on the ring in FILE: nothing it ever signed is trusted any longer.
+
+    The key stays on the ring, marked, so that it cannot be added again by mistake.
+    """
+    KeyRing.load(file).revoke(key_id).save(file)
+    click.echo(f"Revoked key {key_id}.")
+
+
+@ring.command()
+@_FILE
+@output_options
+def show(file: Path, as_json_: bool, as_csv_: bool) -> None:
+    """List the keys on the ring in FILE: whose they are, from when until when they are trusted, which are revoked."""
+    rows = [_row(trusted) for trusted in KeyRing.load(file)]
+    if as_json_:
+        click.echo(as_json(rows))
+    elif as_csv_:
+        names = ["id", "owner", "valid_from", "valid_until", "revoked"]
+        click.echo(as_csv(names, [[row[name] for name in names] for row in rows]))
+    else:
+        for row in rows:
+            state = "revoked" if row["revoked"] else f"{row['valid_from'] or 'always'} to {row['valid_until'] or 'always'}"
+            click.echo(f"{row['id']}  {row['owner']}  {state}")
+        click.echo(f"{_keys(len(rows))}.")
+
+
+def _row(trusted: TrustedKey) -> dict[str, Any]:
+    return {
+        "id": trusted.key.id,
+        "owner": trusted.key.owner,
+        "valid_from": spoken_time(trusted.valid_from) if trusted.valid_from else None,
+        "valid_until": spoken_time(trusted.valid_until) if trusted.valid_until < LATEST else None,
+        "revoked": trusted.revoked,
+    }
+
+
+def _keys(n: int) -> str:
+    return f"{n} key{'' if n == 1 else 's'}"

@@ -29,9 +29,7 @@ class Published:
     def n_epochs(self) -> int:
         """Epochs in which devices answer: all before it expires, or up to the one in which it was stopped."""
         schedule = self.query.schedule
-        if self.stopped is None:
-            return schedule.n_epochs
-        return min(schedule.n_epochs, max(0, (self.stopped - schedule.origin) // schedule.every + 1))
+        return schedule.n_epochs if self.stopped is None else schedule.epochs_begun(self.stopped)
 
 
 @dataclass
@@ -110,7 +108,7 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
         "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, NULL)",
         (query.id, query.serial, signed_word(query.tag), signed_word(query.channel_tag), signed.to_bytes(), now),
     )
-    first = max(0, (now - query.schedule.origin) // query.schedule.every)
+    first = query.schedule.epochs_over(now)
     connection.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (signed_word(query.channel_tag), first, first))
     return query
 

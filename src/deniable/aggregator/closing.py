@@ -1,16 +1,46 @@
-"""Closing: an epoch that is over is closed in the state, and the windows that it completes are released, for every engine."""
+"""Closing: which epochs are closed, and what happens then, for every engine.
+
+Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have marked it. If one has not
+marked it `patience` seconds after its end, it is closed without that proxy: no message can be joined without all of its shares,
+so its windows lack answers, and they say so.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from deniable.aggregator.catalogue import Channel
 from deniable.aggregator.conservation import statement
 from deniable.aggregator.state import State
 from deniable.aggregator.windows import assemble
 
-__all__ = ["close_epoch", "lag_of"]
+__all__ = ["Due", "close_epoch", "due_epochs", "overdue"]
+
+
+class Due(NamedTuple):
+    """An epoch to be closed, and the proxies without which it is."""
+
+    epoch: int
+    missing: tuple[int, ...]
+
+
+def overdue(channel: Channel, now: int, patience: int) -> int:
+    """The epoch before which all of a channel's are closed, whether they are marked or not."""
+    return min(channel.n_epochs, channel.schedule.epochs_over(now - patience))
+
+
+def due_epochs(channel: Channel, front: int, marked: Sequence[int], overdue: int) -> Iterator[Due]:
+    """The epochs of a channel to be closed, the oldest first.
+
+    `front` is the first open epoch, `marked` says for each proxy before which epoch it has marked all of them.
+    """
+    for epoch in range(front, channel.n_epochs):
+        missing = tuple(proxy for proxy, mark in enumerate(marked) if mark <= epoch)
+        if missing and epoch >= overdue:
+            return
+        yield Due(epoch, missing)
 
 
 def close_epoch(state: State, channel: Channel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int) -> None:
@@ -21,7 +51,7 @@ def close_epoch(state: State, channel: Channel, epoch: int, missing: Iterable[in
     state.close_epoch(channel.tag, epoch, missing)
     _release(state, channel, epoch, first)
     before = now - retention
-    oldest = (before - channel.schedule.origin) // channel.schedule.every
+    oldest = channel.schedule.epochs_over(before)
     if oldest > 0:
         state.forget(channel.tag, channel.queries(), oldest, before)
 
@@ -41,13 +71,3 @@ def _release(state: State, channel: Channel, epoch: int, first: int) -> None:
             window = assemble(versions, index, state.panes(name, epochs), missing, accounts)
             document = json.dumps(window.to_dict(), allow_nan=False)
             state.release(name, index, window.start, window.condition, document)
-
-
-def lag_of(channels: Iterable[Channel], marks: Mapping[int, int], firsts: Mapping[int, int], now: int) -> int:
-    """Seconds since the end of the first epoch that these marks of a proxy leave open; 0 if it has marked all that are over."""
-    lag = 0
-    for channel in channels:
-        unmarked = max(marks.get(channel.tag, 0), firsts[channel.tag])
-        if unmarked < channel.n_epochs:
-            lag = max(lag, now - channel.schedule.end_of_epoch(unmarked))
-    return lag

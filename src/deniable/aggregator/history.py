@@ -29,7 +29,7 @@ from deniable.queries.query import Query
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["add_panes", "count_table", "epochs_between", "estimate", "estimate_panes", "schema", "to_table"]
+__all__ = ["add_panes", "count_table", "estimate", "estimate_panes", "schema", "to_table"]
 
 
 def schema() -> pa.Schema:
@@ -96,17 +96,6 @@ def add_panes(parts: Iterable[Mapping[PaneKey, Pane]]) -> dict[PaneKey, Pane]:
     return total
 
 
-def epochs_between(query: Query, start: int, end: int) -> range:
-    """The epochs from `start` on and before `end`, seconds of UTC; both must be bounds of epochs."""
-    schedule = query.schedule
-    for name, time in (("start", start), ("end", end)):
-        if (time - schedule.origin) % schedule.every:
-            raise ParameterError(name, time, f"must be the beginning of an epoch: {schedule.origin} and every {schedule.every} s")
-    if start >= end:
-        raise ParameterError("end", end, f"must come after start = {start}")
-    return range((start - schedule.origin) // schedule.every, (end - schedule.origin) // schedule.every)
-
-
 def estimate_panes(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], start: int, end: int) -> Estimate:
     """The estimate of a period from its panes; refused where a window would have been withheld."""
     newest, n, found = estimate_period(versions, panes, (start, end))
@@ -125,7 +114,7 @@ def estimate(folder: str, versions: Query | Sequence[Query], start: int, end: in
     import pyarrow.dataset as ds  # noqa: PLC0415
 
     asked = [versions] if isinstance(versions, Query) else list(versions)
-    epochs = epochs_between(asked[-1], start, end)
+    epochs = asked[-1].schedule.epochs_between(start, end)
     chosen = (pc.field("query") == asked[-1].id) & (pc.field("epoch") >= epochs.start) & (pc.field("epoch") < epochs.stop)
     found = ds.dataset(folder, schema=schema(), format="parquet")
     batches = found.to_batches(columns=["serial", "epoch", "stratum", "report"], filter=chosen)

@@ -169,8 +169,8 @@ def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> 
 def _first_end(found: Query) -> int:
     """When the first window ends that begins from now on."""
     schedule = found.schedule
-    epoch = max(0, -(-(int(time.time()) - schedule.origin) // schedule.every))
-    later = [schedule.bounds_of_window(index)[1] for index in schedule.windows_of_epoch(min(epoch, schedule.n_epochs - 1))]
+    epoch = min(schedule.epochs_begun(int(time.time())), schedule.n_epochs - 1)
+    later = [schedule.bounds_of_window(index)[1] for index in schedule.windows_of_epoch(epoch)]
     return max(later, default=schedule.expires)
 
 

@@ -97,7 +97,7 @@ class Crowd:
         last = -1
         with self._transport() as transport:
             while not self._stopping.is_set():
-                epoch = (int(time.time()) - schedule.origin) // schedule.every
+                epoch = schedule.epochs_over(int(time.time()))
                 if epoch >= schedule.n_epochs:
                     return
                 if epoch > last:

@@ -102,8 +102,8 @@ class AnalystKey:
     def load(cls, path: str | Path, owner: str | None = None, password: bytes | None = None) -> AnalystKey:
         """The key in a file that :meth:`save` wrote, or in a PKCS#8 PEM file (`openssl genpkey -algorithm ed25519`).
 
-        A PEM file does not say whose key it is, so there `owner` does; `password` opens one that is encrypted. A file that others may
-        read is refused.
+        A PEM file does not say whose key it is, so there `owner` does; `password` opens one that is encrypted. A file that others
+        may read is refused.
         """
         path = Path(path)
         if path.exists() and path.stat().st_mode & 0o077:

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.catalogue import Catalogue, Channel
-from deniable.aggregator.closing import close_epoch, lag_of
+from deniable.aggregator.closing import close_epoch, due_epochs, overdue
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
-from deniable.aggregator.health import ProxyHealth, condition_of
+from deniable.aggregator.health import ProxyProgress, health_report
 from deniable.aggregator.join import Bucket, Joined
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.panes import Counted
@@ -243,10 +243,9 @@ class Engine:
         """Close the epochs that are due, the oldest of each channel first; how many were closed."""
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
-            for epoch in range(self._fronts[channel.tag], channel.n_epochs):
-                missing = [proxy for proxy in range(len(self.logs)) if self._marked(proxy, channel.tag) <= epoch]
-                if missing and now < channel.schedule.end_of_epoch(epoch) + self.limits.patience:
-                    break
+            marked = [self._marked(proxy, channel.tag) for proxy in range(len(self.logs))]
+            front, late = self._fronts[channel.tag], overdue(channel, now, self.limits.patience)
+            for epoch, missing in due_epochs(channel, front, marked, late):
                 if any(self._more[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
                     break
                 self._close_epoch(channel, epoch, missing)
@@ -270,11 +269,14 @@ class Engine:
 
     def _look(self) -> None:
         """Take down how each proxy is doing. What others read is this note, never the engine at work."""
-        now, channels = self.clock(), self.catalogue.channels.values()
-        health = []
-        for proxy, name in enumerate(self.state.proxies):
-            marked = {channel.tag: self._marked(proxy, channel.tag) for channel in channels}
-            lag = lag_of(channels, marked, self._firsts, now)
-            condition = condition_of(lag, self.limits)
-            health.append(ProxyHealth(name, condition, self.positions[proxy], lag, self._waiting[proxy], self.problems[proxy]))
-        self.health = health
+        channels = self.catalogue.channels.values()
+        progress = [
+            ProxyProgress(
+                {channel.tag: self._marked(proxy, channel.tag) for channel in channels},
+                self._waiting[proxy],
+                self.positions[proxy],
+                self.problems[proxy],
+            )
+            for proxy in range(len(self.logs))
+        ]
+        self.health = health_report(self.state.proxies, progress, channels, self._firsts, self.limits, self.clock())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deniable.aggregator.catalogue import Channel
+from deniable.aggregator.closing import due_epochs
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, book, join_and_count
 from deniable.aggregator.engines.spark.bucket_state import Memory
@@ -104,10 +105,8 @@ def _mark(content: bytes | memoryview) -> MarkRecord | None:
 
 
 def _close(channel: Channel, ordered: int, memory: Memory, out: Outcome) -> None:
-    for epoch in range(memory.fronts[channel.tag], channel.n_epochs):
-        missing = tuple(proxy for proxy, marks in enumerate(memory.marks) if marks.get(channel.tag, 0) <= epoch)
-        if missing and epoch >= ordered:
-            break
+    marked = [marks.get(channel.tag, 0) for marks in memory.marks]
+    for epoch, missing in due_epochs(channel, memory.fronts[channel.tag], marked, ordered):
         for proxy, n in enumerate(memory.drop(channel.tag, epoch)):
             out.ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         out.closed.append(Closed(channel.tag, epoch, missing))

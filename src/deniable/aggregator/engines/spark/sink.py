@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from deniable.aggregator.catalogue import Catalogue, Published, published
-from deniable.aggregator.closing import close_epoch, lag_of
+from deniable.aggregator.closing import close_epoch, overdue
 from deniable.aggregator.engines.spark import close_requests
 from deniable.aggregator.engines.spark.rows import Figures
 from deniable.aggregator.external_engine import note_counted, note_health
-from deniable.aggregator.health import ProxyHealth, condition_of
+from deniable.aggregator.health import ProxyHealth, ProxyProgress, health_report
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import Clock, State, Step, signed
 from deniable.errors import StateError
@@ -153,15 +153,12 @@ class Sink:
 
     def order_overdue(self) -> bool:
         """Order to close the epochs that are over for longer than `patience`; whether there are any that had not been ordered."""
-        before = self.clock() - self.limits.patience
+        now = self.clock()
         with self._lock, self.state.transaction():
             fronts = self.state.fronts()
-            overdue = {}
-            for channel in Catalogue.load(self.state.connection).channels.values():
-                due = min(channel.n_epochs, (before - channel.schedule.origin) // channel.schedule.every)
-                if due > fronts[channel.tag]:
-                    overdue[channel.tag] = due
-            return close_requests.add(self.state.connection, overdue)
+            channels = Catalogue.load(self.state.connection).channels.values()
+            late = {channel.tag: overdue(channel, now, self.limits.patience) for channel in channels}
+            return close_requests.add(self.state.connection, {tag: end for tag, end in late.items() if end > fronts[tag]})
 
     def note_counted(self, entries: Iterable[Published]) -> None:
         """Tell the relay that these versions are counted from now on."""
@@ -179,11 +176,11 @@ class Sink:
             totals: dict[int, int] = {}
             for proxy, outcome, n in connection.execute("SELECT proxy, outcome, n FROM totals"):
                 totals[proxy] = totals.get(proxy, 0) + (n if outcome == "received" else -n)
-            health = []
-            for proxy, name in enumerate(self.state.proxies):
+            progress = []
+            for proxy in range(len(self.state.proxies)):
                 parts = range(self.n_buckets)
                 marked = {each.tag: min(marks.get((proxy, part, each.tag), 0) for part in parts) for each in channels}
-                lag = lag_of(channels, marked, firsts, now)
-                health.append(ProxyHealth(name, condition_of(lag, self.limits), (), lag, totals.get(proxy, 0), problem))
+                progress.append(ProxyProgress(marked, totals.get(proxy, 0), problem=problem))
+            health = health_report(self.state.proxies, progress, channels, firsts, self.limits, now)
             note_health(connection, health, problem, now)
         return health

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.aggregator.history import add_panes, count_table, epochs_between, estimate_panes, to_table
+from deniable.aggregator.history import add_panes, count_table, estimate_panes, to_table
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
@@ -45,7 +45,7 @@ def estimate(spark: SparkSession, folder: str, versions: Query | Sequence[Query]
     from pyspark.sql import functions as F  # noqa: PLC0415, N812 - an extra
 
     asked = [versions] if isinstance(versions, Query) else list(versions)
-    epochs = epochs_between(asked[-1], start, end)
+    epochs = asked[-1].schedule.epochs_between(start, end)
     rows = spark.read.schema(_COLUMNS).parquet(folder)
     rows = rows.where((F.col("query") == asked[-1].id) & F.col("epoch").between(epochs.start, epochs.stop - 1))
     told = rows.select("serial", "epoch", "stratum", "report").mapInArrow(_counter([query.content for query in asked]), _PANES)

@@ -18,6 +18,7 @@ ROOMS = [
     "errors",
     "randomness",
     "checks",
+    "toml_file",
     "estimation",
     "mechanisms",
     "privacy",
@@ -44,7 +45,7 @@ ROOMS = [
 ]
 CLOSED = {
     "client": {"estimation", "aggregator"},
-    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "proxy"},
+    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "toml_file", "proxy"},
 }
 # Heavy or sensitive libraries, and the only rooms that may import them.
 LIBRARIES = {
@@ -88,7 +89,7 @@ def imported_modules(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
     room = room_of(path)
-    if room == "__init__":
+    if room in ("__init__", "__main__"):
         return
     assert room in ROOMS, f"{room} has no place in the plan of the house"
     for module in imported_modules(path):

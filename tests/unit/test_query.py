@@ -19,10 +19,11 @@ from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
-from deniable.queries.files import line_of, parse_query
+from deniable.queries.files import parse_query
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
+from deniable.toml_file import line_of
 from toolkit.queries import MILES, make_query
 
 # --- rules and costs ------------------------------------------------------------------------------------------------

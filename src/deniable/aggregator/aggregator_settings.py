@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from deniable.aggregator.limits import EngineLimits
 from deniable.errors import ParameterError, SettingsError
 from deniable.logs.kafka_settings import KafkaSettings
 from deniable.logs.share_logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
 from deniable.service.limits import Tls
-from deniable.service.settings_file import SettingsFile
+from deniable.service.settings_file import WITHIN, FilePath, Seconds, read_settings_file
 
 __all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
 
@@ -25,11 +26,11 @@ class ProxySettings:
     """As queries name it in `proxies`."""
     url: str = ""
     """Where it can be reached; its name, if that is an address."""
-    log: Path | None = None
+    log: FilePath | None = None
     """Its log, if it runs on this machine; without this and `kafka` the log is read over HTTP."""
-    kafka: KafkaSettings | None = None
+    kafka: Annotated[KafkaSettings | None, WITHIN] = None
     """Its log, if that is a topic of Kafka."""
-    token_file: Path | None = None
+    token_file: FilePath | None = None
     """A file that holds its operator's token, for publishing and for reading over HTTP."""
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class SparkSettings:
 
     checkpoint: str
     """A folder, or the address of one, that driver and executors can reach."""
-    trigger: int = 1
+    trigger: Seconds = 1
     """Seconds from one batch to the next."""
     records_a_batch: int = 4096
     """Records of each proxy's topic in one batch, at most."""
@@ -104,21 +105,21 @@ class SparkSettings:
 class Settings:
     """All that an aggregator is told."""
 
-    state: Path
-    ring: Path
+    state: FilePath
+    ring: FilePath
     """The keys of the analysts whose queries it takes."""
     proxies: Sequence[ProxySettings]
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
-    header_deadline: int = 10
+    header_deadline: Seconds = 10
     """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
     most_connections: int = 1000
     limits: EngineLimits = field(default_factory=EngineLimits)
     tls: Tls | None = None
     engine: str = "embedded"
     """Which engine counts: the one in this process, or Spark in another."""
-    spark: SparkSettings | None = None
+    spark: Annotated[SparkSettings | None, WITHIN] = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -133,14 +134,6 @@ class Settings:
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
 
-_TABLES = SettingsFile(
-    paths={"state", "ring", "log", "token_file", "certificate", "key"},
-    durations={"patience", "behind", "skew", "retention", "header_deadline", "trigger"},
-    tables={"limits": EngineLimits, "tls": Tls, "kafka": KafkaSettings, "spark": SparkSettings},
-    lists={"proxies": ProxySettings},
-)
-
-
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""
-    return _TABLES.read(path, Settings)
+    return read_settings_file(path, Settings)

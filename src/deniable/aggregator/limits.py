@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deniable.errors import ParameterError
+from deniable.service.settings_file import Bytes, Seconds
 
 __all__ = ["EngineLimits"]
 
@@ -13,19 +14,19 @@ __all__ = ["EngineLimits"]
 class EngineLimits:
     """How much the engine takes on, and how long it waits."""
 
-    patience: int = 1800
+    patience: Seconds = 1800
     """Seconds after the end of an epoch until it is closed without the proxies that have not marked it: more than their grace."""
-    behind: int = 900
+    behind: Seconds = 900
     """Seconds after the end of an epoch from which a proxy that has not marked it is called behind."""
-    skew: int = 300
+    skew: Seconds = 300
     """Seconds by which a device's clock may be ahead: shares of epochs that begin later are refused."""
-    step_bytes: int = 64 << 20
+    step_bytes: Bytes = 64 << 20
     """What is read of each log in one step."""
     most_waiting: int = 8_000_000
     """Shares of one proxy that may wait for the others."""
     bucket_bits: int = 6
     """Bits of the message id that choose a bucket."""
-    retention: int = 30 * 86400
+    retention: Seconds = 30 * 86400
     """Seconds for which panes, accounts and results are kept."""
     garbage: int = 4096
     """Rows of closed epochs that are deleted at once."""

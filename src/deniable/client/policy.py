@@ -7,7 +7,6 @@ query names them, and an analyst who runs all of them could put the shares of a 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -18,10 +17,10 @@ from deniable.client.encoding import cost_of_row
 from deniable.client.sandbox import LONGEST_DEADLINE, SMALLEST_MEMORY
 from deniable.errors import ParameterError, PolicyError
 from deniable.privacy.ledger import Limit
-from deniable.queries.files import line_of
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration, spoken_duration
+from deniable.toml_file import TomlFile
 
 __all__ = ["Policy", "read_policy"]
 
@@ -146,20 +145,11 @@ _SETTINGS = {each.name for each in fields(Policy)} - {"ring", "proxies", "limits
 def read_policy(path: str | os.PathLike[str]) -> Policy:
     """The settings in a TOML file, which holds this device's tokens and so must be its owner's alone (mode 0600)."""
     path = Path(path)
-    try:
-        mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
-    except OSError as error:
-        raise PolicyError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PolicyError("file", path.name, f"is not TOML in UTF-8: {error}", path.name) from None
+    file = TomlFile.read(path, PolicyError)
+    mode = path.stat().st_mode
     if os.name == "posix" and mode & 0o077:
         raise PolicyError("file", str(path), f"has mode {mode & 0o777:04o}: others can read your tokens; set 0600", path.name)
-    try:
-        return _from_tree(tree, path.parent)
-    except ParameterError as error:
-        raise PolicyError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+    return file.made(lambda tree: _from_tree(tree, path.parent))
 
 
 def _from_tree(tree: dict[str, Any], folder: Path) -> Policy:

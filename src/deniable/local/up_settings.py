@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import ParameterError, SettingsError
+from deniable.errors import ParameterError
 from deniable.local.services import Address, Aggregator, Proxy
-from deniable.queries.files import line_of, query_of_tree, read_query
+from deniable.queries.files import query_of_tree, read_query
 from deniable.queries.keys import KeyRing, PublicKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration
+from deniable.toml_file import TomlFile
 
 __all__ = ["MODES", "Data", "ServicesPlan", "Settings", "read_settings"]
 
@@ -71,21 +71,7 @@ def read_settings(path: str | Path, mode: str | None = None, start: Sequence[str
     Paths are relative to where the file stands.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
-    except UnicodeDecodeError:
-        raise SettingsError("file", str(path), "must be TOML in UTF-8", path.name) from None
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, int(found[1]) if found else None) from None
-    try:
-        return _settings(tree, path.parent, mode, list(start))
-    except ParameterError as error:
-        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+    return TomlFile.read(path).made(lambda tree: _settings(tree, path.parent, mode, list(start)))
 
 
 def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[str]) -> Settings:

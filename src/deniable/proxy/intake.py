@@ -29,6 +29,7 @@ from deniable.proxy.channels import Channel
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
 from deniable.service.database import lock
+from deniable.service.settings_file import Seconds
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 
@@ -50,13 +51,13 @@ class Rules:
 
     threshold: int = 4096
     """As soon as so many shares of a channel and epoch wait, they are flushed."""
-    deadline: int = 10
+    deadline: Seconds = 10
     """No share waits longer than this, however few there are."""
-    grace: int = 600
+    grace: Seconds = 600
     """How long after its end an epoch stays open."""
-    skew: int = 60
+    skew: Seconds = 60
     """How far a device's clock may be ahead."""
-    retention: int = 7 * 86400
+    retention: Seconds = 7 * 86400
     """How long blocks stay in the log."""
     prefix_bits: int = 6
     most_ids: int = 50_000_000

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
 from deniable.proxy.intake import Rules
 from deniable.service.limits import ConnectionLimits, Tls
-from deniable.service.settings_file import SettingsFile
+from deniable.service.settings_file import WITHIN, FilePath, read_settings_file
 
 __all__ = ["Settings", "read_settings"]
 
@@ -20,17 +21,17 @@ __all__ = ["Settings", "read_settings"]
 class Settings:
     """All that a proxy is told."""
 
-    folder: Path
+    folder: FilePath
     """Where the log, the spool, the tokens and the queries are kept; nobody else may read it."""
     host: str = "127.0.0.1"
     port: int = 8600
     """0 lets the operating system choose."""
-    ring: Path | None = None
+    ring: FilePath | None = None
     """A key ring: queries that are not signed by one of its keys are not relayed."""
     intake: Rules = field(default_factory=Rules)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: Tls | None = None
-    kafka: KafkaSettings | None = None
+    kafka: Annotated[KafkaSettings | None, WITHIN] = None
     """The log is a topic of Kafka, instead of a file in the folder."""
 
     def __post_init__(self) -> None:
@@ -62,13 +63,6 @@ def _name_of(folder: Path) -> str:
     return path.read_text()
 
 
-_TABLES = SettingsFile(
-    paths={"folder", "ring", "certificate", "key"},
-    durations={"deadline", "grace", "skew", "retention", "body_deadline", "header_deadline"},
-    tables={"intake": Rules, "limits": ConnectionLimits, "tls": Tls, "kafka": KafkaSettings},
-)
-
-
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""
-    return _TABLES.read(path, Settings)
+    return read_settings_file(path, Settings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 
 from deniable.errors import ParameterError
+from deniable.service.settings_file import Bytes, FilePath, Seconds
 
 __all__ = ["ConnectionLimits", "Tls"]
 
@@ -15,14 +15,14 @@ __all__ = ["ConnectionLimits", "Tls"]
 class ConnectionLimits:
     """What one connection, and all of them together, may take of the machine."""
 
-    largest_body: int = 4 << 20
+    largest_body: Bytes = 4 << 20
     """Bytes of one upload."""
-    most_waiting: int = 256 << 20
+    most_waiting: Bytes = 256 << 20
     """Bytes of all uploads that are being received or examined; above it, uploads are put off."""
     most_connections: int = 1000
-    body_deadline: int = 30
+    body_deadline: Seconds = 30
     """Seconds in which a body must have come."""
-    header_deadline: int = 10
+    header_deadline: Seconds = 10
     """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
 
     def __post_init__(self) -> None:
@@ -38,5 +38,5 @@ class ConnectionLimits:
 class Tls:
     """The certificate chain and the key, as PEM files."""
 
-    certificate: Path
-    key: Path
+    certificate: FilePath
+    key: FilePath

@@ -1,81 +1,159 @@
-"""Settings of a service, written as TOML and read into dataclasses. Errors name file, line, key, value and rule."""
+"""Settings of a service: dataclasses, filled from TOML and checked by pydantic. Errors name file, line, key, value and rule.
+
+A setting's type says how it is written: :data:`Seconds` as "10 min", :data:`Bytes` as "64 MiB", :data:`FilePath` relative to the
+file it stands in. What a type cannot say, a dataclass checks in its `__post_init__`, whichever way it is made.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import difflib
+import json
 import re
-import tomllib
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
-from deniable.errors import ParameterError, SettingsError
-from deniable.queries.files import line_of
+from deniable.errors import MissingExtraError, ParameterError
 from deniable.queries.schedule import duration
+from deniable.toml_file import TomlFile
 
-__all__ = ["SettingsFile"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+__all__ = ["WITHIN", "Bytes", "FilePath", "Seconds", "read_settings_file", "settings_of"]
 
 _T = TypeVar("_T")
+_SIZE = re.compile(r"\s*(\d{1,12})\s*(B|KiB|MiB|GiB|TiB)\s*", re.ASCII)
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_RULES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be a text",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "is_instance_of": "must be a list",
+    "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
+    "missing": "is missing",
+}
+"""Our words for what pydantic finds."""
 
 
-@dataclass(frozen=True)
-class SettingsFile:
-    """Which keys stand for more than the text or number that is written there, at whatever depth they stand."""
+class _WrittenAs:
+    """How a setting is written: turns what stands in the file into the value of the field."""
 
-    paths: Set[str]
-    """Files and folders, relative to where the file with the settings stands."""
-    durations: Set[str]
-    """Seconds, or texts such as "10 min"."""
-    tables: Mapping[str, type]
-    """Tables, each with the dataclass it is read into. One that has paths in its own way counts them itself, in `within`."""
-    lists: Mapping[str, type] = field(default_factory=dict)
-    """Lists of tables."""
+    def __init__(self, read: Callable[[Any, Path], Any]) -> None:
+        self._read = read
 
-    def read(self, path: str | Path, kind: type[_T]) -> _T:
-        """The settings in a TOML file."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
-        try:
-            tree = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            found = re.search(r"line (\d+)", str(error))
-            line = int(found[1]) if found else None
-            raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, line) from None
-        try:
-            return self._built("", kind, tree, path.parent)
-        except ParameterError as error:
-            raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415 - an extra
 
-    def _built(self, place: str, kind: type[_T], given: Any, base: Path) -> _T:
-        if not isinstance(given, dict):
-            raise ParameterError(place.rstrip("."), given, "must be a table")
-        fields = {each.name: each for each in dataclasses.fields(kind)}  # type: ignore[arg-type]  # all of them are dataclasses
-        for name, value in given.items():
-            if name not in fields:
-                raise ParameterError(f"{place}{name}", value, f"is not a setting; there are {', '.join(fields)}")
-        values = {name: self._value(f"{place}{name}", name, value, base) for name, value in given.items()}
-        for name, each in fields.items():
-            if name not in values and each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-                raise ParameterError(f"{place}{name}", None, "is missing")
-        try:
-            return kind(**values)
-        except ParameterError as error:
-            raise ParameterError(f"{place}{error.name}", error.value, error.rule) from None
+        return core_schema.with_info_plain_validator_function(lambda value, info: self._read(value, info.context))
 
-    def _value(self, full: str, name: str, value: Any, base: Path) -> Any:
-        if name in self.tables:
-            built: Any = self._built(f"{full}.", self.tables[name], value, base)
-            return built.within(base) if hasattr(built, "within") else built
-        if name in self.lists:
-            if not isinstance(value, list):
-                raise ParameterError(full, value, f"must be tables, [[{name}]]")
-            return tuple(self._built(f"{full}[{i}].", self.lists[name], each, base) for i, each in enumerate(value))
-        if name in self.paths:
-            if not isinstance(value, str) or not value:
-                raise ParameterError(full, value, "must be a path")
-            return base / value
-        return duration(full, value) if name in self.durations else value
+
+class _Within:
+    """A table that knows itself which of its entries are paths: its `within` makes them relative to the file's folder."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415 - an extra
+
+        def within(value: Any, info: Any) -> Any:
+            return None if value is None else value.within(info.context)
+
+        return core_schema.with_info_after_validator_function(within, handler(source))
+
+
+def _byte_size(value: Any, _: Path) -> int:
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found:
+        return int(found[1]) * _UNITS[found[2]]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ParameterError("", value, "must be a whole number of bytes or a text such as '64 MiB'")
+    return value
+
+
+def _file_path(value: Any, folder: Path) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ParameterError("", value, "must be a path")
+    return folder / value
+
+
+Seconds = Annotated[int, _WrittenAs(lambda value, _: duration("", value))]
+"""A duration: whole seconds, or a text such as "10 min"."""
+Bytes = Annotated[int, _WrittenAs(_byte_size)]
+"""A size: whole bytes, or a text such as "64 MiB"."""
+FilePath = Annotated[Path, _WrittenAs(_file_path)]
+"""A file or folder, relative to where the settings stand."""
+WITHIN = _Within()
+
+
+def read_settings_file(path: str | Path, kind: type[_T]) -> _T:
+    """The settings of a dataclass in a TOML file."""
+    path = Path(path)
+    return TomlFile.read(path).made(lambda tree: settings_of(tree, kind, path.parent))
+
+
+def settings_of(tree: Any, kind: type[_T], folder: Path) -> _T:
+    """The settings in a table of TOML whose paths are relative to a folder."""
+    try:
+        from pydantic import ValidationError  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("pydantic", "service", "a file of settings") from None
+    try:
+        # As JSON, for only there pydantic is strict about numbers and texts and still takes tables for dataclasses.
+        reader: Any = kind
+        made: _T = _adapter(reader).validate_json(json.dumps(tree, default=str), context=folder)
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False)[0], kind) from None
+    return made
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Pydantic's reader of a dataclass: no unknown keys, no conversion of types, in it and in the tables it holds."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - an extra
+
+    for each in {kind, *_tables(kind)}:
+        each.__pydantic_config__ = {"strict": True, "extra": "forbid"}
+    return TypeAdapter(kind)
+
+
+def _tables(kind: Any) -> Iterator[Any]:
+    """The dataclasses in the fields of a dataclass, and in theirs."""
+    for part in get_type_hints(kind).values():
+        for inner in (part, *get_args(part)):
+            if is_dataclass(inner):
+                yield inner
+                yield from _tables(inner)
+
+
+def _refusal(error: ErrorDetails, kind: Any) -> ParameterError:
+    place = error["loc"]
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ParameterError):
+        return ParameterError(_key([*place, cause.name] if cause.name else place), cause.value, cause.rule)
+    if error["type"] == "unexpected_keyword_argument":
+        known = [each.name for each in fields(_table_at(kind, place[:-1])) if each.init]
+        near = difflib.get_close_matches(str(place[-1]), known, 1)
+        hint = f"did you mean {near[0]!r}? There" if near else "there"
+        return ParameterError(_key(place), error["input"], f"is not a setting; {hint} are {', '.join(known)}")
+    value = None if error["type"] == "missing" else error["input"]
+    return ParameterError(_key(place), value, _RULES.get(error["type"], f"is not usable: {error['msg']}"))
+
+
+def _table_at(kind: Any, place: Sequence[int | str]) -> Any:
+    """The dataclass of the table at a place."""
+    for step in place:
+        if isinstance(step, str):
+            part = get_type_hints(kind)[step]
+            kind = next(inner for inner in (part, *get_args(part)) if is_dataclass(inner))
+    return kind
+
+
+def _key(place: Sequence[int | str]) -> str:
+    """The name of a key, such as `proxies[1].kafka.topic`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")

@@ -7,13 +7,12 @@ assumed. Machines differ: `deniable size --figures FILE` reads your own, a TOML 
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import ParameterError, SettingsError
-from deniable.queries.files import line_of
+from deniable.errors import ParameterError
+from deniable.toml_file import TomlFile
 
 __all__ = ["Figures", "Prices", "check_positive", "read_figures"]
 
@@ -126,19 +125,10 @@ class Prices:
 
 def read_figures(path: str | Path) -> Figures:
     """The figures of a TOML file; those that it leaves out keep their defaults."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError("file", str(path), f"cannot be read as UTF-8 text: {error}", path.name) from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError("file", path.name, f"is not TOML: {error}", path.name) from None
-    unknown = sorted(set(tree) - set(Figures.names()))
-    if unknown:
-        rule = f"is no figure; there are {', '.join(Figures.names())}"
-        raise SettingsError(unknown[0], tree[unknown[0]], rule, path.name, line_of(text, unknown[0]))
-    try:
-        return Figures(**tree)
-    except ParameterError as error:
-        raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
+    return TomlFile.read(path).made(_figures)
+
+
+def _figures(tree: dict[str, Any]) -> Figures:
+    for name in sorted(set(tree) - set(Figures.names())):
+        raise ParameterError(name, tree[name], f"is no figure; there are {', '.join(Figures.names())}")
+    return Figures(**tree)

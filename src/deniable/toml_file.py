@@ -1,0 +1,98 @@
+"""TOML files, read in one way: an error names the file, the line, the key, the value and what would be accepted."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from deniable.errors import ParameterError, SettingsError
+
+__all__ = ["TomlFile", "line_of"]
+
+_T = TypeVar("_T")
+_LARGEST = 1 << 20
+_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\- ]+?)\s*\]\]?\s*(?:#.*)?")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
+_STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
+
+Refusal = Callable[[str, object, str, str, "int | None"], Exception]
+"""Makes an error of a name, a value, a rule, the file's name and the line."""
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """A TOML text with its tree, and the kind of error that mistakes in it are."""
+
+    name: str
+    text: str
+    tree: dict[str, Any]
+    refusal: Refusal = SettingsError
+
+    @classmethod
+    def read(cls, path: str | Path, refusal: Refusal = SettingsError) -> TomlFile:
+        """The file at a path."""
+        path = Path(path)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise refusal("file", str(path), f"cannot be read: {error.strerror}", path.name, None) from None
+        if len(content) > _LARGEST:
+            raise refusal("file", f"{len(content)} bytes", f"must hold at most {_LARGEST}", path.name, None)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise refusal("file", str(path), "must be TOML in UTF-8", path.name, None) from None
+        return cls.parse(text, path.name, refusal)
+
+    @classmethod
+    def parse(cls, text: str, name: str, refusal: Refusal = SettingsError) -> TomlFile:
+        """The file with this text; `name` is what errors call it."""
+        try:
+            return cls(name, text, tomllib.loads(text), refusal)
+        except tomllib.TOMLDecodeError as error:
+            message, _, place = str(error).partition(" (at ")
+            found = re.match(r"line (\d+)", place)
+            line = int(found[1]) if found else len(text.splitlines())
+            raise refusal("file", name, f"is not TOML: {message}", name, line) from None
+
+    def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
+        """What is made of the tree. A parameter that breaks its rule is refused with the line on which it stands."""
+        try:
+            return make(self.tree)
+        except ParameterError as error:
+            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+
+
+def line_of(text: str, name: str) -> int | None:
+    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or else of the table it would stand in.
+
+    >>> line_of('id = "x"\\n[schedule]\\nevery = 3', "schedule.every")
+    3
+    """
+    wanted: list[str | int] = []
+    for key, indices in _STEP.findall(name):
+        wanted.append(key)
+        wanted.extend(int(i) for i in re.findall(r"\d+", indices))
+    table: list[str | int] = []
+    seen: dict[str, int] = {}
+    best: tuple[int, int | None] = (0, None)
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.fullmatch(line)
+        assignment = _ASSIGNMENT.match(line)
+        if header:
+            table = [part.strip() for part in header[2].split(".")]
+            if header[1] == "[[":
+                seen[header[2]] = seen.get(header[2], -1) + 1
+                table.append(seen[header[2]])
+            path = table
+        elif assignment:
+            path = [*table, assignment[1]]
+        else:
+            continue
+        if len(path) > best[0] and wanted[: len(path)] == path:
+            best = len(path), number
+    return best[1]

@@ -177,9 +177,9 @@ def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: RunningA
         house.crowd.mark(house.query.schedule.epoch_of(int(time.time())) + 3000, [0])
         text = httpx.get(f"{url}/metrics").text
         one, two = house.query.proxies
-        assert f'deniable_aggregator_shares_received_total{{proxy="{one}"}} 10\n' in text
-        assert f'deniable_aggregator_shares_total{{proxy="{two}",outcome="counted"}} 10\n' in text
-        assert "deniable_aggregator_engine_running 1\n" in text
+        assert f'deniable_aggregator_shares_received_total{{proxy="{one}"}} 10.0\n' in text
+        assert f'deniable_aggregator_shares_total{{outcome="counted",proxy="{two}"}} 10.0\n' in text
+        assert "deniable_aggregator_engine_running 1.0\n" in text
         # Only the first proxy has marked the epochs that follow.
         degraded = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["status"] == "degraded" and told)
         assert [proxy["condition"] for proxy in degraded["proxies"]] == ["up", "behind"]
@@ -221,8 +221,8 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ru
             assert response.headers["content-type"] == "application/problem+json"
             assert {"type", "title", "status", "detail"} <= set(response.json())
         text = httpx.get(f"{url}/metrics").text
-        assert 'deniable_aggregator_requests_refused_total{reason="token"} 2\n' in text
-        assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2\n' in text
+        assert 'deniable_aggregator_requests_refused_total{reason="token"} 2.0\n' in text
+        assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2.0\n' in text
         document = httpx.get(f"{url}/openapi.json").json()
         assert f"{address.replace(house.query.id, '{query_id}')}/results/stream" in document["paths"]
         # A head that comes a byte at a time is cut off.

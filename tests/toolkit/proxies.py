@@ -104,7 +104,7 @@ class ProxyProcess:
         """What it counts."""
         text = httpx.get(f"{self.address}/metrics").text
         rows = [line.removeprefix("deniable_proxy_").rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
-        return {name: int(value) for name, value in rows}
+        return {name: int(float(value)) for name, value in rows}
 
     def refused(self, reason: str) -> int:
         """How many requests it refused for this reason."""

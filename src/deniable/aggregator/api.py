@@ -17,10 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from deniable.aggregator.aggregator_metrics import exposition
+from deniable.aggregator.aggregator_metrics import aggregator_metrics
 from deniable.aggregator.service import Service
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.queries.signing import SignedQuery
+from deniable.service.metrics import CONTENT_TYPE
 
 __all__ = ["create_app"]
 
@@ -243,4 +244,4 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/metrics")
     def metrics() -> Response:
         """Counters and gauges for Prometheus."""
-        return Response(exposition(service), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(aggregator_metrics(service), media_type=CONTENT_TYPE)

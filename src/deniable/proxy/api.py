@@ -22,10 +22,11 @@ from deniable.logs.sqlite_log import LogReader, Record
 from deniable.proxy.board import Board
 from deniable.proxy.intake import Intake, Upload
 from deniable.proxy.intake_worker import IntakeWorker
-from deniable.proxy.proxy_metrics import exposition
+from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
 from deniable.service.http_server import problem
+from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
@@ -265,7 +266,7 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Counters and gauges for Prometheus."""
-        return Response(exposition(proxy), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(proxy_metrics(proxy), media_type=CONTENT_TYPE)
 
 
 def _page(path: Path, after: int, limit: int) -> Response:

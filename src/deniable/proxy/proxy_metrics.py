@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
+
+from deniable.service.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
     from deniable.proxy.api import Proxy
 
-__all__ = ["exposition"]
+__all__ = ["proxy_metrics"]
 
 _COUNTERS = {
     "accepted": ("shares_accepted_total", "Shares that were taken and are durable."),
@@ -22,27 +23,17 @@ _COUNTERS = {
 }
 
 
-def exposition(proxy: Proxy) -> str:
+def proxy_metrics(proxy: Proxy) -> bytes:
     """The text that Prometheus scrapes."""
-    lines: list[str] = []
-
-    def add(name: str, kind: str, text: str, values: dict[str, int]) -> None:
-        lines.extend([f"# HELP deniable_proxy_{name} {text}", f"# TYPE deniable_proxy_{name} {kind}"])
-        lines.extend(f"deniable_proxy_{name}{label} {value}" for label, value in values.items())
-
-    for key, (name, text) in _COUNTERS.items():
-        add(name, "counter", text, {"": proxy.intake.counters[key]})
-    refusals: Counter[str] = proxy.refusals
-    by_reason = {f'{{reason="{reason}"}}': count for reason, count in sorted(refusals.items())}
-    add("refused_total", "counter", "Requests that were refused, by reason.", by_reason)
-    add("shares_waiting", "gauge", "Shares that wait for a flush.", {"": proxy.intake.n_waiting})
-    add(
-        "log_away",
-        "gauge",
-        "1 while the log cannot be reached, and shares wait in the spool.",
-        {"": int(proxy.intake.log_problem != "")},
-    )
-    add("ids_held", "gauge", "Message ids of open epochs, held against replays.", {"": proxy.intake.n_ids})
-    add("bytes_receiving", "gauge", "Bytes of uploads that are being received or examined.", {"": proxy.n_receiving})
-    add("queries", "gauge", "Queries on the board.", {"": len(proxy.board)})
-    return "\n".join(lines) + "\n"
+    intake = proxy.intake
+    counters = [counter(name, text, intake.counters[key]) for key, (name, text) in _COUNTERS.items()]
+    refusals = [({"reason": reason}, count) for reason, count in sorted(proxy.refusals.items())]
+    others = [
+        counter("refused_total", "Requests that were refused, by reason.", refusals),
+        gauge("shares_waiting", "Shares that wait for a flush.", intake.n_waiting),
+        gauge("log_away", "1 while the log cannot be reached, and shares wait in the spool.", int(intake.log_problem != "")),
+        gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),
+        gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.n_receiving),
+        gauge("queries", "Queries on the board.", len(proxy.board)),
+    ]
+    return exposition("deniable_proxy", counters + others)

@@ -19,6 +19,7 @@ from deniable.errors import ParameterError, PublicationError, RollbackError, Sta
 from deniable.logs.share_logs import HttpLog, PartitionMark, Position, Reading
 from deniable.logs.sqlite_log import BlockLog
 from deniable.wire.blocks import cut
+from toolkit.answers import streamed
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 
 PROXIES = {2: ["one", "two"], 3: ["one", "two", "three"]}
@@ -299,7 +300,7 @@ def test_a_state_of_other_proxies_or_another_version_is_refused(tmp_path: Path) 
 
 
 def test_limits_are_checked(crowd: Crowd) -> None:
-    with pytest.raises(ParameterError, match="patience = 0 must be at least 1"):
+    with pytest.raises(ParameterError, match="patience = 0 must be a whole number from 1"):
         EngineLimits(patience=0)
     crowd.engine()
     assert crowd.state is not None
@@ -350,7 +351,7 @@ class Wire:
 def test_a_log_read_over_http_counts_the_same_and_its_failures_are_problems(crowd: Crowd) -> None:
     engine = crowd.engine()
     wires = [Wire(log) for log in crowd.logs]
-    clients = [httpx.Client(transport=httpx.MockTransport(wire)) for wire in wires]
+    clients = [httpx.Client(transport=streamed(wire)) for wire in wires]
     engine.logs = [HttpLog(f"http://proxy{i}/", "right", client) for i, client in enumerate(clients)]
     crowd.answer([1] * 30)
     crowd.answer([2] * 12)

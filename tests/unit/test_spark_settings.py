@@ -25,6 +25,7 @@ from deniable.aggregator.state import State, connect
 from deniable.cli import cli
 from deniable.errors import ParameterError, SettingsError
 from deniable.logs.kafka_settings import KafkaSettings
+from toolkit.answers import streamed
 from toolkit.crowds import RING, Crowd
 
 FILE = """
@@ -62,7 +63,7 @@ def test_paths_are_relative_to_the_file_and_addresses_are_not(tmp_path: Path) ->
     [
         ('engine = "spark"', 'engine = "flink"', "must be one of embedded, spark"),
         ('trigger = "10 s"', "options = 1", "must be a table"),
-        ('trigger = "10 s"', "records_a_batch = 0", "must be a whole number of at least 1"),
+        ('trigger = "10 s"', "records_a_batch = 0", "must be a whole number from 1 to"),
         ('checkpoint = "checkpoint"', "", "is missing"),
     ],
 )
@@ -129,7 +130,7 @@ def test_a_query_is_held_back_from_proxies_until_it_is_counted(tmp_path: Path) -
     order_relay(connection, crowd.query.id, 1, PUBLISH, 2)
     proxies = [ProxySettings("http://one"), ProxySettings("http://two")]
     proxy = Proxy()
-    with httpx.Client(transport=httpx.MockTransport(proxy)) as client:
+    with httpx.Client(transport=streamed(proxy)) as client:
         assert relay(connection, proxies, client, counted=set()) == 2
         assert proxy.asked == []
         assert relay(connection, proxies, client, counted={(crowd.query.id, 1)}) == 0

@@ -14,6 +14,7 @@ from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, MOST_RECORDS, HttpT
 from deniable.errors import UploadError
 from deniable.randomness import seeded_source
 from deniable.wire.shares import read_batch
+from toolkit.answers import streamed
 from toolkit.devices import Network, asked, at, make_device, make_policy, queued, records, signed
 
 ONE, TWO = asked().proxies
@@ -198,7 +199,7 @@ def answers() -> Answers:
 
 @pytest.fixture
 def http(answers: Answers) -> Iterator[HttpTransport]:
-    with HttpTransport(client=httpx.Client(transport=httpx.MockTransport(answers))) as transport:
+    with HttpTransport(client=httpx.Client(transport=streamed(answers))) as transport:
         yield transport
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from deniable.aggregator.limits import EngineLimits
+from deniable.checks import whole
 from deniable.errors import ParameterError, SettingsError
 from deniable.logs.kafka_settings import KafkaSettings
 from deniable.logs.share_logs import EmbeddedLog, HttpLog, KafkaShareLog, ShareLog
@@ -58,7 +59,7 @@ class ProxySettings:
         """A reader of its log."""
         if self.kafka is not None:
             return KafkaShareLog(self.kafka)
-        return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token())
+        return EmbeddedLog(self.log) if self.log is not None else HttpLog(self.url, self.token)
 
 
 ENGINES = ("embedded", "spark")
@@ -85,10 +86,8 @@ class SparkSettings:
         for name in ("checkpoint", "history"):
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(name, getattr(self, name), "must be a path or an address")
-        for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0), ("trigger", 0)):
+            whole(name, getattr(self, name), least, 1 << 31)
         if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
             raise ParameterError("options", self.options, "must be a table of texts")
 
@@ -124,11 +123,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise ParameterError("engine", self.engine, f"must be one of {', '.join(ENGINES)}")
-        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
-            raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        whole("port", self.port, 0, 65535)
         for name in ("header_deadline", "most_connections"):
-            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ParameterError(name, getattr(self, name), "must be a whole number of at least 1")
+            whole(name, getattr(self, name), 1, 1 << 31)
         names = [proxy.name for proxy in self.proxies]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError("proxies", names, "must be at least 2, with different names")

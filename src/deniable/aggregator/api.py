@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
 from deniable.aggregator.service import Service
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
-from deniable.queries.signing import SignedQuery
+from deniable.service.http_server import Number, parameters_problem
 from deniable.service.metrics import CONTENT_TYPE
 
 __all__ = ["create_app"]
@@ -79,7 +79,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     async def wrong_address(_: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return answer(reason, status, "there is nothing here that answers to this")
+        return answer(reason, status, parameters_problem(error))
 
     async def gone(_: Request, __: Exception) -> Response:
         return answer("disconnected", 400, "the request ended before its body")
@@ -132,7 +132,7 @@ def _add_queries(app: FastAPI, service: Service) -> None:
     async def publish_query(query_id: str, request: Request, response: Response) -> dict[str, Any]:
         """Publish a signed query, or its next version: it is counted from now on, and passed on to the proxies."""
         await run_in_threadpool(_authorize, service, request, "analyst")
-        entry, fresh = await run_in_threadpool(service.publish, _named(query_id, await _body(request)))
+        entry, fresh = await run_in_threadpool(service.publish, query_id, await _body(request))
         response.status_code = 201 if fresh else 200
         return await run_in_threadpool(_known, service, entry.query.id)
 
@@ -157,14 +157,6 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)
 
 
-def _named(query_id: str, content: bytes) -> bytes:
-    """The content, if the query in it has the id that the address says."""
-    found = SignedQuery.from_bytes(content).unverified().id
-    if found != query_id:
-        raise RefusedError("query_id", 422, f"the query's id is {found!r}, and the address says {query_id[:64]!r}")
-    return content
-
-
 def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
     @app.get("/v1/queries/{query_id}/results/latest", responses=_REFUSALS)
     def latest_result(query_id: str, request: Request) -> Response:
@@ -178,7 +170,12 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
 
     @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
     def range_of_results(
-        query_id: str, request: Request, start: int | None = None, end: int | None = None, after: int = 0, limit: int = 100
+        query_id: str,
+        request: Request,
+        start: Number | None = None,
+        end: Number | None = None,
+        after: Number = 0,
+        limit: Number = 100,
     ) -> Response:
         """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`."""
         _authorize(service, request, "analyst", "reader")
@@ -210,14 +207,14 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
             n_followers -= 1
 
     @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
-    async def follow_results(query_id: str, request: Request, after: int | None = None) -> Response:
+    async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
         """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
         await run_in_threadpool(_authorize, service, request, "analyst", "reader")
         await run_in_threadpool(_known, service, query_id)
         if n_followers >= _MOST_FOLLOWERS:
             raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
         stated = request.headers.get("last-event-id", "")
-        if stated.isdecimal() and len(stated) < 19:
+        if stated.isascii() and stated.isdecimal() and len(stated) < 19:
             after = int(stated)
         if after is None:
             newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
@@ -234,12 +231,13 @@ def _numbered(number: int, document: str) -> str:
 def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     def health() -> Response:
-        """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind or down."""
+        """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
         proxies = [asdict(proxy) for proxy in service.health]
-        fine = all(proxy["condition"] == "up" for proxy in proxies)
-        status = "failed" if not service.running else "ok" if fine else "degraded"
-        told = {"status": status, "engine": service.engine_problem or "running", "proxies": proxies}
-        return Response(json.dumps(told), 200 if service.running else 503, media_type="application/json")
+        running, engine, relay = service.running, service.engine_problem, service.relay_problem
+        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        status = "failed" if not running else "ok" if fine else "degraded"
+        told = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        return Response(json.dumps(told), 200 if running else 503, media_type="application/json")
 
     @app.get("/metrics")
     def metrics() -> Response:

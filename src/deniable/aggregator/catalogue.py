@@ -11,7 +11,7 @@ from deniable.errors import PublicationError
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import Seen, SignedQuery, verify
+from deniable.queries.signing import Seen, SignedQuery, authenticate, check_version
 
 __all__ = ["Catalogue", "Channel", "Published", "publish", "published", "stop"]
 
@@ -88,10 +88,10 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
     Besides what a device checks (signature, expiry, serial): its proxies are those that this aggregator reads, and a new version
     keeps its schedule and channel, for its epochs are added to those before it.
     """
-    claimed = signed.unverified()
-    earlier = published(connection, claimed.id)
+    query = authenticate(signed, ring, now)
+    earlier = published(connection, query.id)
     seen = {(entry.query.analyst, entry.query.id): Seen(entry.query.serial, entry.query.digest) for entry in earlier}
-    query = verify(signed, ring, now, seen)
+    check_version(query, now, seen)
     if any(entry.query.digest == query.digest for entry in earlier):
         return query
     if set(query.proxies) != set(proxies):

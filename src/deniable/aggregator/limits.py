@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from deniable.errors import ParameterError
+from deniable.checks import whole
 from deniable.service.settings_file import Bytes, Seconds
 
 __all__ = ["EngineLimits"]
@@ -33,8 +33,6 @@ class EngineLimits:
     workers: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("patience", 1), ("behind", 0), ("skew", 0), ("step_bytes", 1), ("most_waiting", 1), ("workers", 1)):
-            if getattr(self, name) < least:
-                raise ParameterError(name, getattr(self, name), f"must be at least {least}")
-        if not 0 <= self.bucket_bits <= 16:
-            raise ParameterError("bucket_bits", self.bucket_bits, "must lie between 0 and 16")
+        for each in fields(self):
+            least = 0 if each.name in ("behind", "skew", "bucket_bits") else 1
+            whole(each.name, getattr(self, each.name), least, {"bucket_bits": 16, "workers": 1024}.get(each.name, 1 << 40))

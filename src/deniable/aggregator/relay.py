@@ -7,10 +7,13 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import ProxySettings
+from deniable.errors import ResponseError, SettingsError
+from deniable.service.http_reading import ask
 
-__all__ = ["order_relay", "relay", "relay_status"]
+__all__ = ["order_relay", "relay", "relay_problem", "relay_status"]
 
 PUBLISH, STOP = "publish", "stop"
+_LARGEST_ANSWER = 1 << 16
 
 
 def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: str, n_proxies: int) -> None:
@@ -28,8 +31,6 @@ def relay(
 
     Where `counted` is given, queries are held back until an engine elsewhere counts them: devices must not answer before.
     """
-    import httpx  # noqa: PLC0415 - an extra
-
     orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
     for query, serial, proxy, what in orders:
@@ -45,20 +46,27 @@ def relay(
                 (content,) = connection.execute(
                     "SELECT signed FROM queries WHERE id = ? AND serial = ?", (query, serial)
                 ).fetchone()
-                answer = client.put(address, content=content, headers={**headers, "Content-Type": "application/json"})
+                headers["Content-Type"] = "application/json"
+                answer = ask(client, "PUT", address, _LARGEST_ANSWER, content=content, headers=headers)
             else:
-                answer = client.delete(address, headers=headers)
-            gone = what == STOP and answer.status_code == 404  # told before, and the answer was lost
+                answer = ask(client, "DELETE", address, _LARGEST_ANSWER, headers=headers)
+            gone = what == STOP and answer.status == 404  # told before, and the answer was lost
             if not answer.is_success and not gone:
-                problem = f"{answer.status_code}: {answer.text[:300]}"
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            problem = f"cannot be reached: {error}"
+                problem = f"{answer.status}: {answer.text[:300]}"
+        except (ResponseError, SettingsError) as error:  # it is away, or the file with its token is: for now
+            problem = str(error)
         n_left += problem is not None
         connection.execute(
             "UPDATE relays SET done = ?, problem = ? WHERE id = ? AND serial = ? AND proxy = ? AND what = ?",
             (problem is None, problem, query, serial, proxy, what),
         )
     return n_left
+
+
+def relay_problem(connection: sqlite3.Connection, names: Sequence[str]) -> str:
+    """Why a proxy could not be told something when it was last tried; empty if there is no such."""
+    row = connection.execute("SELECT proxy, problem FROM relays WHERE NOT done AND problem IS NOT NULL LIMIT 1").fetchone()
+    return "" if row is None else f"{names[row[0]]}: {row[1]}"
 
 
 def relay_status(connection: sqlite3.Connection, query: str, names: Sequence[str]) -> dict[str, str]:

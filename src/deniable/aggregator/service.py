@@ -16,17 +16,19 @@ from deniable.aggregator.catalogue import Published, publish, published, stop
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
-from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_status
+from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
 from deniable.aggregator.state import Clock, State, connect
 from deniable.aggregator.tokens import find_token
-from deniable.errors import DeniableError
+from deniable.errors import RefusedError
 from deniable.queries.keys import KeyRing
-from deniable.queries.signing import SignedQuery
+from deniable.queries.signing import SignedQuery, authenticate
+from deniable.service.background import Background
 
 __all__ = ["Service"]
 
 _log = logging.getLogger("deniable.aggregator")
 _SECONDS_BETWEEN_TRIES = 2.0
+_SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class _Embedded:
@@ -58,7 +60,6 @@ class Service:
         self.refusals: Counter[str] = Counter()
         self._connection = connect(settings.state)
         self._lock = threading.Lock()
-        self._problem = ""
         self._embedded: _Embedded | None = None
         self._elsewhere: ExternalEngineStatus | None = None
         if settings.engine == "embedded":
@@ -66,26 +67,21 @@ class Service:
         else:
             self._elsewhere = ExternalEngineStatus(self._connection, self.clock)
         self._client = httpx.Client(timeout=10)
-        self._stopping = threading.Event()
-        self._to_relay = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=name, daemon=True)
-            for name, work in (("engine", self._run_engine), ("relay", self._run_relay))
-            if name == "relay" or self._embedded is not None
-        ]
+        self._unrelayed = ""
+        self._relay = Background("relay", self._relay_step, _log)
+        self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
 
     def start(self) -> None:
         """Start counting."""
-        for thread in self._threads:
-            thread.start()
+        for each in (self._engine, self._relay):
+            if each is not None:
+                each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        self._stopping.set()
-        self._to_relay.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        for each in (self._engine, self._relay):
+            if each is not None:
+                each.stop()
         if self._embedded is not None:
             self._embedded.close()
         self._client.close()
@@ -93,17 +89,24 @@ class Service:
 
     @property
     def running(self) -> bool:
-        """Whether the engine is at work and its last step went well."""
-        return not self.engine_problem and (self._embedded is None or self._threads[0].is_alive())
+        """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
+        return not self.engine_problem and not self._relay.problem
 
     @property
     def engine_problem(self) -> str:
         """Why nothing is counted; empty if all is well."""
+        if self._engine is not None:
+            return self._engine.problem
         if self._elsewhere is None:
-            return self._problem
+            return ""
         with self._lock:
             self._elsewhere.look()
         return self._elsewhere.problem
+
+    @property
+    def relay_problem(self) -> str:
+        """Why some proxy does not know of a query yet, or why none can be told; empty if all is well."""
+        return self._relay.problem or self._unrelayed
 
     @property
     def health(self) -> list[ProxyHealth]:
@@ -114,31 +117,19 @@ class Service:
             self._elsewhere.look()
         return self._elsewhere.health
 
-    def _run_engine(self) -> None:
-        if self._embedded is None:
-            return
-        while not self._stopping.is_set():
-            try:
-                idle = not self._embedded.engine.step()
-                self._problem = ""
-            except (sqlite3.Error, OSError, DeniableError) as error:
-                # Nothing was committed, so nothing is lost by trying again: the disk may have room by then.
-                self._problem = str(error)
-                _log.exception("a step failed and will be tried again")
-                idle = True
-            if idle:
-                self._stopping.wait(_SECONDS_BETWEEN_TRIES if self._problem else 0.1)
+    def _engine_step(self) -> float:
+        """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
+        return 0.0 if self._embedded is not None and self._embedded.engine.step() else _SECONDS_BETWEEN_LOOKS
 
-    def _run_relay(self) -> None:
+    def _relay_step(self) -> float | None:
         connection = connect(self.settings.state)
         try:
-            while not self._stopping.is_set():
-                self._to_relay.clear()
-                counted = None if self._elsewhere is None else counted_versions(connection)
-                left = relay(connection, self.settings.proxies, self._client, counted)
-                self._to_relay.wait(_SECONDS_BETWEEN_TRIES if left else None)
+            counted = None if self._elsewhere is None else counted_versions(connection)
+            left = relay(connection, self.settings.proxies, self._client, counted)
+            self._unrelayed = relay_problem(connection, self.names)
         finally:
             connection.close()
+        return _SECONDS_BETWEEN_TRIES if left else None
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -165,17 +156,20 @@ class Service:
         with self.reading() as connection:
             return find_token(connection, token)
 
-    def publish(self, content: bytes) -> tuple[Published, bool]:
-        """Take a signed query, and have it relayed. Counted from this moment on; whether this version is new here."""
+    def publish(self, query_id: str, content: bytes) -> tuple[Published, bool]:
+        """Take a signed query of this id, and have it relayed. Counted from this moment on; whether this version is new here."""
         signed = SignedQuery.from_bytes(content)
+        named = authenticate(signed, self.ring, self.clock()).id
+        if named != query_id:
+            raise RefusedError("query_id", 422, f"the query's id is {named!r}, and the address says {query_id[:64]!r}")
         with self.writing() as connection:
-            before = len(published(connection, signed.unverified().id))
+            before = len(published(connection, query_id))
             query = publish(connection, signed, self.ring, self.names, self.clock())
             entries = published(connection, query.id)
             fresh = len(entries) > before
             if fresh:
                 order_relay(connection, query.id, query.serial, PUBLISH, len(self.names))
-        self._to_relay.set()
+        self._relay.wake()
         return entries[-1], fresh
 
     def stop_query(self, query_id: str) -> bool:
@@ -184,7 +178,7 @@ class Service:
             running = stop(connection, query_id, self.clock())
             if running:
                 order_relay(connection, query_id, published(connection, query_id)[-1].query.serial, STOP, len(self.names))
-        self._to_relay.set()
+        self._relay.wake()
         return running
 
     def queries(self, query_id: str | None = None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from deniable.aggregator.windows import Window
 from deniable.errors import MissingExtraError, ParameterError, ResponseError
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
+from deniable.service.http_reading import Answer, ask, lines, read
 
 if TYPE_CHECKING:
     import httpx
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Analyst"]
 
 _LONGEST_PAUSE = 10.0
+_LARGEST_ANSWER = 64 << 20
+"""Bytes of one answer, or of one event: a page of results ends after 8 MiB, and one result has some MiB at most."""
 
 
 class Analyst:
@@ -58,7 +61,7 @@ class Analyst:
     def publish(self, signed: SignedQuery) -> dict[str, Any]:
         """Publish a signed query or its next version; gives what the aggregator says of it, and which proxies know it."""
         address = f"/v1/queries/{signed.unverified().id}"
-        told: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes()).json()
+        told: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes())
         return told
 
     def stop(self, query: Query | str) -> None:
@@ -67,13 +70,13 @@ class Analyst:
 
     def queries(self) -> list[dict[str, Any]]:
         """What the aggregator says of each of its queries."""
-        told: list[dict[str, Any]] = self._ask("GET", "/v1/queries").json()
+        told: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
         return told
 
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
         try:
-            return Window.from_dict(self._ask("GET", f"/v1/queries/{_id(query)}/results/latest").json())
+            return Window.from_dict(self._ask("GET", f"/v1/queries/{_id(query)}/results/latest"))
         except ResponseError as error:
             if error.reason == "no_result":
                 return None
@@ -84,7 +87,7 @@ class Analyst:
         after: int | None = 0
         while after is not None:
             asked = {name: value for name, value in (("start", start), ("end", end), ("after", after)) if value is not None}
-            told = self._ask("GET", f"/v1/queries/{_id(query)}/results", params=asked).json()
+            told = self._ask("GET", f"/v1/queries/{_id(query)}/results", params=asked)
             yield from map(Window.from_dict, told["windows"])
             after = told["next"]
 
@@ -96,19 +99,19 @@ class Analyst:
         address = f"{self.url}/v1/queries/{_id(query)}/results/stream"
         if after is None:
             newest = self._ask("GET", f"/v1/queries/{_id(query)}/results/latest", accept=(404,))
-            after = newest.json().get("number", 0)
+            after = newest.get("number", 0)
         pause = 0.1
         while True:
-            headers = {**self._headers, "Accept": "text/event-stream", "Last-Event-ID": str(after)}
+            headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+            headers["Last-Event-ID"] = str(after)
             try:
                 # A sign of life comes every 15 seconds: what is silent for longer is broken.
                 limits = self._httpx.Timeout(10.0, read=45.0)
                 with self._client.stream("GET", address, headers=headers, timeout=limits) as response:
                     if response.status_code in (401, 403, 404):
-                        response.read()
-                        raise _problem(response)
+                        raise _problem(read(response, _LARGEST_ANSWER))
                     if response.status_code == 200:
-                        for number, told in _events(response.iter_lines()):
+                        for number, told in _events(lines(response, _LARGEST_ANSWER)):
                             after, pause = number, 0.1
                             yield Window.from_dict(told)
             except self._httpx.TransportError:
@@ -116,33 +119,31 @@ class Analyst:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _ask(self, method: str, address: str, accept: tuple[int, ...] = (), **what: Any) -> httpx.Response:
+    def _ask(self, method: str, address: str, accept: tuple[int, ...] = (), **what: Any) -> Any:
         try:
-            response = self._client.request(method, self.url + address, headers=self._headers, **what)
-        except self._httpx.HTTPError as error:
-            raise ResponseError(0, "unreachable", f"{self.url} cannot be reached: {error}") from None
-        if not response.is_success and not (response.status_code in accept and _reason(response) == "no_result"):
-            raise _problem(response)
-        return response
+            answer = ask(self._client, method, self.url + address, _LARGEST_ANSWER, headers=self._headers, **what)
+        except ResponseError as error:
+            raise ResponseError(error.status, error.reason, f"{self.url}: {error.detail}") from None
+        if not answer.is_success and not (answer.status in accept and _problem(answer).reason == "no_result"):
+            raise _problem(answer)
+        if not answer.content:
+            return None
+        try:
+            return json.loads(answer.content)
+        except (ValueError, RecursionError):
+            raise ResponseError(answer.status, "not JSON", f"{self.url} answered something that is not JSON") from None
 
 
 def _id(query: Query | str) -> str:
     return query.id if isinstance(query, Query) else query
 
 
-def _reason(response: httpx.Response) -> str:
+def _problem(answer: Answer) -> ResponseError:
     try:
-        return str(response.json().get("reason", ""))
-    except (ValueError, AttributeError):
-        return ""
-
-
-def _problem(response: httpx.Response) -> ResponseError:
-    try:
-        told = response.json()
-        return ResponseError(response.status_code, str(told["reason"]), str(told["detail"]))
-    except (ValueError, KeyError, TypeError):
-        return ResponseError(response.status_code, "not a problem document", response.text[:200])
+        told = json.loads(answer.content)
+        return ResponseError(answer.status, str(told["reason"]), str(told["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ResponseError(answer.status, "not a problem document", answer.text[:200])
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -151,7 +152,7 @@ def _events(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     number, data = 0, ""
     for line in lines:
         name, _, value = line.partition(": ")
-        if name == "id" and value.isdecimal():
+        if name == "id" and value.isascii() and value.isdecimal() and len(value) < 19:
             number = int(value)
         elif name == "data":
             data = value

@@ -16,7 +16,7 @@ What shows outside never depends on the data beyond what the mechanism's epsilon
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -29,11 +29,11 @@ from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
-from deniable.errors import NotSharedError, QueryError, SandboxError, VaultError
+from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultError
 from deniable.privacy.ledger import Accountant, PrivacyEvent
 from deniable.queries import canonical
 from deniable.queries.query import Query
-from deniable.queries.signing import Seen, SignedQuery, verify
+from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
 from deniable.randomness import Source, system_source
 
 __all__ = ["STEPS", "Device"]
@@ -91,25 +91,42 @@ class Device:
     def answer_all(self, queries: Iterable[SignedQuery | bytes] | None = None, now: int | None = None) -> list[Receipt]:
         """Answer many queries, or all those accepted before. Of several versions of one, the newest that holds.
 
-        Whoever relays queries may mix old and forged ones in: the newest are tried first, and those that a verified one replaces
-        are passed over.
+        Anyone who relays queries may mix old and forged ones in. Signatures are checked first, and nothing else of a forged one
+        is looked at; of the others the newest are tried first, and those that a verified one replaces are passed over. A query
+        that cannot be answered stops no other.
         """
+        now = int(self.clock()) if now is None else now
         if queries is None:
             with self.store.transaction() as book:
                 queries = book.signed_queries()
-        known: dict[bytes, SignedQuery | bytes] = {}
-        for each in queries:
-            known.setdefault(each if isinstance(each, bytes) else each.to_bytes(), each)
-        receipts: list[Receipt] = []
+        signed_ones, refused = authentic(queries, self.policy.ring, now)
+        receipts = self._refusals(refused, now)
         done: set[tuple[str, str]] = set()
-        for each in sorted(known.values(), key=_claimed_serial, reverse=True):
-            claim = _claim(each)
-            if claim is not None and (claim.analyst, claim.id) in done:
+        for query, signed in signed_ones:
+            if (query.analyst, query.id) in done:
                 continue
-            receipt = self.answer(each, now)
+            try:
+                receipt = self.answer(signed, now)
+            except (StoreError, SystemError):
+                raise  # no query's fault: nothing could be kept of the others either
+            except Exception as error:
+                names = query.analyst, query.id, query.serial, query.question
+                receipt = Receipt(now, "refused", "failed", f"{type(error).__name__} while it was answered", *names)
             receipts.append(receipt)
             if receipt.verified:
                 done.add((receipt.analyst, receipt.query))
+        return receipts
+
+    def _refusals(self, errors: Sequence[QueryError], now: int) -> list[Receipt]:
+        """A receipt for each reason why queries are refused unread: anyone who relays queries can send thousands of them."""
+        if not errors:
+            return []
+        receipts = []
+        with self.store.transaction() as book:
+            for reason, detail in {error.reason: str(error) for error in errors}.items():
+                receipts.append(Receipt(now, "refused", reason, detail, "", "", 0, "", verified=False))
+                book.write(receipts[-1])
+                book.count(f"refused: {reason}", sum(error.reason == reason for error in errors))
         return receipts
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
@@ -137,7 +154,8 @@ class Device:
         try:
             parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
             seen = book.seen()
-            query = verify(parsed, self.policy.ring, now, seen)
+            query = authenticate(parsed, self.policy.ring, now)
+            check_version(query, now, seen)
             version = Seen(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:
                 book.accept(query.analyst, query.id, version, parsed.to_bytes())
@@ -149,8 +167,7 @@ class Device:
             self._step("allowed")
             cost, accountant = self._answer(book, query, epoch, now)
         except QueryError as error:
-            claim = _claim(signed)
-            names = ("", "", 0, "") if claim is None else (claim.analyst, claim.id, claim.serial, claim.question)
+            names = ("", "", 0, "") if query is None else (query.analyst, query.id, query.serial, query.question)
             return Receipt(now, "refused", error.reason, str(error), *names, verified=False)
         except _Stop as stop:
             assert query is not None  # noqa: S101 - a stop comes after the signature was verified
@@ -296,19 +313,6 @@ class Device:
         kept = [book.permanent(key) or book.oldest_permanent(scope) or b"" for key in keys]
         rows = np.frombuffer(b"".join(kept), dtype=np.uint8).reshape(len(keys), query.report_bytes)
         return encoding.replay_rows(query, rows, self.source), cost
-
-
-def _claim(signed: SignedQuery | bytes) -> Query | None:
-    """The query as it claims to be, if it can be read at all."""
-    try:
-        return (SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed).unverified()
-    except QueryError:
-        return None
-
-
-def _claimed_serial(signed: SignedQuery | bytes) -> int:
-    claim = _claim(signed)
-    return 0 if claim is None else claim.serial
 
 
 def _scope(query: Query) -> bytes:

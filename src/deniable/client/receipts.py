@@ -36,12 +36,14 @@ It cost 0.5; 1.5 is left for City.
     left: Fraction | None = None
     """What the analyst may still cost at that time; None where no limit covers it or the asker is not known."""
     verified: bool = True
-    """Whether the signature held; without it, the names are what the query claims."""
+    """Whether the query is to be trusted. One whose signature does not hold is not read, and has no names here."""
     first: int | None = None
     times: int = 1
     """How often the same refusal happened, since `first`."""
 
     def __str__(self) -> str:
+        if not (self.verified or self.analyst):
+            return f"{spoken_time(self.time)}  A query that no key you trust has signed was not read. {self._outcome()}"
         asked = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
         who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
         version = f" ({self.query}, version {self.serial})" if self.query else ""

@@ -13,10 +13,13 @@ from typing import Any, Protocol
 
 from deniable.client.policy import Policy
 from deniable.client.store import Store
-from deniable.errors import MissingExtraError, UploadError
+from deniable.errors import MissingExtraError, ResponseError, UploadError
+from deniable.queries.bounded_json import MOST_FIELDS, decode
+from deniable.queries.signing import LARGEST_LIST, MOST_LISTED
 from deniable.randomness import Source, system_source
+from deniable.service.http_reading import Answer, ask
 
-__all__ = ["HttpTransport", "Transport", "Uploaded", "backoff", "fetch_queries", "upload"]
+__all__ = ["HttpTransport", "Transport", "Uploaded", "backoff", "fetch_queries", "read_list", "upload"]
 
 FIRST_WAIT = 30
 LONGEST_WAIT = 6 * 3600
@@ -28,7 +31,6 @@ _EARLY = frozenset({404, 422})
 """What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
 _NOT_MODIFIED = 304
 _WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
-_MOST_QUERIES_BYTES = 1 << 24
 
 
 class Transport(Protocol):
@@ -148,7 +150,6 @@ class HttpTransport:
             import httpx  # noqa: PLC0415 - an optional dependency
         except ImportError:
             raise MissingExtraError("httpx", "service", "sending shares over HTTP") from None
-        self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
         self._known: dict[str, tuple[str, list[bytes]]] = {}
         """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
@@ -167,35 +168,33 @@ class HttpTransport:
         """Get the list of signed queries."""
         tag, known = self._known.get(proxy, ("", []))
         response = self._ask("GET", proxy, "/v1/queries", token, headers={"If-None-Match": tag} if tag else {})
-        if tag and response.status_code == _NOT_MODIFIED:
+        if tag and response.status == _NOT_MODIFIED:
             return known
-        listed = _listed(response.content)
+        listed = read_list(response.content)
         self._known[proxy] = (response.headers.get("ETag", ""), listed)
         return listed
 
-    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None, headers: Any = None) -> Any:
+    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None, headers: Any = None) -> Answer:
         headers = {"Authorization": f"Bearer {token}", **(headers or {})}
         try:
-            response = self._client.request(method, proxy.rstrip("/") + path, content=body, headers=headers)
-        except self._errors as error:
-            raise UploadError(f"cannot be reached ({type(error).__name__})") from None
-        if response.is_success or (response.status_code == _NOT_MODIFIED and "If-None-Match" in headers):
+            response = ask(self._client, method, proxy.rstrip("/") + path, LARGEST_LIST, content=body, headers=headers)
+        except ResponseError as error:
+            raise UploadError(error.detail) from None
+        if response.is_success or (response.status == _NOT_MODIFIED and "If-None-Match" in headers):
             return response
         after = response.headers.get("Retry-After", "")
-        wait = int(after) if after.isdecimal() and len(after) < 8 else 0
-        status = response.status_code
+        wait = int(after) if after.isascii() and after.isdecimal() and len(after) < 8 else 0
+        status = response.status
         raise UploadError(f"answered {status}", wait, final=status in _FINAL, early=status in _EARLY)
 
 
-def _listed(content: bytes) -> list[bytes]:
-    """The signed queries of a proxy's list, each as its bytes."""
-    if len(content) > _MOST_QUERIES_BYTES:
-        raise UploadError(f"its list of queries has {len(content)} bytes, and {_MOST_QUERIES_BYTES} are the most")
+def read_list(content: bytes) -> list[bytes]:
+    """The signed queries of a proxy's list, each as its bytes. Nothing in them is looked at."""
     try:
-        tree = json.loads(content)
-    except (ValueError, RecursionError):
-        raise UploadError("its list of queries is not JSON") from None
+        tree = decode(content, MOST_LISTED * MOST_FIELDS)
+    except ValueError as error:
+        raise UploadError(f"its list of queries is unusable: {error}") from None
     listed = tree.get("queries") if isinstance(tree, dict) else tree
-    if not isinstance(listed, list):
-        raise UploadError("its list of queries is no list")
+    if not isinstance(listed, list) or len(listed) > MOST_LISTED:
+        raise UploadError(f"its list of queries is no list of at most {MOST_LISTED}")
     return [each.encode(errors="replace") if isinstance(each, str) else json.dumps(each).encode() for each in listed]

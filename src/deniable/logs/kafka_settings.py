@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from deniable.checks import is_whole
 from deniable.errors import MissingExtraError, ParameterError
 
 __all__ = ["KafkaSettings", "require_client"]
@@ -28,6 +29,7 @@ _OWN = {
 """Options of librdkafka on which it depends that nothing is lost or repeated: they are not to be chosen."""
 _SECRET = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
 _MOST_PARTITIONS = 1 << 16
+_MOST_REPLICAS = 1 << 15
 
 
 def require_client() -> None:
@@ -59,10 +61,10 @@ class KafkaSettings:
         for name in ("bootstrap", "topic"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ParameterError(name, getattr(self, name), "must be a text")
-        whole = isinstance(self.partitions, int) and not isinstance(self.partitions, bool)
-        if not whole or not 1 <= self.partitions <= _MOST_PARTITIONS or self.partitions & (self.partitions - 1):
+        possible = is_whole(self.partitions) and 1 <= self.partitions <= _MOST_PARTITIONS
+        if not possible or self.partitions & (self.partitions - 1):
             raise ParameterError("partitions", self.partitions, f"must be a power of two, from 1 to {_MOST_PARTITIONS}")
-        if isinstance(self.replication, bool) or not isinstance(self.replication, int) or self.replication in (0, *range(-9, -1)):
+        if not is_whole(self.replication) or not (self.replication == -1 or 1 <= self.replication <= _MOST_REPLICAS):
             raise ParameterError("replication", self.replication, "must be a whole number of at least 1, or -1")
         self._check_tables()
 

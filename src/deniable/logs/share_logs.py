@@ -6,15 +6,19 @@ The empty position is that of a log of which nothing was ever read.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from deniable.errors import LogError, WireError
+from deniable.checks import LARGEST_WORD, decimal
+from deniable.errors import LogError, ResponseError, SettingsError, WireError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
+from deniable.queries.schedule import MOST_EPOCHS
+from deniable.service.http_reading import ask
 from deniable.wire.marks import MarkRecord, is_mark
 
 if TYPE_CHECKING:
@@ -26,6 +30,10 @@ Position = tuple[int, ...]
 
 _AT_ONCE = 32
 """Blocks asked for at once; the largest have 4 MiB in the smallest size class."""
+LARGEST_PAGE = 64 << 20
+"""Bytes of one answer of a proxy: more than a page of its log and one block."""
+_CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_IDENTITY = re.compile(r"[0-9A-Za-z_.-]{1,64}", re.ASCII)
 _FRAME = struct.Struct("<QI")
 """Offset and length, before each block that is read over HTTP."""
 
@@ -118,12 +126,12 @@ def _single(after: Position) -> int:
 class HttpLog:
     """The log of a proxy on another machine, read through its `GET /v1/log` with a reader's or operator's token."""
 
-    def __init__(self, url: str, token: str, client: Any = None) -> None:
+    def __init__(self, url: str, token: str | Callable[[], str], client: Any = None) -> None:
+        """`token` may be a function that gives it: then a token that is replaced is found at the next reading."""
         import httpx  # noqa: PLC0415 - only where a proxy is elsewhere
 
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"}
-        self._errors = httpx.HTTPError
+        self._token = token if callable(token) else lambda: token
         self._client = client or httpx.Client(timeout=30)
 
     def close(self) -> None:
@@ -136,19 +144,23 @@ class HttpLog:
         limit = max(1, min(1024, most_bytes >> 16))
         query = {"after": at, "limit": limit}
         try:
-            answer = self._client.get(f"{self.url}/v1/log", params=query, headers=self._headers)
-            if answer.status_code != 200:
-                return _unread(after, f"{self.url} answered {answer.status_code}: {answer.text[:200]}")
-            found = _frames(answer.content) if most_bytes else []
+            headers = {"Authorization": f"Bearer {self._token()}"}
+            answer = ask(self._client, "GET", f"{self.url}/v1/log", LARGEST_PAGE, params=query, headers=headers)
+            if answer.status != 200:
+                return _unread(after, f"{self.url} answered {answer.status}: {answer.text[:200]}")
+            found = _frames(answer.content, at) if most_bytes else []
             marks = _marks(answer.headers.get("Log-Marks", ""))
-            end = int(answer.headers.get("Log-End", 0))
-        except self._errors as error:
-            return _unread(after, f"{self.url} cannot be reached: {error}")
-        except (ValueError, struct.error):
-            return _unread(after, f"{self.url} answered something that is no log")
+            end = decimal("Log-End", answer.headers.get("Log-End", "0"))
+            identity = _identity(answer.headers.get("Log-Identity"))
+        except ResponseError as error:
+            return _unread(after, f"{self.url}: {error.detail}")
+        except SettingsError as error:
+            return _unread(after, str(error))
+        except (ValueError, struct.error) as error:
+            return _unread(after, f"{self.url} answered something that is no log: {error}")
         at = found[-1][0] if found else at
         blocks = [block for _, block in found]
-        return Reading(blocks, (at,), marks, answer.headers.get("Log-Identity"), more=at < end)
+        return Reading(blocks, (at,), marks, identity, more=at < end)
 
 
 class KafkaShareLog:
@@ -194,17 +206,34 @@ class KafkaShareLog:
         return Reading(blocks, position, marks, identity, more=more, partitions=tuple(partitions))
 
 
-def _frames(content: bytes) -> list[tuple[int, bytes]]:
+def _frames(content: bytes, after: int) -> list[tuple[int, bytes]]:
+    """The blocks of a page, each behind its offset; offsets ascend, and are such as a log can have."""
     out, at = [], 0
     while at < len(content):
         offset, length = _FRAME.unpack_from(content, at)
         at += _FRAME.size + length
         if at > len(content):
             raise ValueError("a block is cut off")
+        if not after < offset <= LARGEST_WORD:
+            raise ValueError(f"a block at offset {offset} comes after {after}")
+        after = offset
         out.append((offset, content[at - length : at]))
     return out
 
 
 def _marks(text: str) -> list[PartitionMark]:
-    parts = [mark.split(":") for mark in text.split(",") if mark]
-    return [PartitionMark(0, int(channel, 16), int(epoch), int(offset)) for channel, epoch, offset in parts]
+    """The marks of a header: `channel:epoch:offset`, the channel in 16 hexadecimal digits, with commas between."""
+    out = []
+    for mark in text.split(",") if text else ():
+        channel, epoch, offset = mark.split(":")
+        if not _CHANNEL.fullmatch(channel):
+            raise ValueError("a channel has 16 hexadecimal digits")
+        out.append(PartitionMark(0, int(channel, 16), decimal("epoch", epoch, most=MOST_EPOCHS), decimal("offset", offset)))
+    return out
+
+
+def _identity(text: str | None) -> str:
+    """The name of a log, as it was drawn."""
+    if text is None or not _IDENTITY.fullmatch(text):
+        raise ValueError("a log has an identity of up to 64 letters and digits")
+    return text

@@ -7,18 +7,24 @@ of a channel that all blocks of epochs before `epoch` have an offset of at most 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from deniable.errors import LogError, ParameterError
+from deniable.checks import LARGEST_WORD, is_whole, whole
+from deniable.errors import LogError
+from deniable.queries.schedule import MOST_EPOCHS
+from deniable.queries.sizes import row_words
 from deniable.service.database import Layout
 from deniable.wire.blocks import LARGEST_BLOCK, Block
 
 __all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "ProxyLog", "Record"]
 
+_LARGEST_CONTENT = 4 << 20
+_CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
 LAYOUT = Layout(
     "a proxy's log",
     application_id=0x64_6E_6C_67,  # the letters dnlg
@@ -99,10 +105,6 @@ class ProxyLog(Protocol):
         ...
 
 
-def _channel(text: str) -> int:
-    return int(text, 16)
-
-
 class _Readable:
     """What writer and readers have in common."""
 
@@ -126,26 +128,43 @@ class _Readable:
     @property
     def dropped(self) -> int:
         """The offset up to which blocks were dropped because they were old; 0 for none."""
-        return int(str(self._fact("dropped") or 0))
+        return self._checked("dropped", self._fact("dropped") or 0)
 
     @property
     def end(self) -> int:
         """The last offset; 0 in a log to which nothing was ever appended."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'blocks'").fetchone()
-        return int(row[0]) if row else 0
+        return self._checked("end", row[0]) if row else 0
 
     def marks(self) -> dict[int, Mark]:
         """The newest mark of each channel."""
         rows = self._connection.execute("SELECT channel, epoch, offset, declared FROM marks")
-        return {_channel(channel): Mark(_channel(channel), *rest) for channel, *rest in rows}
+        found = {}
+        for name, epoch, offset, declared in rows:
+            if not isinstance(name, str) or not _CHANNEL.fullmatch(name):
+                raise LogError(f"{self.path} is damaged: a mark is of a channel that cannot be")
+            channel = int(name, 16)
+            found[channel] = Mark(
+                channel,
+                self._checked("epoch", epoch, MOST_EPOCHS),
+                self._checked("offset", offset),
+                self._checked("declared", declared),
+            )
+        return found
+
+    def _checked(self, name: str, value: Any, most: int = LARGEST_WORD) -> int:
+        """A number that stands in the file, which damage may have made anything."""
+        if not is_whole(value) or not 0 <= value <= most:
+            raise LogError(f"{self.path} is damaged: {name} is not a whole number from 0 to {most}")
+        return int(value)
 
     def read(self, after: int, limit: int = 256) -> list[Record]:
         """Up to `limit` blocks that stand after an offset, in order; empty at the end of the log.
 
         A reader that asks for blocks that were dropped is told so, rather than given what is left.
         """
-        if limit < 1:
-            raise ParameterError("limit", limit, "must be at least 1")
+        whole("after", after, 0, LARGEST_WORD)
+        whole("limit", limit, 1, LARGEST_WORD)
         with self._connection:  # one snapshot: what is dropped and what is left belong together
             self._connection.execute("BEGIN")
             if after < self.dropped:
@@ -155,6 +174,8 @@ class _Readable:
             rows = self._connection.execute(
                 "SELECT offset, block FROM blocks WHERE offset > ? ORDER BY offset LIMIT ?", (after, limit)
             ).fetchall()
+        if not all(isinstance(content, bytes) for _, content in rows):
+            raise LogError(f"{self.path} is damaged: a block is no bytes")
         return [Record(*row) for row in rows]
 
 
@@ -243,8 +264,8 @@ class BlockLog(_Readable):
             yield Block.from_bytes(content)
 
     def most_rows(self, size_class: int) -> int:
-        """How many rows of a block it takes at most."""
-        return LARGEST_BLOCK
+        """How many rows of a block it takes at most: 4 MiB of them, for readers over HTTP are given whole blocks."""
+        return min(LARGEST_BLOCK, _LARGEST_CONTENT // (8 * row_words(size_class)))
 
     def drop_before(self, time: int, most: int = 256) -> int:
         """Drop blocks that were appended before a time, oldest first, up to `most` of them; how many were dropped.

@@ -25,7 +25,7 @@ from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
-from deniable.service.http_server import problem
+from deniable.service.http_server import Number, parameters_problem, problem
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -162,7 +162,7 @@ def _add_errors(app: FastAPI, proxy: Proxy) -> None:
     async def wrong_address(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return await refused(request, RefusedError(reason, status, "there is nothing here that answers to this"))
+        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
 
     async def gone(_: Request, __: Exception) -> Response:
         proxy.refusals["disconnected"] += 1
@@ -245,7 +245,7 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
 
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
     @app.get("/v1/log", responses={200: {"content": {_SHARES: {}}}})
-    async def read_log(request: Request, after: int = 0, limit: int = _MOST_BLOCKS) -> Response:
+    async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
         """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
 
         The headers carry the log's identity, and the marks as they were before the blocks were read: `channel:epoch:offset`.

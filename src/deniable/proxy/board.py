@@ -15,7 +15,7 @@ from deniable.errors import ParameterError, QueryError, RefusedError
 from deniable.proxy.channels import Channel, channels_of
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
-from deniable.queries.signing import SignedQuery, verify
+from deniable.queries.signing import LARGEST_LIST, MOST_LISTED, SignedQuery, verify
 from deniable.service.database import Layout
 
 __all__ = ["Board"]
@@ -80,6 +80,7 @@ class Board:
                 return False
             if known.serial >= query.serial:
                 raise RefusedError("rolled-back_query", 409, f"version {known.serial} of query {query.id!r} was published before")
+        self._check_room(query.id, signed)
         try:
             channels_of([*self._versions, (query, None)])
         except ParameterError as error:
@@ -91,6 +92,13 @@ class Board:
             self._connection.execute("INSERT INTO versions (id, serial, signed) VALUES (?, ?, ?)", row)
         self._load()
         return True
+
+    def _check_room(self, query_id: str, signed: SignedQuery) -> None:
+        """Refuse what would make the list longer than devices read it: they would have no query at all."""
+        others = sum(stopped is None and known.id != query_id for known, stopped in self._versions)
+        if others >= MOST_LISTED or len(self.content) + len(signed.to_bytes()) > LARGEST_LIST:
+            rule = f"a board holds up to {MOST_LISTED} queries, of {LARGEST_LIST} bytes together"
+            raise RefusedError("board_full", 409, f"{rule}: stop one that is over")
 
     def stop(self, query_id: str) -> None:
         """Take a query off the board. Answers to the epoch that is running are still taken."""

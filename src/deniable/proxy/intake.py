@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import whole
 from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
 from deniable.proxy.channels import Channel
@@ -67,11 +68,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids", "most_waiting"):
-            value, least = getattr(self, name), 1 if name in ("threshold", "most_ids", "most_waiting") else 0
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParameterError(name, value, f"must be a whole number of at least {least}")
-        if self.prefix_bits > MOST_PREFIX_BITS:
-            raise ParameterError("prefix_bits", self.prefix_bits, f"must be at most {MOST_PREFIX_BITS}")
+            least = 1 if name in ("threshold", "most_ids", "most_waiting") else 0
+            whole(name, getattr(self, name), least, MOST_PREFIX_BITS if name == "prefix_bits" else 1 << 40)
 
 
 class Upload(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
@@ -38,8 +39,7 @@ class Settings:
         if self.kafka is not None and self.intake.prefix_bits < self.kafka.partition_bits:
             rule = f"must be at least {self.kafka.partition_bits}, for {self.kafka.partitions} partitions"
             raise ParameterError("intake.prefix_bits", self.intake.prefix_bits, rule)
-        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
-            raise ParameterError("port", self.port, "must be a whole number from 0 to 65535")
+        whole("port", self.port, 0, 65535)
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from deniable.errors import KeyFileError, KeyNotValidError, ParameterError, RevokedKeyError, UnknownKeyError
-from deniable.queries.schedule import LATEST
+from deniable.queries.schedule import LATEST, moment
 from deniable.queries.texts import check_text
 
 __all__ = ["AnalystKey", "KeyRing", "PublicKey", "TrustedKey"]
@@ -134,9 +134,7 @@ class TrustedKey:
 
     def __post_init__(self) -> None:
         for name in ("valid_from", "valid_until"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LATEST:
-                raise ParameterError(name, value, "must be a whole number of seconds since 1970 UTC")
+            object.__setattr__(self, name, moment(name, getattr(self, name)))
         if self.valid_from >= self.valid_until:
             raise ParameterError("valid_until", self.valid_until, f"must come after valid_from = {self.valid_from}")
         if not isinstance(self.revoked, bool):
@@ -316,7 +314,7 @@ def _read(path: Path, expected: str, names: tuple[str, ...]) -> dict[str, Any]:
     content = _content(path)
     try:
         fields = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise KeyFileError(f"{path} is not a file of the format {expected!r}") from None
     if not isinstance(fields, dict) or fields.get("format") != expected or set(fields) != {"format", *names}:
         raise KeyFileError(f"{path} is not a file of the format {expected!r}")

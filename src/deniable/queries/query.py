@@ -13,7 +13,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from deniable.checks import whole
 from deniable.errors import DeniableError, ParameterError
+from deniable.mechanisms.design import MatrixMechanism
 from deniable.mechanisms.exact import check_epsilon, check_probability
 from deniable.mechanisms.mechanism import Mechanism, from_dict, known_mechanisms
 from deniable.mechanisms.unary import UnaryMechanism
@@ -37,12 +39,8 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _ROWS = ("random", "aggregate", "several")
 _MOST_PROXIES = 16
 _MOST_ROWS = 1000
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ParameterError(name, value, f"must be a whole number from {least} to {most}")
-    return value
+_LARGEST_MATRIX = 1024
+"""Buckets of a mechanism that draws from a matrix of them: building one takes half a second and 50 MB."""
 
 
 def _flag(name: str, value: Any) -> None:
@@ -71,7 +69,7 @@ class Stratum:
         if self.sampling is not None:
             object.__setattr__(self, "sampling", _sampling("sampling", self.sampling))
         if self.population is not None:
-            _whole("population", self.population, 1, 1 << 40)
+            object.__setattr__(self, "population", whole("population", self.population, 1, 1 << 40))
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ class Query:
         if len(self.sql.encode()) > LONGEST_SQL:
             raise ParameterError("sql", f"{self.sql[:40]}…", f"must take at most {LONGEST_SQL} bytes")
         check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
-        _whole("serial", self.serial, 1, (1 << 53) - 1)
+        self._set(serial=whole("serial", self.serial, 1, (1 << 53) - 1))
         self._settle_proxies()
         if not isinstance(self.schedule, Schedule):
             raise ParameterError("schedule", self.schedule, "must be a Schedule")
@@ -196,7 +194,7 @@ class Query:
         _flag("cover", self.cover)
         if self.rows not in _ROWS:
             raise ParameterError("rows", self.rows, f"must be one of {', '.join(map(repr, _ROWS))}")
-        _whole("most_rows", self.most_rows, 1, _MOST_ROWS)
+        self._set(most_rows=whole("most_rows", self.most_rows, 1, _MOST_ROWS))
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
@@ -205,9 +203,9 @@ class Query:
         if not all(isinstance(stratum, Stratum) for stratum in strata):
             raise ParameterError("strata", self.strata, "must be a list of Stratum")
         self._set(sampling=_sampling("sampling", self.sampling), strata=strata)
-        _whole("minimum_cohort", self.minimum_cohort, 1, 1 << 40)
+        self._set(minimum_cohort=whole("minimum_cohort", self.minimum_cohort, 1, 1 << 40))
         if self.population is not None:
-            _whole("population", self.population, 1, 1 << 40)
+            self._set(population=whole("population", self.population, 1, 1 << 40))
         if len(self.strata) > 1 << 16:
             raise ParameterError("strata", len(self.strata), "must number at most 65536")
         twice = first_repeated(stratum.name for stratum in self.strata)
@@ -216,13 +214,11 @@ class Query:
 
     def _settle_size(self) -> None:
         needed = smallest_class(self.report_bytes)
-        if self.size_class is None:
-            self._set(size_class=needed)
-        elif isinstance(self.size_class, bool) or self.size_class not in SIZE_CLASSES:
-            raise ParameterError("size_class", self.size_class, f"must be a whole number from 0 to {SIZE_CLASSES[-1]}")
-        elif self.size_class < needed:
-            held = f"holds {capacity(self.size_class)} bytes, and a report takes {self.report_bytes}"
-            raise ParameterError("size_class", self.size_class, f"{held}: it must be {needed} or above")
+        size_class = needed if self.size_class is None else whole("size_class", self.size_class, 0, SIZE_CLASSES[-1])
+        if size_class < needed:
+            held = f"holds {capacity(size_class)} bytes, and a report takes {self.report_bytes}"
+            raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
+        self._set(size_class=size_class)
         if self.channel is not None:
             check_text("channel", self.channel, 200, "the name under which proxies see the query")
 
@@ -370,8 +366,7 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
         parameters = given.to_dict()
         recipe = {"name": parameters.pop("mechanism"), **parameters}
         recipe.pop("k", None)
-        if len(given.domain) != len(buckets):
-            raise ParameterError("mechanism", repr(given), f"must be defined on the query's {len(buckets)} buckets")
+        _check_domain(given, repr(given), buckets)
     elif isinstance(given, Mapping) and isinstance(given.get("name"), str):
         recipe = dict(given)
     else:
@@ -379,10 +374,9 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
         raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
     if "k" in recipe:
         raise ParameterError("mechanism.k", recipe["k"], "is not given: the domain is the query's buckets")
+    _refuse_costly(recipe, len(buckets))
     mechanism = _two_coin(recipe, buckets) if recipe["name"] == "TwoCoin" else _from_library(recipe, buckets)
-    if len(mechanism.domain) != len(buckets):
-        rule = f"answers one of {len(mechanism.domain)} values, and the query has {len(buckets)} buckets"
-        raise ParameterError("mechanism", recipe["name"], rule)
+    _check_domain(mechanism, recipe["name"], buckets)
     if not buckets.complete and not isinstance(mechanism, UnaryMechanism):
         lacking = next(i for i, column in enumerate(buckets.columns) if not column.other)
         rule = f"must be true with {recipe['name']}, which cannot say that an answer is in no bucket"
@@ -390,12 +384,30 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
     return recipe, mechanism
 
 
+def _check_domain(mechanism: Mechanism, name: str, buckets: Buckets) -> None:
+    domain = getattr(mechanism, "domain", None)  # RAPPOR's is any text
+    if domain is None or len(domain) != len(buckets):
+        values = "any text" if domain is None else f"one of {len(domain)} values"
+        rule = f"answers {values}, and must be defined on the query's {len(buckets)} buckets"
+        raise ParameterError("mechanism", name, rule)
+
+
+def _refuse_costly(recipe: Mapping[str, Any], n_buckets: int) -> None:
+    """Refuse what would take long to build and could not be used: a device builds the mechanism of each query it reads."""
+    kind = Mechanism._registry.get(recipe["name"])
+    if kind is not None and issubclass(kind, MatrixMechanism) and n_buckets > _LARGEST_MATRIX:
+        rule = f"draws from a matrix, which a query may have for up to {_LARGEST_MATRIX} buckets, and this one has {n_buckets}"
+        raise ParameterError("mechanism", recipe["name"], rule)
+    if recipe.get("bins", n_buckets) != n_buckets:
+        raise ParameterError("mechanism.bins", recipe["bins"], f"must be {n_buckets}, the number of the query's buckets")
+
+
 def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     _table("mechanism", recipe, {"name", "p", "q"})
     p, q = (check_probability(f"mechanism.{name}", recipe.get(name, "nothing")) for name in ("p", "q"))
     b = (1 - p) * q
     recipe.update(p=float(recipe["p"]), q=float(recipe["q"]))
-    return from_dict({"mechanism": "UnaryEncoding", "k": list(buckets.labels), "a": float(p + b), "b": float(b)})
+    return _made("TwoCoin", {"mechanism": "UnaryEncoding", "k": list(buckets.labels), "a": float(p + b), "b": float(b)})
 
 
 def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
@@ -405,10 +417,14 @@ def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
         parameters["k"] = list(buckets.labels)
     if "epsilon" in parameters:
         parameters["epsilon"] = recipe["epsilon"] = check_epsilon(parameters["epsilon"], "mechanism.epsilon")
+    return _made(recipe["name"], {"mechanism": recipe["name"], **parameters})
+
+
+def _made(name: str, description: dict[str, Any]) -> Mechanism:
     try:
-        return from_dict({"mechanism": recipe["name"], **parameters})
+        return from_dict(description)
     except DeniableError as error:
-        raise ParameterError("mechanism", recipe["name"], f"cannot be made: {error}") from None
+        raise ParameterError("mechanism", name, f"cannot be made: {error}") from None
 
 
 def _table(name: str, given: Any, known: Iterable[str]) -> Mapping[str, Any]:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import is_whole
 from deniable.errors import ParameterError
 
-__all__ = ["Schedule", "duration", "spoken_duration"]
+__all__ = ["Schedule", "duration", "moment", "spoken_duration"]
 
 LATEST = 1 << 40
 """No time lies beyond this second, some 35,000 years away: sums of times stay far inside 64 bits."""
@@ -33,11 +34,18 @@ def duration(name: str, given: Any) -> int:
         if not found or found[2] not in _UNITS:
             raise ParameterError(name, given, DURATION_RULE)
         seconds = int(found[1]) * _UNITS[found[2]]
-    if isinstance(seconds, bool) or not isinstance(seconds, int):
+    if not is_whole(seconds):
         raise ParameterError(name, given, DURATION_RULE)
     if not 1 <= seconds <= LATEST:
         raise ParameterError(name, given, f"must lie between 1 second and {LATEST} seconds")
-    return seconds
+    return int(seconds)
+
+
+def moment(name: str, given: Any) -> int:
+    """A time in whole seconds since 1970 UTC."""
+    if not is_whole(given) or not 0 <= given <= LATEST:
+        raise ParameterError(name, given, "must be a whole number of seconds since 1970 UTC")
+    return int(given)
 
 
 def spoken_duration(seconds: int) -> str:
@@ -65,9 +73,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("origin", "expires"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LATEST:
-                raise ParameterError(f"schedule.{name}", value, "must be a whole number of seconds since 1970 UTC")
+            object.__setattr__(self, name, moment(f"schedule.{name}", getattr(self, name)))
         for name in ("every", "window", "slide"):
             object.__setattr__(self, name, duration(f"schedule.{name}", getattr(self, name)))
         for name in ("window", "slide"):
@@ -93,7 +99,7 @@ class Schedule:
 
     def epoch_of(self, time: int) -> int:
         """The epoch in which a time lies."""
-        if isinstance(time, bool) or not isinstance(time, int | np.integer):
+        if not is_whole(time):
             raise ParameterError("time", time, "must be a whole number of seconds since 1970 UTC")
         epoch = (int(time) - self.origin) // self.every
         if not 0 <= epoch < self.n_epochs:

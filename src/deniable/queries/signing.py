@@ -1,26 +1,34 @@
 """Signed queries: what a device checks before it looks at what is asked.
 
 The order of the checks is part of the protection. The signature is verified over the bytes as they came, before anything in
-them is read; only then is the query parsed, and its expiry and serial compared.
+them is read; only then is the query parsed, and its expiry and serial compared. Anyone who relays queries can send a device what
+they like, and it costs the device one signature check.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from deniable.errors import ExpiredQueryError, ParameterError, QueryError, RollbackError, SignatureError
+from deniable.queries.bounded_json import MOST_FIELDS, decode
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import SEPARATOR, Query
 
-__all__ = ["Seen", "SignedQuery", "sign", "verify"]
+__all__ = ["Seen", "SignedQuery", "authentic", "authenticate", "check_version", "sign", "verify"]
 
 _FORMAT = "deniable signed query 1"
 _LARGEST = 1 << 21
+MOST_LISTED = 1000
+"""Queries that a proxy may relay at a time."""
+LARGEST_LIST = 1 << 23
+"""Bytes of the list of them: what a device reads."""
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a query that nobody has thought of may raise: it is no query then, and no reason to stop."""
 _KEY_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -45,6 +53,8 @@ class SignedQuery:
             return _parsed(self.content)
         except ParameterError as error:
             raise QueryError(f"the signed bytes are no query: {error}") from None
+        except _UNREADABLE as error:
+            raise QueryError(f"the signed bytes are no query: {type(error).__name__} while they were read") from None
 
     def to_bytes(self) -> bytes:
         """The file or message that carries it: JSON, with the canonical bytes as one text."""
@@ -57,9 +67,9 @@ class SignedQuery:
         if len(content) > _LARGEST:
             raise QueryError(f"a signed query has at most {_LARGEST} bytes, and these are {len(content)}")
         try:
-            fields = json.loads(content)
-        except (ValueError, RecursionError):
-            raise QueryError("these bytes are not a signed query: they are not JSON") from None
+            fields = decode(content, MOST_FIELDS)
+        except ValueError as error:
+            raise QueryError(f"these bytes are not a signed query: {error}") from None
         if not isinstance(fields, dict) or set(fields) != {"format", "query", "key", "signature"} or fields["format"] != _FORMAT:
             raise QueryError(f"these bytes are not a signed query of the format {_FORMAT!r}")
         query, key, signature = fields["query"], fields["key"], fields["signature"]
@@ -70,7 +80,7 @@ class SignedQuery:
         return cls(_encoded(query), key, _unhex(signature))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # of the most costly queries one takes some 10 MB
 def _parsed(content: bytes) -> Query:
     """Queries are immutable, so thousands of devices in one process may share what one of them has read."""
     return Query.from_content(content)
@@ -97,11 +107,10 @@ def sign(query: Query, key: AnalystKey) -> SignedQuery:
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 
-def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> Query:
-    """The query, if its signature, key, expiry and serial hold at the time `now`; else the reason why not, as an error.
+def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
+    """The query, if a key that is trusted at the time `now` has signed it, and is the key of the analyst who asks.
 
-    `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or another
-    one under the same serial, is not.
+    Nothing is read that the key has not signed: without a signature that holds, the cost is that of checking it.
     """
     key = ring.trusted(signed.key_id, now)
     if not key.verifies(signed.signature, SEPARATOR + signed.content):
@@ -109,6 +118,30 @@ def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str
     query = signed.unverified()
     if query.analyst != key.owner:
         raise SignatureError(f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {query.analyst!r}")
+    return query
+
+
+def authentic(
+    contents: Iterable[SignedQuery | bytes], ring: KeyRing, now: int
+) -> tuple[list[tuple[Query, SignedQuery]], list[QueryError]]:
+    """Those of many relayed queries that a trusted key signed, newest versions first; and why the others are refused."""
+    found: dict[bytes, tuple[Query, SignedQuery]] = {}
+    refused = []
+    for each in contents:
+        try:
+            signed = SignedQuery.from_bytes(each) if isinstance(each, bytes) else each
+            found.setdefault(signed.to_bytes(), (authenticate(signed, ring, now), signed))
+        except QueryError as error:
+            refused.append(error)
+    return sorted(found.values(), key=lambda pair: -pair[0].serial), refused
+
+
+def check_version(query: Query, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> None:
+    """Refuse a query that has expired, or in whose place a newer version is known.
+
+    `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or another
+    one under the same serial, is not.
+    """
     if now >= query.schedule.expires:
         raise ExpiredQueryError(f"query {query.id!r} expired at {query.schedule.expires}, and it is {now}")
     newest = (seen or {}).get((query.analyst, query.id))
@@ -116,4 +149,10 @@ def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str
         raise RollbackError(f"query {query.id!r} has serial {query.serial}, and {newest.serial} was seen")
     if newest is not None and query.serial == newest.serial and query.digest != newest.digest:
         raise RollbackError(f"query {query.id!r} came with serial {query.serial} before, and said something else")
+
+
+def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> Query:
+    """The query, if its signature, key, expiry and serial hold at the time `now`; else the reason why not, as an error."""
+    query = authenticate(signed, ring, now)
+    check_version(query, now, seen)
     return query

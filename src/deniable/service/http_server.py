@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
+from fastapi.exceptions import RequestValidationError
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from deniable.checks import LARGEST_WORD
 from deniable.service.limits import ConnectionLimits
 
-__all__ = ["guarded_protocol", "problem"]
+__all__ = ["Number", "guarded_protocol", "parameters_problem", "problem"]
 
 
 def problem(reason: str, status: int, detail: str) -> bytes:
@@ -22,6 +25,18 @@ def problem(reason: str, status: int, detail: str) -> bytes:
     title = STATUS_PHRASES[status].decode()
     fields = {"type": f"urn:deniable:problem:{reason}", "title": title, "status": status, "detail": detail, "reason": reason}
     return json.dumps(fields).encode()
+
+
+Number = Annotated[int, Query(ge=0, le=LARGEST_WORD)]
+"""A whole number in an address: one that a column of SQLite holds."""
+
+
+def parameters_problem(error: Exception) -> str:
+    """What is wrong with the address of a request, or with its parameters."""
+    if not isinstance(error, RequestValidationError):
+        return "there is nothing here that answers to this"
+    found = error.errors()[0]
+    return f"{'.'.join(map(str, found['loc'][1:]))[:64]}: {found['msg'][:200]}"
 
 
 def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H11Protocol]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.service.settings_file import Bytes, FilePath, Seconds
 
@@ -27,9 +28,7 @@ class ConnectionLimits:
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(each.name, value, "must be a whole number of at least 1")
+            whole(each.name, getattr(self, each.name), 1, 1 << 40)
         if self.most_waiting < self.largest_body:
             raise ParameterError("most_waiting", self.most_waiting, f"must hold one body, of up to {self.largest_body} bytes")
 

@@ -11,6 +11,7 @@ import secrets
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.service.database import Layout
 
@@ -68,10 +69,9 @@ class TokenStore:
         """New tokens. This is the only time that they are seen in clear."""
         if role not in ROLES:
             raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
-        if quota is not None and quota < 1:
-            raise ParameterError("quota", quota, "must be at least 1 message an epoch")
-        if count < 1:
-            raise ParameterError("count", count, "must be at least 1")
+        if quota is not None:
+            whole("quota", quota, 1, 1 << 40)
+        whole("count", count, 1, 1 << 24)
         tokens = [_PREFIX + secrets.token_urlsafe(32) for _ in range(count)]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import is_whole, whole
 from deniable.errors import ParameterError, WireError
 from deniable.queries.sizes import SIZE_CLASSES, capacity, row_words
 from deniable.wire.tags import siphash, siphash_columns
@@ -52,15 +53,14 @@ class Fault(IntEnum):
 
 def message_words(size_class: int) -> int:
     """How many words a message of this class takes."""
-    if isinstance(size_class, bool) or size_class not in SIZE_CLASSES:
+    if not is_whole(size_class) or size_class not in SIZE_CLASSES:
         raise WireError("size_class", f"size class {size_class!r} is not one of 0 to {SIZE_CLASSES[-1]}")
     return row_words(size_class) - 2
 
 
 def _head(kind: int, stratum: int, epoch: int) -> int:
     for name, value, most in (("kind", kind, NOTHING), ("stratum", stratum, (1 << 16) - 1), ("epoch", epoch, (1 << 32) - 1)):
-        if not 0 <= value <= most:
-            raise ParameterError(name, value, f"must lie between 0 and {most}")
+        whole(name, value, 0, most)
     return VERSION | kind << 8 | stratum << 16 | epoch << 32
 
 

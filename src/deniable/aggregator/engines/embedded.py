@@ -67,6 +67,8 @@ class Engine:
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
         self.problems = [""] * len(logs)
+        self._ahead = False
+        """Whether memory may be ahead of the state, because a step failed in it."""
         self._more = [False] * len(logs)
         self._load()
 
@@ -87,6 +89,7 @@ class Engine:
             else:
                 bucket.restore(part.proxy, part.rows)
         self._waiting = [sum(epoch.n_waiting(proxy) for epoch in self._epochs.values()) for proxy in range(n_proxies)]
+        self._ahead = False
         self._look()
 
     def _refresh(self) -> None:
@@ -115,14 +118,13 @@ class Engine:
 
     def step(self) -> bool:
         """Read, count and commit once, and close what is due. Whether there was anything to do."""
-        self._refresh()
-        try:
-            worked = self._count(self._read())
-            closed = self._close_due()
-        except BaseException:
-            # Memory may be ahead of the state now; what is true is what was committed.
+        if self._ahead:
             self._load()
-            raise
+        self._ahead = True  # until this step is done: if it fails, what is true is what was committed
+        self._refresh()
+        worked = self._count(self._read())
+        closed = self._close_due()
+        self._ahead = False
         self._garbage = self._garbage or closed > 0
         if self._garbage:
             with self.state.transaction():
@@ -152,7 +154,10 @@ class Engine:
 
     def _read_one(self, proxy: int, full: bool) -> Reading:
         after = self.positions[proxy]
-        reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
+        try:
+            reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
+        except Exception as error:
+            reading = Reading([], after, (), problem=f"the log cannot be read: {type(error).__name__}")
         if not reading.problem and self._identities[proxy] not in (None, reading.identity):
             reading = Reading([], after, (), problem="this is not the log that was read before: its identity differs")
         if not reading.problem and after and len(reading.position) != len(after):
@@ -203,6 +208,8 @@ class Engine:
                     step.identities[proxy] = reading.identity
             for mark in reading.marks:
                 place = (proxy, mark.partition, mark.channel)
+                if mark.channel not in self.catalogue.channels:  # a proxy may name as many channels as it likes
+                    continue
                 if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
                     step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)

@@ -1,0 +1,58 @@
+"""Whole numbers, checked once and in one wording. A float, a truth value or a text is none, whatever it is equal to.
+
+`0.0 in range(7)` and `True == 1` hold in Python; a number that came from outside has to be a whole number before it is compared.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from deniable.errors import ParameterError
+
+__all__ = ["LARGEST_WORD", "decimal", "is_whole", "whole"]
+
+LARGEST_WORD = (1 << 63) - 1
+"""The largest whole number that a column of SQLite holds."""
+_MOST_DIGITS = 20
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number: an `int` or one of NumPy's integers, and no truth value.
+
+    >>> [is_whole(value) for value in (3, 3.0, True, "3", None)]
+    [True, False, False, False, False]
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The value as an `int`, if it is a whole number within the bounds.
+
+    >>> whole("port", 8600, 0, 65535)
+    8600
+    >>> whole("size_class", 0.0, 0, 6)
+    Traceback (most recent call last):
+    deniable.errors.ParameterError: size_class = 0.0 must be a whole number from 0 to 6
+    """
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError(name, value, f"must be a whole number {bounds}")
+    return int(value)
+
+
+def decimal(name: str, text: Any, least: int = 0, most: int = LARGEST_WORD) -> int:
+    """The whole number that a text writes in plain decimal digits, within the bounds: a header, or a part of an address.
+
+    >>> decimal("Log-End", "17")
+    17
+    >>> decimal("Log-End", "1_7")
+    Traceback (most recent call last):
+    deniable.errors.ParameterError: Log-End = '1_7' must be a whole number from 0 to 9223372036854775807
+    """
+    digits = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    number = int(text) if digits else -1
+    if not digits or not least <= number <= most:
+        shown = text if not isinstance(text, str) or len(text) <= 40 else f"{text[:40]}…"
+        raise ParameterError(name, shown, f"must be a whole number from {least} to {most}")
+    return number

@@ -1,0 +1,91 @@
+"""Reading what another service answers: never more bytes than were asked for, never decompressed, never longer than a while.
+
+A size is a size before decompression: a megabyte of gzip holds a gigabyte of zeros. So no compression is asked for, an answer
+that is compressed all the same is refused, and the bytes are counted as they come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from deniable.errors import ResponseError
+
+__all__ = ["Answer", "ask", "lines", "read"]
+
+_LARGEST_PROBLEM = 1 << 16
+"""Bytes that are read of an answer other than a success: a problem document."""
+_SECONDS = 120.0
+"""For which a whole answer is waited for, however it trickles in."""
+
+
+class Answer(NamedTuple):
+    """What a service answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in any spelling."""
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says that it was done."""
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The content as a text, for a person to read."""
+        return self.content.decode(errors="replace")
+
+
+def ask(client: Any, method: str, address: str, most_bytes: int, seconds: float = _SECONDS, **what: Any) -> Answer:
+    """The answer to a request, of at most so many bytes; `what` goes to `httpx.Client.stream`.
+
+    Raises a `ResponseError` where there is no answer (with status 0) or one that is too long, too slow or compressed.
+    """
+    import httpx  # noqa: PLC0415 - an extra
+
+    what["headers"] = {**(what.get("headers") or {}), "Accept-Encoding": "identity"}
+    try:
+        with client.stream(method, address, **what) as response:
+            return read(response, most_bytes, seconds)
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        raise ResponseError(0, "unreachable", f"cannot be reached ({type(error).__name__})") from None
+
+
+def read(response: Any, most_bytes: int, seconds: float = _SECONDS) -> Answer:
+    """The rest of an answer that is being streamed, of at most so many bytes; of a problem, what a person would read of it."""
+    _refuse_compressed(response)
+    deadline = time.monotonic() + seconds
+    content = bytearray()
+    for chunk in response.iter_raw():
+        content += chunk
+        if response.is_success and len(content) > most_bytes:
+            raise ResponseError(response.status_code, "too_large", f"the answer has more than {most_bytes} bytes")
+        if not response.is_success and len(content) > _LARGEST_PROBLEM:
+            break
+        if time.monotonic() > deadline:
+            raise ResponseError(response.status_code, "slow", f"the answer was not complete after {seconds:g} seconds")
+    return Answer(response.status_code, response.headers, bytes(content))
+
+
+def lines(response: Any, longest: int) -> Iterator[str]:
+    """The lines of an answer that is being streamed, each of at most so many bytes."""
+    _refuse_compressed(response)
+    rest = bytearray()
+    for chunk in response.iter_raw():
+        rest += chunk
+        *whole, rest = rest.split(b"\n")
+        for line in (*whole, rest):
+            if len(line) > longest:
+                raise ResponseError(response.status_code, "too_large", f"a line of the answer has more than {longest} bytes")
+        for line in whole:
+            yield line.decode(errors="replace").removesuffix("\r")
+
+
+def _refuse_compressed(response: Any) -> None:
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        detail = f"the answer is compressed ({encoding[:40]!r}), which was not asked for"
+        raise ResponseError(response.status_code, "encoding", detail)

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from deniable.logs.sqlite_log import LogReader
-from deniable.proxy.channels import Channel
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.queries.buckets import Column
+from deniable.queries.channels import Channel
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
@@ -62,7 +62,7 @@ def bodies(query: Query, n_uploads: int, n_rows: int) -> list[bytes]:
 
 def intake_alone(query: Query, uploads: list[bytes], folder: Path) -> tuple[float, float]:
     intake = Intake(folder, Rules(threshold=100_000), lambda: int(time.time()))
-    intake.set_channels({query.channel_tag: Channel.of_query(query)})
+    intake.set_channels({query.channel_tag: Channel.of_query(query.header)})
     clock, cpu = time.perf_counter(), time.process_time()
     for start in range(0, len(uploads), 4):
         results = intake.take([Upload(b"client", 1 << 40, content) for content in uploads[start : start + 4]])

@@ -34,8 +34,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from deniable.proxy.channels import Channel
 from deniable.proxy.intake import Intake, Rules, Upload
+from deniable.queries.channels import Channel
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.signing import sign
@@ -173,7 +173,7 @@ def intake_alone(n: int, at_once: int) -> float:
     uploads = [Upload(i.to_bytes(32, "little"), None, request(i).partition(b"\r\n\r\n")[2]) for i in range(n)]
     with tempfile.TemporaryDirectory() as name:
         intake = Intake(Path(name), Rules(), lambda: int(time.time()))
-        intake.set_channels({query.channel_tag: Channel.of_query(query)})
+        intake.set_channels({query.channel_tag: Channel.of_query(query.header)})
         used = time.process_time()
         for start in range(0, n, at_once):
             intake.take(uploads[start : start + at_once])

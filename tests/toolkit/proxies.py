@@ -60,7 +60,7 @@ class ProxyProcess:
         """Run it; its address, once it answers."""
         errors = (self.folder / "stderr.jsonl").open("a")
         source = Path(__file__).parents[2] / "src"
-        environment = {**os.environ, "PYTHONPATH": str(source)}
+        environment = {"PYTHONPATH": str(source), **os.environ}
         self.process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(self.file)], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
         )

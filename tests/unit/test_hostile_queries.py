@@ -19,8 +19,9 @@ from deniable.client.upload import read_list
 from deniable.errors import DeniableError, ParameterError, QueryError, UploadError
 from deniable.queries import canonical
 from deniable.queries.buckets import Column
+from deniable.queries.header import SEPARATOR
 from deniable.queries.keys import AnalystKey
-from deniable.queries.query import SEPARATOR, Query, Stratum
+from deniable.queries.query import Query, Stratum
 from deniable.queries.signing import SignedQuery, sign
 from deniable.wire.message import message_words
 from toolkit.devices import KEY, STRANGER, Network, asked, at, make_device, queued, signed

@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 import deniable
+from toolkit.proxies import ProxyProcess, query_of_today
+from toolkit.shares import body_of, make_columns
 
 SOURCE = Path(deniable.__file__).parent
 
@@ -117,3 +122,70 @@ def test_importing_does_not_load_scipy_or_frames() -> None:
     code = f"import sys, deniable; print([m for m in {heavy!r} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
     assert out.stdout.strip() == "[]"
+
+
+# --- what a running process has loaded: the wall that counts -------------------------------------------------------------
+
+READS_ANSWERS = {"mechanisms", "estimation", "planning", "privacy", "aggregator", "analyst", "client", "local"}
+HEAVY = {"scipy", "pandas", "polars", "pyarrow", "matplotlib"}
+DUMP = """
+import atexit, os, sys
+def dump():
+    with open(os.path.join(os.environ["LOADED"], str(os.getpid())), "w") as file:
+        file.write("\\n".join(sys.modules))
+atexit.register(dump)
+{planted}
+"""
+
+
+def closed_doors(modules: set[str], rooms: set[str], libraries: set[str]) -> set[str]:
+    """Which of the modules belong to rooms or libraries that must not be loaded."""
+    tops = {module.partition(".")[0] for module in modules} & libraries
+    inside = {part[1] for module in modules if len(part := module.split(".")) > 1 and part[0] == "deniable"}
+    return tops | (inside & rooms)
+
+
+@pytest.fixture
+def dumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], set[str]]]:
+    """Have every Python process that is started leave the names of the modules it has loaded when it ends."""
+
+    def prepare(planted: str = "") -> Callable[[], set[str]]:
+        hook, loaded = tmp_path / "hook", tmp_path / "loaded"
+        for folder in (hook, loaded):
+            folder.mkdir()
+        (hook / "sitecustomize.py").write_text(DUMP.format(planted=planted))
+        monkeypatch.setenv("LOADED", str(loaded))
+        monkeypatch.setenv("PYTHONPATH", f"{SOURCE.parent}:{hook}")
+        return lambda: {name for file in loaded.iterdir() for name in file.read_text().splitlines()}
+
+    return prepare
+
+
+def run_a_proxy(folder: Path) -> None:
+    """A proxy that takes a query and a share, and passes the share on."""
+    query = query_of_today()
+    with ProxyProcess(folder / "proxy") as proxy:
+        proxy.publish(query)
+        epoch = query.schedule.epochs_over(int(time.time()))
+        body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
+        answer = httpx.post(f"{proxy.address}/v1/shares", content=body, headers=proxy.token("device", 10))
+        assert answer.status_code == 202, answer.text
+        assert proxy.stop() == 0
+        assert proxy.logged().shape[1] == 3
+
+
+def test_a_running_proxy_has_loaded_nothing_that_could_read_an_answer(
+    tmp_path: Path, dumping: Callable[..., Callable[[], set[str]]]
+) -> None:
+    modules = dumping()
+    run_a_proxy(tmp_path)
+    assert {"deniable.proxy.intake", "deniable.queries.header"} <= modules()
+    assert closed_doors(modules(), READS_ANSWERS, HEAVY) == set()
+
+
+def test_a_door_that_is_opened_behind_three_others_is_seen(
+    tmp_path: Path, dumping: Callable[..., Callable[[], set[str]]]
+) -> None:
+    modules = dumping("import deniable.queries.query")  # which loads mechanisms, which load estimation
+    run_a_proxy(tmp_path)
+    assert {"mechanisms", "privacy"} <= closed_doors(modules(), READS_ANSWERS, HEAVY)

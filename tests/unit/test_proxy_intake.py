@@ -12,11 +12,11 @@ import pytest
 
 from deniable.errors import LogError, ParameterError, RefusedError
 from deniable.logs.sqlite_log import BlockLog, LogReader
-from deniable.proxy.channels import Channel, channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Spool
-from deniable.queries.query import Query
+from deniable.queries.channels import Channel, channels_of
+from deniable.queries.header import QueryHeader
 from deniable.wire.blocks import Block
 from toolkit.queries import make_query
 from toolkit.shares import Words, body_of, make_columns, records_of
@@ -42,7 +42,7 @@ class Place:
     def __init__(self, folder: Path, **rules: int) -> None:
         self.folder, self.clock = folder, Clock()
         self.rules = Rules(**{"threshold": 100, "deadline": 10, "grace": 600, "skew": 60, **rules})
-        self.queries: list[tuple[Query, int | None]] = [(QUERY, None)]
+        self.queries: list[tuple[QueryHeader, int | None]] = [(QUERY.header, None)]
         self.start()
 
     def start(self) -> Intake:
@@ -206,7 +206,7 @@ def test_without_a_quota_of_its_own_a_token_may_send_what_the_queries_of_the_cha
     single = make_query(id="single", channel="shared")
     assert several.channel_tag == single.channel_tag
     newer = several.revised(most_rows=2)
-    (channel,) = channels_of([(several, 5), (newer, None), (single, None)]).values()
+    (channel,) = channels_of([(several.header, 5), (newer.header, None), (single.header, None)]).values()
     assert channel.most_messages == 4
     mine, _ = make_columns(QUERY, EPOCH, 2)
     assert refused(place, mine, quota=None).reason == "quota"
@@ -243,7 +243,7 @@ def test_unknown_channels_and_wrong_size_classes_are_refused(place: Place) -> No
     assert isinstance(error, RefusedError)
     assert (error.reason, error.status) == ("unknown_channel", 404)
     tag = QUERY.channel_tag
-    place.intake.set_channels({tag: Channel(tag, QUERY.schedule.origin, 600, 10_000, size_class=1, most_messages=1)})
+    place.intake.set_channels({tag: Channel(tag, QUERY.schedule, 10_000, size_class=1)})
     assert refused(place, make_columns(QUERY, EPOCH, 1)[0]).reason == "size_class"
 
 
@@ -335,7 +335,7 @@ def test_a_closed_epoch_stays_closed_when_the_clock_goes_back_and_after_a_restar
 
 
 def test_a_stopped_query_takes_its_last_epoch_and_then_ends_with_a_mark(place: Place) -> None:
-    place.intake.set_channels(channels_of([(QUERY, place.clock.now)]))
+    place.intake.set_channels(channels_of([(QUERY.header, place.clock.now)]))
     mine, _ = make_columns(QUERY, EPOCH, 5)
     ahead, _ = make_columns(QUERY, EPOCH + 1, 5)
     place.take(mine)
@@ -351,7 +351,7 @@ def test_shares_ahead_of_the_last_epoch_of_a_stopped_query_are_not_forgotten(pla
     ahead, _ = make_columns(QUERY, EPOCH + 1, 5)
     place.clock.now = START + 599
     place.take(ahead, EPOCH + 1)
-    place.intake.set_channels(channels_of([(QUERY, place.clock.now)]))
+    place.intake.set_channels(channels_of([(QUERY.header, place.clock.now)]))
     place.clock.now += 1200
     place.intake.tick()
     assert place.log.marks()[QUERY.channel_tag].epoch == EPOCH + 2

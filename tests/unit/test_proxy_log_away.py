@@ -14,9 +14,9 @@ import pytest
 
 from deniable.errors import LogAwayError, LogError, RefusedError
 from deniable.logs.sqlite_log import BlockLog
-from deniable.proxy.channels import channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.intake_worker import IntakeWorker
+from deniable.queries.channels import channels_of
 from deniable.wire.blocks import Block
 from toolkit.queries import make_query
 from toolkit.shares import Words, body_of, make_columns
@@ -66,7 +66,7 @@ class Place:
 
     def start(self) -> None:
         self.intake = Intake(self.folder, self.rules, lambda: self.now, lambda: FarLog(self.folder / "log.db"))
-        self.intake.set_channels(channels_of([(QUERY, None)]))
+        self.intake.set_channels(channels_of([(QUERY.header, None)]))
 
     @property
     def log(self) -> FarLog:

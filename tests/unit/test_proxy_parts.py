@@ -19,10 +19,10 @@ from deniable.cli import cli
 from deniable.errors import LogError, ParameterError, RefusedError, SettingsError
 from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.board import Board
-from deniable.proxy.channels import channels_of
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_settings import Settings, read_settings
+from deniable.queries.channels import channels_of
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
@@ -240,7 +240,7 @@ def test_importing_the_package_or_the_log_loads_no_web_framework() -> None:
 
 def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     intake = Intake(tmp_path, Rules(), lambda: NOW)
-    intake.set_channels(channels_of([(QUERY, None)]))
+    intake.set_channels(channels_of([(QUERY.header, None)]))
     n_syncs: list[int] = []
     sync = os.fsync
 
@@ -270,7 +270,7 @@ def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_pat
 
 def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     intake = Intake(tmp_path, Rules(), lambda: NOW)
-    intake.set_channels(channels_of([(QUERY, None)]))
+    intake.set_channels(channels_of([(QUERY.header, None)]))
     told = threading.Event()
     desk = IntakeWorker(intake, told.set)
     columns, _ = make_columns(QUERY, 1000, 3)
@@ -297,7 +297,7 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
     monkeypatch.undo()
     intake.close()
     again = Intake(tmp_path, Rules(), lambda: NOW)
-    again.set_channels(channels_of([(QUERY, None)]))
+    again.set_channels(channels_of([(QUERY.header, None)]))
     assert again.take([first, second]) == [Receipt(0, 1), Receipt(1, 0)]
     again.close()
 

@@ -23,8 +23,8 @@ from deniable.errors import (
     SignatureError,
     UnknownKeyError,
 )
+from deniable.queries.header import SEPARATOR
 from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
-from deniable.queries.query import SEPARATOR
 from deniable.queries.signing import Seen, SignedQuery, sign, verify
 from toolkit.queries import make_query
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deniable.aggregator.state import signed as signed_word
 from deniable.errors import PublicationError
+from deniable.queries.channels import Channel, channels_of
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
-from deniable.queries.schedule import Schedule
 from deniable.queries.signing import Seen, SignedQuery, authenticate, check_version
 
-__all__ = ["Catalogue", "Channel", "Published", "publish", "published", "stop"]
+__all__ = ["Catalogue", "CountedChannel", "Published", "publish", "published", "stop"]
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,13 @@ class Published:
     published: int
     stopped: int | None
 
-    @property
-    def n_epochs(self) -> int:
-        """Epochs in which devices answer: all before it expires, or up to the one in which it was stopped."""
-        schedule = self.query.schedule
-        return schedule.n_epochs if self.stopped is None else schedule.epochs_begun(self.stopped)
 
+@dataclass(frozen=True)
+class CountedChannel(Channel):
+    """A channel, and the versions of queries of which its shares can be."""
 
-@dataclass
-class Channel:
-    """Versions of which a channel's shares can be. They share epochs and size class, for the channel's tag is made of them."""
-
-    tag: int
-    schedule: Schedule
-    size_class: int
-    versions: dict[int, Query] = field(default_factory=dict)
-    n_epochs: int = 0
-    """Epochs before the last version expires or is stopped."""
+    versions: Mapping[int, Query] = field(default_factory=dict)
+    """By tag. They share epochs and size class, for the channel's tag is made of them."""
 
     def queries(self) -> dict[str, list[Query]]:
         """The versions of each query, oldest first."""
@@ -55,14 +45,12 @@ class Catalogue:
     """The channels of all published versions."""
 
     def __init__(self, entries: Iterable[Published] = ()) -> None:
-        self.channels: dict[int, Channel] = {}
+        entries = list(entries)
+        versions: dict[int, dict[int, Query]] = {}
         for entry in entries:
-            query = entry.query
-            if query.size_class is None:  # a Query settles it; said for the type checker
-                continue
-            channel = self.channels.setdefault(query.channel_tag, Channel(query.channel_tag, query.schedule, query.size_class))
-            channel.versions[query.tag] = query
-            channel.n_epochs = max(channel.n_epochs, entry.n_epochs)
+            versions.setdefault(entry.query.channel_tag, {})[entry.query.tag] = entry.query
+        channels = channels_of((entry.query.header, entry.stopped) for entry in entries)
+        self.channels = {tag: CountedChannel(**vars(channel), versions=versions[tag]) for tag, channel in channels.items()}
 
     @classmethod
     def load(cls, connection: sqlite3.Connection) -> Catalogue:

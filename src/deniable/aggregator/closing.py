@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from deniable.aggregator.catalogue import Channel
+from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import statement
 from deniable.aggregator.state import State
 from deniable.aggregator.windows import assemble
@@ -26,12 +26,12 @@ class Due(NamedTuple):
     missing: tuple[int, ...]
 
 
-def overdue(channel: Channel, now: int, patience: int) -> int:
+def overdue(channel: CountedChannel, now: int, patience: int) -> int:
     """The epoch before which all of a channel's are closed, whether they are marked or not."""
-    return min(channel.n_epochs, channel.schedule.epochs_over(now - patience))
+    return channel.epochs_over(now - patience)
 
 
-def due_epochs(channel: Channel, front: int, marked: Sequence[int], overdue: int) -> Iterator[Due]:
+def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overdue: int) -> Iterator[Due]:
     """The epochs of a channel to be closed, the oldest first.
 
     `front` is the first open epoch, `marked` says for each proxy before which epoch it has marked all of them.
@@ -43,7 +43,9 @@ def due_epochs(channel: Channel, front: int, marked: Sequence[int], overdue: int
         yield Due(epoch, missing)
 
 
-def close_epoch(state: State, channel: Channel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int) -> None:
+def close_epoch(
+    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int
+) -> None:
     """Close an epoch, release the windows that end with it, and forget what is too old; inside a transaction of the caller.
 
     `missing` are the proxies without which it is closed, `first` is the first epoch of the channel that was ever counted.
@@ -56,7 +58,7 @@ def close_epoch(state: State, channel: Channel, epoch: int, missing: Iterable[in
         state.forget(channel.tag, channel.queries(), oldest, before)
 
 
-def _release(state: State, channel: Channel, epoch: int, first: int) -> None:
+def _release(state: State, channel: CountedChannel, epoch: int, first: int) -> None:
     """Results of the windows that end with this epoch."""
     for name, versions in channel.queries().items():
         schedule = versions[-1].schedule

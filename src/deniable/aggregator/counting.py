@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.catalogue import Channel
+from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import OUTSIDE, Ledger
 from deniable.aggregator.join import Bucket, Joined, split_rows
 from deniable.aggregator.panes import Counted, Pane, PaneKey, Reports, count_messages
@@ -32,7 +32,7 @@ Arrivals = dict[Task, list[list[_Words]]]
 class Router:
     """Says where the shares of a block are joined, or why they are not."""
 
-    channels: Mapping[int, Channel]
+    channels: Mapping[int, CountedChannel]
     fronts: Mapping[int, int]
     """For each channel the first epoch that is not closed."""
     n_proxies: int
@@ -101,7 +101,7 @@ def _claimed_count(content: bytes | memoryview) -> int:
 
 
 def join_and_count(
-    bucket: Bucket, parts: list[list[_Words]], epoch: int, channel: Channel, keep: Reports | None = None
+    bucket: Bucket, parts: list[list[_Words]], epoch: int, channel: CountedChannel, keep: Reports | None = None
 ) -> tuple[Joined, Counted]:
     """What arrived in one bucket, joined and counted; the reports that were counted are added to `keep`, if it is given."""
     joined = bucket.add(parts)

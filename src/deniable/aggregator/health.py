@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from deniable.aggregator.catalogue import Channel
 from deniable.aggregator.limits import EngineLimits
 from deniable.logs.share_logs import Position
+from deniable.queries.channels import Channel
 
 __all__ = ["ProxyHealth", "ProxyProgress", "health_report"]
 

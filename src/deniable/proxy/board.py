@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deniable.errors import ParameterError, QueryError, RefusedError
-from deniable.proxy.channels import Channel, channels_of
+from deniable.queries.channels import Channel, channels_of
+from deniable.queries.header import QueryHeader
 from deniable.queries.keys import KeyRing
-from deniable.queries.query import Query
-from deniable.queries.signing import LARGEST_LIST, MOST_LISTED, SignedQuery, verify
+from deniable.queries.signing import LARGEST_LIST, MOST_LISTED, SignedQuery, authenticate_header, check_version
 from deniable.service.database import Layout
 
 __all__ = ["Board"]
@@ -42,10 +42,10 @@ class Board:
 
     def _load(self) -> None:
         rows = self._connection.execute("SELECT id, serial, signed, stopped FROM versions ORDER BY id, serial").fetchall()
-        self._versions: list[tuple[Query, int | None]] = []
+        self._versions: list[tuple[QueryHeader, int | None]] = []
         listed = []
         for _, _, content, stopped in rows:
-            self._versions.append((SignedQuery.from_bytes(content).unverified(), stopped))
+            self._versions.append((SignedQuery.from_bytes(content).header(), stopped))
             if stopped is None:
                 listed.append(json.loads(content))
         self.content = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
@@ -64,13 +64,12 @@ class Board:
         now = self._clock()
         try:
             signed = SignedQuery.from_bytes(content)
-            query = verify(signed, self._ring, now) if self._ring is not None else signed.unverified()
+            query = authenticate_header(signed, self._ring, now) if self._ring is not None else signed.header()
+            check_version(query, now)
         except QueryError as error:
             raise RefusedError(error.reason.replace(" ", "_"), 422, str(error)) from None
         if query.id != query_id:
             raise RefusedError("query_id", 422, f"the query's id is {query.id!r}, and the address says {query_id!r}")
-        if now >= query.schedule.expires:
-            raise RefusedError("expired_query", 422, f"query {query.id!r} expired at {query.schedule.expires}")
         for known, stopped in self._versions:
             if known.id != query.id:
                 continue

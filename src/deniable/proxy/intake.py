@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from deniable.checks import whole
 from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
-from deniable.proxy.channels import Channel
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
+from deniable.queries.channels import Channel
 from deniable.service.database import lock
 from deniable.service.settings_file import Seconds
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
@@ -263,7 +263,7 @@ class Intake:
             pseudonym = epoch.pseudonym(upload.client)
             used = epoch.used[pseudonym]
             if used + found.new.size > allowed:
-                wait = max(1, channel.origin + (group.epoch + 1) * channel.every - now)
+                wait = max(1, channel.schedule.end_of_epoch(group.epoch) - now)
                 rule = f"at most {allowed} messages an epoch are taken under one token"
                 raise RefusedError("quota", 429, f"{rule}, and with these it would be {used + found.new.size}", retry_after=wait)
             self._epochs[group] = epoch
@@ -276,7 +276,7 @@ class Intake:
         channel = self._channels.get(group.channel)
         if channel is None:
             raise RefusedError("unknown_channel", 404, f"no query of channel {group.channel:016x} is known here")
-        closed = max(self._closed.get(group.channel, 0), channel.due(now - self.rules.grace))
+        closed = max(self._closed.get(group.channel, 0), channel.epochs_over(now - self.rules.grace))
         channel.check(group.epoch, group.size_class, now, self.rules.skew, closed)
         return channel
 
@@ -361,7 +361,7 @@ class Intake:
         """Declare of each channel up to which epoch everything is in the log; from then on those epochs are refused as late."""
         marks = {}
         for tag, channel in self._channels.items():
-            due = channel.due(now - self.rules.grace)
+            due = channel.epochs_over(now - self.rules.grace)
             if due == channel.n_epochs:  # the channel has ended, also for what came ahead of its last epoch
                 due = max([due, *(group.epoch + 1 for group in self._epochs if group.channel == tag)])
             if due > self._closed.get(tag, 0):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,23 +20,18 @@ from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
+from deniable.queries.header import FORMAT, QueryHeader, digest_of
 from deniable.queries.schedule import Schedule
-from deniable.queries.sizes import SIZE_CLASSES, capacity, smallest_class
+from deniable.queries.sizes import capacity, smallest_class
 from deniable.queries.texts import check_text, first_repeated
 from deniable.randomness import ONE
 
 __all__ = ["Budget", "Query", "Stratum"]
 
-FORMAT = "deniable query 1"
-SEPARATOR = FORMAT.encode() + b"\0"
-"""What digests and signatures put before a query's bytes, so that they can never be taken for anything else's."""
 LONGEST_SQL = 8_192
 """Bytes of SQL that devices take."""
-_CHANNEL_SEPARATOR = b"deniable channel 1\0"
-_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _ROWS = ("random", "aggregate", "several")
 _MOST_PROXIES = 16
-_MOST_ROWS = 1000
 _LARGEST_MATRIX = 1024
 """Buckets of a mechanism that draws from a matrix of them: building one takes half a second and 50 MB."""
 
@@ -148,17 +141,12 @@ class Query:
     buckets: Buckets = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
-            raise ParameterError("id", self.id, "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit")
-        check_text("analyst", self.analyst, 200, "who asks")
+        self._check_header(0 if self.size_class is None else self.size_class)
         check_text("sql", self.sql, LONGEST_SQL, "the question to each device, in SQL", lines=True)
         if len(self.sql.encode()) > LONGEST_SQL:
             raise ParameterError("sql", f"{self.sql[:40]}…", f"must take at most {LONGEST_SQL} bytes")
         check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
-        self._set(serial=whole("serial", self.serial, 1, (1 << 53) - 1))
         self._settle_proxies()
-        if not isinstance(self.schedule, Schedule):
-            raise ParameterError("schedule", self.schedule, "must be a Schedule")
         if not isinstance(self.budget, Budget):
             raise ParameterError("budget", self.budget, "must be a Budget")
         self._settle_rows()
@@ -174,6 +162,12 @@ class Query:
     def _set(self, **derived: Any) -> None:
         for name, value in derived.items():
             object.__setattr__(self, name, value)
+
+    def _check_header(self, size_class: int) -> None:
+        header = QueryHeader(self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
+        self._set(serial=header.serial, most_rows=header.most_rows)
+        if self.size_class is not None:
+            self._set(size_class=header.size_class)
 
     def _settle_proxies(self) -> None:
         given = self.proxies
@@ -194,7 +188,6 @@ class Query:
         _flag("cover", self.cover)
         if self.rows not in _ROWS:
             raise ParameterError("rows", self.rows, f"must be one of {', '.join(map(repr, _ROWS))}")
-        self._set(most_rows=whole("most_rows", self.most_rows, 1, _MOST_ROWS))
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
@@ -214,13 +207,11 @@ class Query:
 
     def _settle_size(self) -> None:
         needed = smallest_class(self.report_bytes)
-        size_class = needed if self.size_class is None else whole("size_class", self.size_class, 0, SIZE_CLASSES[-1])
+        size_class = needed if self.size_class is None else self.size_class
         if size_class < needed:
             held = f"holds {capacity(size_class)} bytes, and a report takes {self.report_bytes}"
             raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
         self._set(size_class=size_class)
-        if self.channel is not None:
-            check_text("channel", self.channel, 200, "the name under which proxies see the query")
 
     # --- what it costs ----------------------------------------------------------------------------------------------
 
@@ -271,25 +262,25 @@ class Query:
         return canonical.encode(self.to_dict())
 
     @cached_property
+    def header(self) -> QueryHeader:
+        """What everyone may know of it who only carries its shares."""
+        parts = (self.id, self.analyst, self.serial, self.schedule, self.size_class or 0, self.most_rows, self.channel)
+        return QueryHeader(*parts, digest_of(self.content))
+
+    @property
     def digest(self) -> bytes:
         """SHA-256 of the separator and the canonical bytes: names this very version."""
-        return hashlib.sha256(SEPARATOR + self.content).digest()
+        return self.header.digest
 
     @property
     def tag(self) -> int:
         """The first 64 bits of the digest, little-endian: how messages name the version they answer."""
         return int.from_bytes(self.digest[:8], "little")
 
-    @cached_property
+    @property
     def channel_tag(self) -> int:
         """What proxies see: 64 bits made of the channel's name, schedule and size class, but not of the version."""
-        named = {
-            "name": f"{self.analyst}/{self.id}" if self.channel is None else self.channel,
-            "origin": self.schedule.origin,
-            "every": self.schedule.every,
-            "size_class": self.size_class,
-        }
-        return int.from_bytes(hashlib.sha256(_CHANNEL_SEPARATOR + canonical.encode(named)).digest()[:8], "little")
+        return self.header.channel_tag
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again."""

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import ExpiredQueryError, ParameterError, QueryError, RollbackError, SignatureError
 from deniable.queries.bounded_json import MOST_FIELDS, decode
+from deniable.queries.header import SEPARATOR, QueryHeader
 from deniable.queries.keys import AnalystKey, KeyRing
-from deniable.queries.query import SEPARATOR, Query
 
-__all__ = ["Seen", "SignedQuery", "authentic", "authenticate", "check_version", "sign", "verify"]
+if TYPE_CHECKING:
+    from deniable.queries.query import Query
+
+__all__ = ["Seen", "SignedQuery", "authentic", "authenticate", "authenticate_header", "check_version", "sign", "verify"]
+
+_T = TypeVar("_T")
 
 _FORMAT = "deniable signed query 1"
 _LARGEST = 1 << 21
@@ -49,12 +54,11 @@ class SignedQuery:
 
     def unverified(self) -> Query:
         """The query as it claims to be. For showing it; :func:`verify` is for trusting it."""
-        try:
-            return _parsed(self.content)
-        except ParameterError as error:
-            raise QueryError(f"the signed bytes are no query: {error}") from None
-        except _UNREADABLE as error:
-            raise QueryError(f"the signed bytes are no query: {type(error).__name__} while they were read") from None
+        return _read(_parsed, self.content)
+
+    def header(self) -> QueryHeader:
+        """The query's header as it claims to be: all that a proxy looks at."""
+        return _read(QueryHeader.from_content, self.content)
 
     def to_bytes(self) -> bytes:
         """The file or message that carries it: JSON, with the canonical bytes as one text."""
@@ -80,9 +84,20 @@ class SignedQuery:
         return cls(_encoded(query), key, _unhex(signature))
 
 
+def _read(how: Callable[[bytes], _T], content: bytes) -> _T:
+    try:
+        return how(content)
+    except ParameterError as error:
+        raise QueryError(f"the signed bytes are no query: {error}") from None
+    except _UNREADABLE as error:
+        raise QueryError(f"the signed bytes are no query: {type(error).__name__} while they were read") from None
+
+
 @lru_cache(maxsize=16)  # of the most costly queries one takes some 10 MB
 def _parsed(content: bytes) -> Query:
     """Queries are immutable, so thousands of devices in one process may share what one of them has read."""
+    from deniable.queries.query import Query  # noqa: PLC0415 - a proxy, which reads headers, must not load mechanisms
+
     return Query.from_content(content)
 
 
@@ -107,18 +122,26 @@ def sign(query: Query, key: AnalystKey) -> SignedQuery:
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 
-def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
-    """The query, if a key that is trusted at the time `now` has signed it, and is the key of the analyst who asks.
+def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHeader:
+    """The query's header, if a key that is trusted at the time `now` has signed the query, and is the key of its analyst.
 
     Nothing is read that the key has not signed: without a signature that holds, the cost is that of checking it.
     """
     key = ring.trusted(signed.key_id, now)
     if not key.verifies(signed.signature, SEPARATOR + signed.content):
         raise SignatureError(f"the signature is not that of key {signed.key_id} over this query")
-    query = signed.unverified()
-    if query.analyst != key.owner:
-        raise SignatureError(f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {query.analyst!r}")
-    return query
+    header = signed.header()
+    if header.analyst != key.owner:
+        raise SignatureError(
+            f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {header.analyst!r}"
+        )
+    return header
+
+
+def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
+    """The query, if :func:`authenticate_header` finds its signature to hold."""
+    authenticate_header(signed, ring, now)
+    return signed.unverified()
 
 
 def authentic(
@@ -136,7 +159,7 @@ def authentic(
     return sorted(found.values(), key=lambda pair: -pair[0].serial), refused
 
 
-def check_version(query: Query, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> None:
+def check_version(query: QueryHeader | Query, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> None:
     """Refuse a query that has expired, or in whose place a newer version is known.
 
     `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or another

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.catalogue import Catalogue, Channel
+from deniable.aggregator.catalogue import Catalogue, CountedChannel
 from deniable.aggregator.closing import close_epoch, due_epochs, overdue
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
@@ -259,7 +259,7 @@ class Engine:
                 n_closed += 1
         return n_closed
 
-    def _close_epoch(self, channel: Channel, epoch: int, missing: Sequence[int]) -> None:
+    def _close_epoch(self, channel: CountedChannel, epoch: int, missing: Sequence[int]) -> None:
         ledger = Ledger()
         place = self._epochs.get((channel.tag, epoch), _Epoch({}))
         waiting = [place.n_waiting(proxy) for proxy in range(len(self.logs))]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deniable.aggregator.catalogue import Channel
+from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.closing import due_epochs
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, book, join_and_count
@@ -56,7 +56,7 @@ class Outcome:
 class Rules:
     """What all buckets go by."""
 
-    channels: Mapping[int, Channel]
+    channels: Mapping[int, CountedChannel]
     firsts: Mapping[int, int]
     """For each channel the first epoch that is counted."""
     n_proxies: int
@@ -104,7 +104,7 @@ def _mark(content: bytes | memoryview) -> MarkRecord | None:
         return None
 
 
-def _close(channel: Channel, ordered: int, memory: Memory, out: Outcome) -> None:
+def _close(channel: CountedChannel, ordered: int, memory: Memory, out: Outcome) -> None:
     marked = [marks.get(channel.tag, 0) for marks in memory.marks]
     for epoch, missing in due_epochs(channel, memory.fronts[channel.tag], marked, ordered):
         for proxy, n in enumerate(memory.drop(channel.tag, epoch)):

@@ -66,6 +66,9 @@ class MatrixMechanism(IndexReports):
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return matrix_moments(counts, n, self._inverse)
 
+    def contribution_ranges(self) -> NDArray[np.float64]:
+        return np.asarray(np.ptp(self._inverse, axis=1), dtype=np.float64)
+
     def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 

@@ -194,6 +194,18 @@ class RandomProjection(IndexReports):
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance
 
+    def contribution_ranges(self) -> _Floats:
+        return self._ranges
+
+    @cached_property
+    def _ranges(self) -> _Floats:
+        """A row contributes c G^-1 times its signs with one report, and the opposite with the other."""
+        largest = np.ones(len(self.domain))
+        if self.invertible:
+            for _, signs in self._blocks(np.float64):
+                np.maximum(largest, np.abs(signs @ self._inverse).max(axis=0), out=largest)
+        return largest * (2 * ONE / (2 * self._truthful - ONE))
+
     def channel(self) -> _Floats:
         """P[report, value]."""
         kept = self._truthful / ONE

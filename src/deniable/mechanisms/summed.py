@@ -14,6 +14,7 @@ from deniable.estimation.unbias import Moments, affine_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.weights import SumLaw, improbable_weight, log_mean_exp
 from deniable.randomness import ONE, Categorical, Source
 
 __all__ = ["EntryChannel", "SummedHistogram"]
@@ -117,6 +118,20 @@ class SummedHistogram(Mechanism):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return affine_moments(counts, n, *self._moments)
+
+    def contribution_ranges(self) -> NDArray[np.float64]:
+        low, high, _ = self._moments
+        return np.full(len(self.domain), (self.levels - 1) / (high - low))
+
+    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        zero, one = self.channel()
+        levels = np.arange(self.levels, dtype=np.float64)
+        others = n * (len(self.domain) - 1)
+        low, high, _ = self._moments
+        law = SumLaw(
+            n * high + others * low, lambda t: n * log_mean_exp(one, t * levels) + others * log_mean_exp(zero, t * levels)
+        )
+        return improbable_weight("a sum of levels", int(counts.sum()), n, law, law)
 
     def channel(self) -> EntryChannel:
         zero, one = (np.array([weight / ONE for weight in law.weights]) for law in self._laws)

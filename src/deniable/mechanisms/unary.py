@@ -21,6 +21,7 @@ from deniable.mechanisms import exact
 from deniable.mechanisms.bits import count_columns, flip_bits, put_bits, row_bytes
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.weights import bits_law, improbable_weight
 from deniable.randomness import ONE, Source
 
 __all__ = ["BitChannel", "OptimizedUnary", "SymmetricUnary", "UnaryEncoding"]
@@ -67,6 +68,11 @@ class UnaryReports(Mechanism):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self.channel())
+
+    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        bits = n * len(self.domain)
+        fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n))
+        return improbable_weight("ones", int(counts.sum()), n, fewest, most)
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         a, b = self.channel()

@@ -14,6 +14,7 @@ from deniable.errors import DeniableError, ParameterError, ReportError, ReportFo
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.unbias import Moments, finite
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.randomness import Source, system_source
@@ -95,6 +96,10 @@ class Mechanism(ABC):
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
+        return None
+
+    def blanket(self) -> Blanket | None:
+        """What all values' reports have in common, from which the loss of shuffled reports follows; None if it is not known."""
         return None
 
     def contribution_ranges(self) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from deniable.errors import ParameterError, ReportFormatError
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import count_columns, flip_bits, put_bits, row_bytes
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.weights import bits_law, improbable_weight
@@ -68,6 +69,11 @@ class UnaryReports(Mechanism):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self.channel())
+
+    def blanket(self) -> Blanket:
+        """Besides two labels, a report may be of an answer that has none of the labels."""
+        a, b = self.channel()
+        return supporting_blanket(a / b, (1 - a) / (1 - b), only=b * (1 - b), both=b * b, base=True)
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
         bits = n * len(self.domain)

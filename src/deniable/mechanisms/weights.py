@@ -66,7 +66,7 @@ def improbable_weight(what: str, total: int, n: int, fewest: SumLaw, most: SumLa
         if law.log_tail(total, sign) < math.log(FALSE_ALARM / 2):
             expected = law.mean / n
             return (
-                f"improbable reports: {what} of {total / n:.4g} per report, where honest coins give {than} {expected:.4g} on average; "
-                f"an honest crowd is flagged less than once in {1 / FALSE_ALARM:,.0f}, so some reports may be made up",
+                f"improbable reports: {total / n:.4g} {what} per report on average, where honest coins give {than} {expected:.4g}"
+                f"; an honest crowd is flagged less than once in {1 / FALSE_ALARM:,.0f}, so some reports may be made up",
             )
     return ()

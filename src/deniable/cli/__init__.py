@@ -14,10 +14,12 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "client": "deniable.cli.client:client",
     "aggregator": "deniable.cli.aggregator:aggregator",
+    "audit": "deniable.cli.audit:audit",
     "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
     "kafka": "deniable.cli.kafka:kafka",
     "plan": "deniable.cli.plan:plan",
+    "privacy": "deniable.cli.privacy:privacy",
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from deniable import privacy as losses
-from deniable.cli.output import as_json
+from deniable.cli.output import as_json, loss_text
 from deniable.cli.plan import number
 from deniable.errors import ParameterError
 from deniable.mechanisms.by_epsilon import mechanism_by_name
@@ -52,7 +52,7 @@ def privacy(wants_json: bool, **given: Any) -> None:
         return
     width = max(len(figure.name) for figure in figures)
     for figure in figures:
-        click.echo(f"{figure.name:<{width}}  {_shown(figure.epsilon):>8}  {figure.meaning}")
+        click.echo(f"{figure.name:<{width}}  {loss_text(figure.epsilon):>8}  {figure.meaning}")
 
 
 def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:
@@ -91,15 +91,6 @@ def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -
         else:
             found.append(Figure("shuffled", losses.blanket_epsilon(mechanism, reports, delta), anyone, delta))
     return found
-
-
-def _shown(epsilon: float) -> str:
-    """Four digits, rounded up: a figure is never below the loss."""
-    if epsilon == 0 or math.isinf(epsilon):
-        return f"{epsilon:g}"
-    digits = 3 - math.floor(math.log10(epsilon))
-    rounded = math.ceil(round(epsilon * 10**digits, 6)) / 10**digits
-    return f"{rounded:.4g}"
 
 
 def _plain(figure: Figure) -> dict[str, Any]:

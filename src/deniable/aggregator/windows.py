@@ -60,6 +60,8 @@ class Window:
     """The proxies without which some of its epochs were closed."""
     conservation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What became of the shares of its channel and epochs, per proxy."""
+    influence: float | None = None
+    """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it: what :meth:`from_dict` reads."""
@@ -83,6 +85,7 @@ class Window:
             out["covariance"] = (
                 _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
             )
+            out["influence"] = self.influence
             out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
         return out
 
@@ -108,7 +111,13 @@ class Window:
             )
         names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
         kept = {name: told[name] for name in names}
-        return cls(**kept, estimate=estimate, missing=tuple(told["missing"]), conservation=told["conservation"])
+        return cls(
+            **kept,
+            estimate=estimate,
+            missing=tuple(told["missing"]),
+            conservation=told["conservation"],
+            influence=told.get("influence"),
+        )
 
     def __str__(self) -> str:
         head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"
@@ -116,7 +125,10 @@ class Window:
             head += f", closed without {', '.join(self.missing)}"
         if self.estimate is None:
             return f"{head}, no estimate ({self.n:,} answers)"
-        return f"{head}\n{self.estimate}"
+        liar = (
+            "" if self.influence is None else f"\none lying report moves a proportion by up to {100 * self.influence:.2g} points"
+        )
+        return f"{head}\n{self.estimate}{liar}"
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
@@ -145,17 +157,16 @@ def assemble(
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
     nothing = sum(pane.nothing for pane in panes.values())
-    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, conservation or {})
+    influence = None if estimate is None else _influence(versions, panes)
+    accounts = conservation or {}
+    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, accounts, influence)
 
 
 def estimate_period(
     versions: Sequence[Query], panes: Mapping[PaneKey, Pane], period: tuple[int, int]
 ) -> tuple[Query, int, Estimate | None]:
     """The newest version in some panes, how many answers can be used with it, and their estimate if there are enough."""
-    counted = [query for query in versions if any(key.serial == query.serial and pane.n for key, pane in panes.items())]
-    newest = counted[-1] if counted else versions[-1]
-    # Shares of other buckets say nothing about these: a version that changed the labels starts anew.
-    same = [query for query in counted if query.labels == newest.labels]
+    counted, newest, same = _counted(versions, panes)
     used = {key: pane for key, pane in panes.items() if any(key.serial == query.serial for query in same)}
     n = sum(pane.n for pane in used.values())
     if n < max(query.minimum_cohort for query in [newest, *same]):
@@ -165,6 +176,40 @@ def estimate_period(
         notes = (*estimate.notes, "answers to earlier versions with other buckets are left out")
         estimate = dataclasses.replace(estimate, notes=notes)
     return newest, n, estimate
+
+
+def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[list[Query], Query, list[Query]]:
+    """The versions that have answers, the newest of them, and those of its labels."""
+    counted = [query for query in versions if any(key.serial == query.serial and pane.n for key, pane in panes.items())]
+    newest = counted[-1] if counted else versions[-1]
+    # Shares of other buckets say nothing about these: a version that changed the labels starts anew.
+    return counted, newest, [query for query in counted if query.labels == newest.labels]
+
+
+def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
+    """The largest change that one lying report can make: in the stratum and version where it weighs the most."""
+    used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
+    n = sum(pane.n for _, strata in used for epochs in strata.values() for pane in epochs)
+    worst = 0.0
+    for query, strata in used:
+        sizes = {stratum: _size(query, stratum, epochs) for stratum, epochs in strata.items()}
+        of_version = sum(pane.n for epochs in strata.values() for pane in epochs) / n
+        for stratum, epochs in strata.items():
+            weight = of_version * sizes[stratum] / sum(sizes.values())
+            worst = max(worst, weight * float(query.mechanism.influence(sum(pane.n for pane in epochs)).max()))
+    return worst
+
+
+def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[Pane]]:
+    """The panes of a version that have answers, by stratum."""
+    mine = [(key.stratum, pane) for key, pane in panes.items() if key.serial == query.serial and pane.n]
+    return {stratum: [pane for of, pane in mine if of == stratum] for stratum in sorted({of for of, _ in mine})}
+
+
+def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
+    """How many people a stratum stands for: as stated, or else estimated from its answers."""
+    of = query.strata[stratum].population if query.strata else query.population
+    return float(of) if of is not None else sum(pane.n for pane in epochs) / (query.sampling_of(stratum) / ONE)
 
 
 def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: tuple[int, int]) -> Estimate:
@@ -196,15 +241,13 @@ def _sampled(query: Query) -> float | None:
 
 def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     notes = []
-    strata = sorted({key.stratum for key in panes})
+    strata = _by_stratum(query, panes)
     parts, sizes, known = [], [], True
-    for stratum in strata:
-        epochs = [pane for key, pane in panes.items() if key.stratum == stratum]
+    for stratum, epochs in strata.items():
         of = query.strata[stratum].population if query.strata else query.population
         known = known and of is not None
         parts.append(_estimate_stratum(query, epochs, of))
-        share = query.sampling_of(stratum) / ONE
-        sizes.append(float(of) if of is not None else sum(pane.n for pane in epochs) / share)
+        sizes.append(_size(query, stratum, epochs))
     if query.rows == "several":
         notes.append("a person may have sent several rows; ± takes them for independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
@@ -233,6 +276,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
     estimate: Estimate = mechanism.estimate(tally, person_epochs)
+    estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
     if query.memoize:
         # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
         repeated = tally.n / max(pane.n for pane in panes)
@@ -241,6 +285,20 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     # An interval that is made from the support would take `population` for what n was drawn from; over several epochs it is not.
     support = estimate.support if person_epochs in (None, population) else None
     return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note))
+
+
+def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]) -> tuple[str, ...]:
+    """The notes of an estimate, with what is improbable for reports as this query draws them."""
+    mechanism = query.mechanism
+    assumed = mechanism.doubts(tally.counts, tally.n)
+    other = tuple(note for note in estimate.notes if note not in assumed)
+    unlabelled = not query.buckets.complete
+    if not query.memoize:
+        return (*other, *mechanism.doubts(tally.counts, tally.n, unlabelled))
+    if query.rows == "several":
+        return other  # one person's rows may replay the same coins, and the law of their sum is not known
+    largest = max(panes, key=lambda pane: pane.n)  # within an epoch the coins are independent
+    return (*other, *mechanism.doubts(largest.counts, largest.n, unlabelled))
 
 
 def _pooled(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:

@@ -31,8 +31,10 @@ ROLES = {
         "up": "deniable.cli.up:up",
     },
     "researcher, with a survey or a protocol": {
+        "audit": "deniable.cli.audit:audit",
         "demo": "deniable.cli.demo:demo",
         "estimate": "deniable.cli.survey:estimate",
+        "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
     },
 }

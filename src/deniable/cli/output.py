@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-__all__ = ["as_csv", "as_json", "output_options", "progress_bar"]
+__all__ = ["as_csv", "as_json", "loss_text", "output_options", "progress_bar"]
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,6 +34,18 @@ def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
+
+
+def loss_text(epsilon: float) -> str:
+    """An epsilon with four digits, rounded up: what is printed is never below the loss.
+
+    >>> loss_text(0.00529107), loss_text(1.0), loss_text(0.0)
+    ('0.005292', '1', '0')
+    """
+    if epsilon == 0 or math.isinf(epsilon):
+        return f"{epsilon:g}"
+    digits = 3 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 import deniable
-from deniable.cli.output import as_json
+from deniable.cli.output import as_json, loss_text
+from deniable.planning.plan import SHUFFLED_DELTA
 from deniable.planning.rendering import error, figure, percent
 
 __all__ = ["plan"]
@@ -130,6 +131,8 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
     facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against whoever cannot tell who took part"))
     zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
     facts.append(("Zero-knowledge", zero_knowledge))
+    whom = f"against anyone who sees the shuffled reports only, but for a chance of {SHUFFLED_DELTA:g}"
+    facts.append(("Shuffled", f"{loss_text(made.epsilon_shuffled)}  {whom}"))
     if wishes.answers > 1:
         facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
     facts.append(("Report", f"{made.report_bytes} byte{'s' if made.report_bytes > 1 else ''}"))

@@ -25,7 +25,7 @@ from deniable.estimation.consistency import changed
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.simplex import project
 
-__all__ = ["CORRECTIONS", "CandidateEstimate", "Decoded", "adjust", "check_correction", "decode"]
+__all__ = ["CORRECTIONS", "CandidateEstimate", "Decoded", "adjust", "bit_ranges", "check_correction", "decode"]
 
 _Floats = NDArray[np.float64]
 
@@ -117,6 +117,19 @@ def decode(shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int6
         _upper_tail(found / np.sqrt(np.maximum(own, 1e-300)), freedom),
     )
     return Decoded(found, covariance, p_values, misfit)
+
+
+def bit_ranges(sizes: _Floats, positions: NDArray[np.int64], bits: int) -> _Floats:
+    """How far the unbiased bits of one report, each moved by 1, can move the share of each candidate: the worst cohort's sum."""
+    present = np.flatnonzero(sizes > 0)
+    design = _Design(positions[:, present], bits)
+    inverse = _inverse(design.gram(np.repeat(sizes[present], bits)))
+    # The weight of a cohort is its size, and a report is one of that many: what is left is the report's own pull.
+    worst = np.zeros(len(inverse))
+    for _, x in design.cohorts():
+        pull = x @ inverse - design.tau * inverse.sum(axis=0)
+        np.maximum(worst, np.abs(pull).sum(axis=0), out=worst)
+    return worst
 
 
 class _Design:

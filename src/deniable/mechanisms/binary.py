@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.estimation.unbias import Moments, left_inverse, matrix_moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket, matrix_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.values import ValueReports
 from deniable.randomness import ONE, Source
@@ -84,6 +85,9 @@ class BinaryResponse(ValueReports):
         """P[report, value]."""
         ones = np.array(self._one)
         return np.array([1 - ones, ones])
+
+    def blanket(self) -> Blanket:
+        return matrix_blanket(self.channel())
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         b, a = self._one

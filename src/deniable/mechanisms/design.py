@@ -15,6 +15,7 @@ from deniable.estimation import em
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.unbias import Moments, finite, left_inverse, matrix_moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket, matrix_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import require_reports
 from deniable.mechanisms.values import IndexReports, ValueReports
@@ -65,6 +66,12 @@ class MatrixMechanism(IndexReports):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return matrix_moments(counts, n, self._inverse)
+
+    def blanket(self) -> Blanket:
+        return matrix_blanket(self._matrix)
+
+    def contribution_ranges(self) -> NDArray[np.float64]:
+        return np.asarray(np.ptp(self._inverse, axis=1), dtype=np.float64)
 
     def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 from deniable.estimation.unbias import Moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.values import ValueReports
 from deniable.randomness import ONE, Source
@@ -78,6 +79,10 @@ class DirectEncoding(ValueReports):
         matrix = np.full((len(self.domain), len(self.domain)), b)
         np.fill_diagonal(matrix, a)
         return matrix
+
+    def blanket(self) -> Blanket:
+        (a, b), k = self._pair, len(self.domain)
+        return supporting_blanket(a * k, b * k, only=1 / k, both=0.0)
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         a, b = self._pair

@@ -25,6 +25,7 @@ __all__ = [
     "check_epsilon",
     "check_number",
     "check_probability",
+    "check_whole",
     "double_down",
     "double_up",
     "down",
@@ -59,6 +60,13 @@ def check_number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, "must be a number") from None
+
+
+def check_whole(name: str, value: Any, low: int, high: int) -> int:
+    """The whole number, if it lies from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ParameterError(name, value, f"must be a whole number from {low} to {high}")
+    return int(value)
 
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:

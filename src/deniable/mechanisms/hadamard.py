@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 from deniable.estimation.unbias import Moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism
 from deniable.mechanisms.unary import BitChannel
@@ -78,6 +79,10 @@ class HadamardResponse(IndexReports, PureMechanism):
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
         rows = np.arange(1, len(self.domain) + 1, dtype=np.uint32)
         return np.asarray(1 - (np.bitwise_count(data.astype(np.uint32)[:, None] & rows) & 1), dtype=np.uint8)
+
+    def blanket(self) -> Blanket:
+        a = self._pair.a
+        return supporting_blanket(2 * a, 2 * (1 - a), only=0.25, both=0.25)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         k = len(self.domain)

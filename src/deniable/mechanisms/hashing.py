@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, ReportFormatError
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism, rare_variance
 from deniable.mechanisms.unary import BitChannel
@@ -205,6 +206,10 @@ class LocalHashing(PureMechanism):
         values = np.arange(len(self.domain))
         buckets = self._family.hash(data["alpha"][:, None], data["beta"][:, None], values)
         return np.asarray(buckets == data["y"][:, None], dtype=np.uint8)
+
+    def blanket(self) -> Blanket:
+        g, a, collision = self._family.g, self._pair.a, float(self._family.collision)
+        return supporting_blanket(a * g, (1 - a) * g / (g - 1), only=(1 - collision) / g, both=collision / g)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self._pair)

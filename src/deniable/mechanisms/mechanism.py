@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import deniable.mechanisms
-from deniable.errors import DeniableError, ReportError, ReportFormatError, ReportMismatchError
+from deniable.errors import DeniableError, ParameterError, ReportError, ReportFormatError, ReportMismatchError
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.unbias import Moments, finite
+from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.randomness import Source, system_source
@@ -100,6 +102,29 @@ class Mechanism(ABC):
         """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
         return None
 
+    def blanket(self) -> Blanket | None:
+        """What all values' reports have in common, from which the loss of shuffled reports follows; None if it is not known."""
+        return None
+
+    def contribution_ranges(self) -> NDArray[np.float64]:
+        """Of each label, how far apart the contributions of two acceptable reports lie at most.
+
+        The default estimate is linear: the mean over all reports of what each contributes. Where reports support a label or do
+        not, a report contributes -b/(a - b) or (1 - b)/(a - b).
+        """
+        pair = self.support()
+        if pair is None:
+            raise ParameterError("mechanism", type(self).__name__, "does not state how far one report can move its estimate")
+        a, b = pair
+        return np.asarray(1 / np.abs(a - b), dtype=np.float64)
+
+    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        """What in these counts honest coins would hardly ever do, in words: see :mod:`deniable.mechanisms.weights`.
+
+        `unlabelled` says that answers may have none of the labels, as those of a query without a bucket for all others.
+        """
+        return ()
+
     # --- what users call --------------------------------------------------------------------------------------------
 
     @property
@@ -143,7 +168,25 @@ class Mechanism(ABC):
         tally = self.gather(reports)
         n = require_reports(tally.n)
         population = check_population(population, n)
-        return self.describe(finite(self.solve(tally.counts, n), population), n, population)
+        moments = finite(self.solve(tally.counts, n), population)
+        return self.describe(moments, n, population, self.doubts(tally.counts, n))
+
+    def influence(self, n: int, liars: int = 1) -> NDArray[np.float64]:
+        """Of each label, the largest change that `liars` among `n` reports can make to its estimated proportion: exact.
+
+        A liar sends any report that :meth:`check` accepts in place of another one. The figure is reached, and holds for the
+        default estimator, which is linear, so liars add up; the worst label's is the maximum. Estimates that are
+        made consistent, or by maximum likelihood, are not linear, and the figure is not about them.
+
+        >>> from deniable import DirectEncoding, LaplaceEncoding
+        >>> DirectEncoding(3, 1.0).influence(1000, liars=10).round(4).tolist()
+        [0.0275, 0.0275, 0.0275]
+        >>> float(LaplaceEncoding(8, 1.0).influence(1000, liars=10).max().round(2))
+        2.58
+        """
+        n = exact.check_whole("n", n, 1, 2**63 - 1)
+        liars = exact.check_whole("liars", liars, 0, n)
+        return self.contribution_ranges() * (liars / n)
 
     def gather(self, reports: Any) -> Tally:
         """Reports, a tally, or several of either, as one tally."""

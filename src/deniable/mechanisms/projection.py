@@ -17,6 +17,7 @@ from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_pop
 from deniable.estimation.unbias import Moments, finite
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import row_bytes
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import require_reports
 from deniable.mechanisms.values import IndexReports
@@ -193,6 +194,24 @@ class RandomProjection(IndexReports):
             covariance = (scale**2 * second - np.outer(proportions, proportions)) / each
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance
+
+    def blanket(self) -> Blanket:
+        """The two columns of Phi that agree the least are the easiest to tell apart; of many columns, they may never agree."""
+        kept, k = self._truthful / ONE, len(self.domain)
+        agree = (1 + float((self._gram + np.eye(k)).min())) / 2 if k <= LARGEST_COVARIANCE else 0.0
+        return supporting_blanket(2 * kept, 2 * (1 - kept), only=(1 - agree) / 2, both=agree / 2)
+
+    def contribution_ranges(self) -> _Floats:
+        return self._ranges
+
+    @cached_property
+    def _ranges(self) -> _Floats:
+        """A row contributes c G^-1 times its signs with one report, and the opposite with the other."""
+        largest = np.ones(len(self.domain))
+        if self.invertible:
+            for _, signs in self._blocks(np.float64):
+                np.maximum(largest, np.abs(signs @ self._inverse).max(axis=0), out=largest)
+        return largest * (2 * ONE / (2 * self._truthful - ONE))
 
     def channel(self) -> _Floats:
         """P[report, value]."""

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import AnswerTypeError, MissingAnswerError, ParameterError, ReportFormatError
-from deniable.estimation.candidates import CandidateEstimate, adjust, check_correction, decode
+from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
 from deniable.estimation.estimate import LARGEST_COVARIANCE, check_population
 from deniable.estimation.unbias import Moments, finite
 from deniable.mechanisms.bits import count_columns, row_bytes
 from deniable.mechanisms.domain import column, missing
+from deniable.mechanisms.exact import check_whole
 from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
 from deniable.mechanisms.reports import require_reports
 from deniable.randomness import Source
@@ -80,11 +81,11 @@ class Rappor(MemoizedMechanism):
     q: float
 
     def __post_init__(self) -> None:
-        bits = _whole("bits", self.bits, 2, MOST_BITS)
-        hashes = _whole("hashes", self.hashes, 1, MOST_HASHES)
+        bits = check_whole("bits", self.bits, 2, MOST_BITS)
+        hashes = check_whole("hashes", self.hashes, 1, MOST_HASHES)
         if 2 * hashes > bits:
             raise ParameterError("hashes", hashes, f"must be at most half of bits = {bits}")
-        cohorts = _whole("cohorts", self.cohorts, 1, MOST_COHORTS)
+        cohorts = check_whole("cohorts", self.cohorts, 1, MOST_COHORTS)
         steps = TwoSteps.of(self.f, self.p, self.q)
         self._set(bits=bits, hashes=hashes, cohorts=cohorts, f=float(self.f), p=float(self.p), q=float(self.q), _steps=steps)
         self._set(epsilon=steps.report_epsilon(hashes), lifetime_epsilon=steps.lifetime_epsilon(hashes))
@@ -98,7 +99,7 @@ class Rappor(MemoizedMechanism):
         >>> 3.999999 < Rappor.from_epsilon(128, 2, 64, lifetime_epsilon=4.0).lifetime_epsilon <= 4
         True
         """
-        return cls(bits, hashes, cohorts, flip_within(lifetime_epsilon, _whole("hashes", hashes, 1, MOST_HASHES)), p, q)
+        return cls(bits, hashes, cohorts, flip_within(lifetime_epsilon, check_whole("hashes", hashes, 1, MOST_HASHES)), p, q)
 
     def parameters(self) -> dict[str, Any]:
         names = ("bits", "hashes", "cohorts", "f", "p", "q")
@@ -245,16 +246,32 @@ class Rappor(MemoizedMechanism):
             ),
         )
 
+    def influence(
+        self,
+        n: int,
+        liars: int = 1,
+        candidates: Iterable[str] | None = None,
+        sizes: Iterable[int] | None = None,
+    ) -> NDArray[np.float64]:
+        """Of each candidate, the largest change that `liars` among `n` reports can make to its estimated proportion.
+
+        A liar sends any bits in place of a report of the same cohort; `sizes` are the reports of each cohort, by default equal.
+        The regression weighs cohorts by their sizes, so a candidate that only a small cohort tells from the others is moved
+        further: without `sizes` and `candidates` there is no bound.
+        """
+        texts = _candidates(candidates)
+        n = check_whole("n", n, 1, 2**63 - 1)
+        liars = check_whole("liars", liars, 0, n)
+        given = np.full(self.cohorts, n / self.cohorts) if sizes is None else np.array(list(sizes), dtype=np.float64)
+        if given.shape != (self.cohorts,) or given.min() < 0 or not math.isclose(given.sum(), n):
+            raise ParameterError("sizes", given.tolist(), f"must be the reports of {self.cohorts} cohorts, {n} in all")
+        a, b = self.channel()
+        return bit_ranges(given, self._positions_of(texts), self.bits) * (liars / (a - b))
+
     def _positions_of(self, texts: Iterable[str]) -> NDArray[np.int64]:
         """positions[v, j]: the bits of text v in cohort j."""
         hashed = [[bloom_positions(text, j, self.hashes, self.bits) for j in range(self.cohorts)] for text in texts]
         return np.array(hashed, dtype=np.int64)
-
-
-def _whole(name: str, value: int, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ParameterError(name, value, f"must be a whole number from {low} to {high}")
-    return int(value)
 
 
 def _utf8(text: str) -> bytes | None:

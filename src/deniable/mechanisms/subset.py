@@ -15,6 +15,7 @@ from deniable.estimation.estimate import LARGEST_COVARIANCE
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import count_columns, flip_bits, get_bits, put_bits, row_bytes
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism
 from deniable.mechanisms.unary import BitChannel
@@ -92,6 +93,11 @@ class SubsetSelection(PureMechanism):
 
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
         return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
+
+    def blanket(self) -> Blanket:
+        k, w, a = len(self.domain), self.w, self._pair.a
+        pairs = k * (k - 1)
+        return supporting_blanket(a * k / w, (1 - a) * k / (k - w), only=w * (k - w) / pairs, both=w * (w - 1) / pairs)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         proportions, variance, _ = pure_moments(counts, n, *self._pair)

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, ReportFormatError
 from deniable.estimation.unbias import Moments, affine_moments
 from deniable.mechanisms import exact
+from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.weights import SumLaw, improbable_weight, log_mean_exp
 from deniable.randomness import ONE, Categorical, Source
 
 __all__ = ["EntryChannel", "SummedHistogram"]
@@ -117,6 +119,28 @@ class SummedHistogram(Mechanism):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return affine_moments(counts, n, *self._moments)
+
+    def blanket(self) -> Blanket:
+        """Of the two entries that change: the others have the same law whatever the value is."""
+        zero, one = self.channel()
+        growth = one / zero
+        both = np.outer(zero, zero).reshape(-1)
+        first, second = (side.reshape(-1) for side in np.broadcast_arrays(growth[:, None], growth))
+        return Blanket(both * growth.min(), np.column_stack([first, second]) / growth.min())
+
+    def contribution_ranges(self) -> NDArray[np.float64]:
+        low, high, _ = self._moments
+        return np.full(len(self.domain), (self.levels - 1) / (high - low))
+
+    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        zero, one = self.channel()
+        levels = np.arange(self.levels, dtype=np.float64)
+        others = n * (len(self.domain) - 1)
+        low, high, _ = self._moments
+        law = SumLaw(
+            n * high + others * low, lambda t: n * log_mean_exp(one, t * levels) + others * log_mean_exp(zero, t * levels)
+        )
+        return improbable_weight("levels", int(counts.sum()), n, law, law)
 
     def channel(self) -> EntryChannel:
         zero, one = (np.array([weight / ONE for weight in law.weights]) for law in self._laws)

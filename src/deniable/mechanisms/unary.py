@@ -19,8 +19,10 @@ from deniable.errors import ParameterError, ReportFormatError
 from deniable.estimation.unbias import Moments, pure_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import count_columns, flip_bits, put_bits, row_bytes
+from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.weights import bits_law, improbable_weight
 from deniable.randomness import ONE, Source
 
 __all__ = ["BitChannel", "OptimizedUnary", "SymmetricUnary", "UnaryEncoding"]
@@ -67,6 +69,16 @@ class UnaryReports(Mechanism):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return pure_moments(counts, n, *self.channel())
+
+    def blanket(self) -> Blanket:
+        """Besides two labels, a report may be of an answer that has none of the labels."""
+        a, b = self.channel()
+        return supporting_blanket(a / b, (1 - a) / (1 - b), only=b * (1 - b), both=b * b, base=True)
+
+    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        bits = n * len(self.domain)
+        fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n))
+        return improbable_weight("ones", int(counts.sum()), n, fewest, most)
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         a, b = self.channel()

@@ -18,10 +18,14 @@ from deniable.planning.power import detectable_difference
 from deniable.planning.precision import Spread, report_bytes
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
+from deniable.privacy.blanket import blanket_epsilon
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
+
+SHUFFLED_DELTA = 1e-6
+"""The chance for which the shuffled epsilon makes no promise."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,6 +120,11 @@ class Plan:
         """Of one answer, in the zero-knowledge sense; `inf` where everybody answers."""
         return zero_knowledge_epsilon(self.mechanism.epsilon, self.sampling)
 
+    @cached_property
+    def epsilon_shuffled(self) -> float:
+        """Of one answer, to anyone who sees only the shuffled reports of an epoch, but for a chance of `SHUFFLED_DELTA`."""
+        return blanket_epsilon(self.mechanism, max(1, int(self.reports)), SHUFFLED_DELTA)
+
     @property
     def lifetime_local(self) -> float:
         """Of all epochs together, to whoever sees who sent what."""
@@ -175,6 +184,8 @@ class Plan:
             "epsilon_local": self.epsilon_local,
             "epsilon_sampled": self.epsilon_sampled,
             "epsilon_zero_knowledge": _finite(self.epsilon_zero_knowledge),
+            "epsilon_shuffled": self.epsilon_shuffled,
+            "delta_shuffled": SHUFFLED_DELTA,
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,

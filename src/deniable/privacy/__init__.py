@@ -1,5 +1,6 @@
 """Epsilon arithmetic: of one answer, of many, of a sample, of a shuffled crowd; and the rules of the ledger that adds it up."""
 
+from deniable.privacy.blanket import blanket_delta, blanket_epsilon
 from deniable.privacy.composition import (
     advanced_composition,
     memoized_epsilon,
@@ -29,6 +30,8 @@ __all__ = [
     "advanced_composition",
     "answer_epsilon",
     "bit_epsilon",
+    "blanket_delta",
+    "blanket_epsilon",
     "largest_sampling",
     "local_epsilon",
     "memoized_epsilon",

@@ -1,0 +1,98 @@
+"""`deniable privacy`: what one answer, many, a sample of them or a shuffled crowd of them gives away."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import click
+
+from deniable import privacy as losses
+from deniable.cli.output import as_json, loss_text
+from deniable.cli.plan import number
+from deniable.errors import ParameterError
+from deniable.mechanisms.by_epsilon import mechanism_by_name
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.privacy.checks import check_count
+
+__all__ = ["privacy"]
+
+
+class Figure(NamedTuple):
+    """One loss, and what it holds against."""
+
+    name: str
+    epsilon: float
+    meaning: str
+    delta: float = 0.0
+
+
+@click.command()
+@click.option("--epsilon", type=float, help="The local epsilon of one answer.")
+@click.option("--p", type=float, help="Two coins instead of --epsilon: how often the truth is told.")
+@click.option("--q", type=float, help="Two coins: how often the second coin says yes.")
+@click.option("--ones", type=number, default=1, show_default=True, help="Two coins: buckets that one answer may be in.")
+@click.option("--bit", is_flag=True, help="Two coins: the answer is a single yes or no, not one of several buckets.")
+@click.option("--mechanism", "name", metavar="NAME", help="The mechanism that draws the answer, for the shuffled figure.")
+@click.option("--values", type=number, default=8, show_default=True, help="How many values the mechanism chooses from.")
+@click.option("--sampling", type=float, help="The chance that a client answers at all.")
+@click.option("--answers", type=number, default=1, show_default=True, help="Answers about the same data, with fresh coins.")
+@click.option("--reports", type=number, help="Reports that are shuffled together.")
+@click.option("--delta", type=float, default=1e-6, show_default=True, help="The chance for which nothing is promised.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def privacy(wants_json: bool, **given: Any) -> None:
+    """Compute what answers give away: local, sampled, zero-knowledge, composed and shuffled epsilon.
+
+    Start from --epsilon, or from the two coins --p and --q. Every figure is an upper bound.
+    """
+    mechanism, local = _local(given)
+    figures = _figures(given, mechanism, local)
+    if wants_json:
+        click.echo(as_json({"figures": [_plain(figure) for figure in figures]}))
+        return
+    width = max(len(figure.name) for figure in figures)
+    for figure in figures:
+        click.echo(f"{figure.name:<{width}}  {loss_text(figure.epsilon):>8}  {figure.meaning}")
+
+
+def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:
+    epsilon, p, q = given["epsilon"], given["p"], given["q"]
+    if (epsilon is None) == (p is None and q is None) or (p is None) != (q is None):
+        raise ParameterError("epsilon", epsilon, "must be given, or else both p and q")
+    if given["name"] is not None and epsilon is None:
+        raise ParameterError("mechanism", given["name"], "is made from --epsilon, not from two coins")
+    if given["name"] is not None:
+        mechanism = mechanism_by_name(given["name"], epsilon, check_count("values", given["values"]))
+        return mechanism, mechanism.epsilon
+    if epsilon is not None:
+        return None, losses.repeated_epsilon(epsilon, 1)
+    return None, losses.bit_epsilon(p, q) if given["bit"] else losses.answer_epsilon(p, q, given["ones"])
+
+
+def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -> list[Figure]:
+    sampling, delta, answers = given["sampling"], given["delta"], check_count("answers", given["answers"])
+    reports = None if given["reports"] is None else check_count("reports", given["reports"])
+    what = "one answer" if mechanism is None else f"one answer of {type(mechanism).__name__}"
+    found = [Figure("local", local, f"{what}, against anyone who sees who sent it")]
+    if sampling is not None:
+        sampled = losses.sampled_epsilon(local, sampling)
+        found.append(Figure("sampled", sampled, "against anyone who cannot tell who took part"))
+        zero = losses.zero_knowledge_epsilon(local, sampling)
+        found.append(Figure("zero-knowledge", zero, "the same, for someone who knows a random sample of the others"))
+    if answers > 1:
+        found.append(Figure("composed", losses.repeated_epsilon(local, answers), f"{answers} answers: the sum"))
+        least = losses.optimal_composition(local, answers, delta)
+        found.append(Figure("composed, delta", least, f"{answers} answers, but for a chance of {delta:g}", delta))
+    if reports is not None:
+        anyone = f"against anyone who sees {reports:,} shuffled reports only, but for a chance of {delta:g}"
+        if mechanism is None:
+            worst = losses.shuffled_epsilon(local, reports, delta)
+            found.append(Figure("shuffled", worst, f"{anyone}; whatever the mechanism (--mechanism gives that of one)", delta))
+        else:
+            found.append(Figure("shuffled", losses.blanket_epsilon(mechanism, reports, delta), anyone, delta))
+    return found
+
+
+def _plain(figure: Figure) -> dict[str, Any]:
+    epsilon = figure.epsilon if math.isfinite(figure.epsilon) else None
+    return {"name": figure.name, "epsilon": epsilon, "delta": figure.delta, "meaning": figure.meaning}

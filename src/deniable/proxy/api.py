@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import struct
 import time
 from collections import Counter
@@ -269,8 +270,9 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _page(path: Path, after: int, limit: int) -> Response:
-    reader = LogReader(path)
+    reader = None
     try:
+        reader = LogReader(path)
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
         records: list[Record] = []
         n_bytes = 0
@@ -280,7 +282,10 @@ def _page(path: Path, after: int, limit: int) -> Response:
         headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
+    except (sqlite3.Error, UnicodeError):
+        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
-        reader.close()
+        if reader is not None:
+            reader.close()
     body = b"".join(_FRAME.pack(record.offset, len(record.block)) + record.block for record in records)
     return Response(body, headers=headers, media_type=_SHARES)

@@ -65,7 +65,7 @@ class Background:
 
     def _note_failure(self, error: Exception) -> float:
         reason = _spoken(error)
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 16))
+        pause: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 16))
         if reason != self._reason:  # once for each reason, not once for each try
             fields = {"part": self.name, "problem": reason, "retry_in": pause}
             self._logger.error("a step failed and will be tried again", extra={"fields": fields})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import json
@@ -9,7 +10,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -354,22 +355,69 @@ def test_slow_connections_do_not_keep_others_out(proxy: ProxyProcess) -> None:
     assert proxy.refused("connections") >= 20
 
 
-def test_more_than_can_be_received_at_once_is_put_off(proxy: ProxyProcess) -> None:
-    headers = proxy.token()
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    """A proxy with little room for uploads, and all the time for them."""
+    with ProxyProcess(tmp_path_factory.mktemp("patient"), SETTINGS.replace('body_deadline = "1 s"', "")) as running:
+        running.publish(QUERY)
+        yield running
+
+
+def test_more_than_can_be_received_at_once_is_put_off(patient: ProxyProcess) -> None:
+    proxy = patient
     before = proxy.refused("busy")
     with connect(proxy) as one, connect(proxy) as two:
         for each in (one, two):
-            each.sendall(head(headers, 399_000))
-        time.sleep(0.3)
+            each.sendall(head(proxy.token(), 399_000) + bytes(398_000))
+        wait_until(lambda: proxy.metrics()["bytes_receiving"] == 796_000)
         _, content = fresh(4000)
         answer = post(proxy, content)
         problem(answer, 503, "busy")
         assert answer.headers["retry-after"] == "1"
     assert proxy.refused("busy") == before + 1
-    deadline = time.monotonic() + 5
-    while proxy.metrics()["bytes_receiving"] and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: proxy.metrics()["bytes_receiving"] == 0)
     assert post(proxy, content).status_code == 202
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_uploads_that_announce_much_and_send_nothing_take_no_room_and_one_token_holds_few(tmp_path: Path) -> None:
+    """With the limits as they are by default: 64 uploads that announce 4 MiB each locked the proxy for everybody."""
+    with ProxyProcess(tmp_path) as running, contextlib.ExitStack() as held:
+        running.publish(QUERY)
+        idle = running.token()
+        sockets = [held.enter_context(connect(running)) for _ in range(64)]
+        for each in sockets:
+            each.sendall(head(idle, 4 << 20) + b"x")
+        wait_until(lambda: running.refused("token_busy") == 32)
+        assert running.metrics()["bytes_receiving"] == 32
+        _, content = fresh(10)
+        assert post(running, content, running.token(quota=10)).json()["accepted"] == 10
+        answer = post(running, content, idle)
+        problem(answer, 429, "token_busy")
+        assert answer.headers["retry-after"] == "1"
+        for each in sockets:
+            each.close()
+        wait_until(lambda: running.metrics()["bytes_receiving"] == 0)
+        assert post(running, content, idle).json() == {"accepted": 0, "already": 10}, "the token is not locked out"
+
+
+def test_one_token_cannot_fill_the_room_that_all_share(patient: ProxyProcess) -> None:
+    proxy = patient
+    greedy = proxy.token()
+    before = proxy.refused("token_busy")
+    with connect(proxy) as one, connect(proxy) as two:
+        for each in (one, two):
+            each.sendall(head(greedy, 399_000) + bytes(300_000))  # half of 1,000,000 is what one token may have under way
+        wait_until(lambda: proxy.refused("token_busy") == before + 1)
+        _, content = fresh(4000)
+        assert post(proxy, content).status_code == 202
+    wait_until(lambda: proxy.metrics()["bytes_receiving"] == 0)
 
 
 def test_bytes_that_are_no_http_get_a_problem_document(proxy: ProxyProcess) -> None:
@@ -473,3 +521,22 @@ def self_signed(folder: Path) -> Path:
     (folder / "proxy.key").write_bytes(secret)
     (folder / "proxy.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
     return folder / "proxy.pem"
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", str(2**70), "-1", "1.0", "x", ""])
+def test_a_number_in_the_address_that_no_log_can_have_is_refused_and_names_the_parameter(
+    proxy: ProxyProcess, number: str
+) -> None:
+    for name in ("after", "limit"):
+        answer = httpx.get(f"{proxy.address}/v1/log", params={name: number}, headers=proxy.token("reader"))
+        assert str(problem(answer, 422, "parameters")["detail"]).startswith(f"{name}: ")
+    answer = httpx.get(f"{proxy.address}/v1/log", params={"after": str(2**63 - 1)}, headers=proxy.token("reader"))
+    problem(answer, 416, "offset")
+
+
+@pytest.mark.parametrize("path", ["/v1/queries/", "/v1/shares/", "/healthz/", "/v1/log/"])
+def test_no_answer_sends_anybody_to_the_host_that_a_request_names(proxy: ProxyProcess, path: str) -> None:
+    answer = httpx.get(f"{proxy.address}{path}", headers={"Host": "evil.example"})
+    problem(answer, 404, "address")
+    assert "location" not in answer.headers
+    assert "evil" not in answer.text

@@ -52,7 +52,9 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
         yield
         await run_in_threadpool(service.stop)
 
-    app = FastAPI(title="deniable aggregator", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="deniable aggregator", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     _add_errors(app, service)
     _add_queries(app, service)
     _add_results(app, service, ending)

@@ -8,7 +8,7 @@ from typing import Any
 
 from deniable.aggregator.aggregator_settings import ProxySettings
 from deniable.errors import ResponseError, SettingsError
-from deniable.service.http_reading import ask
+from deniable.service.http_reading import ask, bearer
 
 __all__ = ["order_relay", "relay", "relay_problem", "relay_status"]
 
@@ -40,7 +40,7 @@ def relay(
         target = proxies[proxy]
         problem = None
         try:
-            headers = {"Authorization": f"Bearer {target.token()}"}
+            headers = bearer(target.token())
             address = f"{target.url.rstrip('/')}/v1/queries/{query}"
             if what == PUBLISH:
                 (content,) = connection.execute(

@@ -96,7 +96,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
         raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
     if version != SCHEMA_VERSION:

@@ -18,7 +18,7 @@ from deniable.errors import LogError, ResponseError, SettingsError, WireError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.schedule import MOST_EPOCHS
-from deniable.service.http_reading import ask
+from deniable.service.http_reading import ask, bearer
 from deniable.wire.marks import MarkRecord, is_mark
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class EmbeddedLog:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._reader: LogReader | None = None
+        self._file: tuple[int, int] | None = None
+        """Which file is open: one that is put in its place under the same name is another."""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -100,7 +102,8 @@ class EmbeddedLog:
         blocks: list[bytes] = []
         at = _single(after)
         try:
-            self._reader = self._reader or LogReader(self.path)
+            self._open()
+            assert self._reader is not None  # noqa: S101 - for the type checker
             identity = self._reader.identity
             marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
             n_bytes, more = 0, most_bytes > 0
@@ -112,10 +115,17 @@ class EmbeddedLog:
                 if len(found) < _AT_ONCE:
                     more = False
                     break
-        except (LogError, sqlite3.Error) as error:
+        except (LogError, sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite's own words, of a damaged file
             self.close()
-            return _unread(after, str(error))
+            return _unread(after, f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error))
         return Reading(blocks, (at,), marks, identity, more=more)
+
+    def _open(self) -> None:
+        found = self.path.stat() if self.path.is_file() else None
+        place = None if found is None else (found.st_dev, found.st_ino)
+        if self._reader is None or place != self._file:
+            self.close()
+            self._reader, self._file = LogReader(self.path), place
 
 
 def _single(after: Position) -> int:
@@ -144,8 +154,8 @@ class HttpLog:
         limit = max(1, min(1024, most_bytes >> 16))
         query = {"after": at, "limit": limit}
         try:
-            headers = {"Authorization": f"Bearer {self._token()}"}
-            answer = ask(self._client, "GET", f"{self.url}/v1/log", LARGEST_PAGE, params=query, headers=headers)
+            what: dict[str, Any] = {"params": query, "headers": bearer(self._token())}
+            answer = ask(self._client, "GET", f"{self.url}/v1/log", LARGEST_PAGE, **what)
             if answer.status != 200:
                 return _unread(after, f"{self.url} answered {answer.status}: {answer.text[:200]}")
             found = _frames(answer.content, at) if most_bytes else []

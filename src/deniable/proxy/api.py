@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,22 @@ _FRAME = struct.Struct("<QI")
 _SECONDS_TO_DRAIN = 2.0
 
 
+@dataclass
+class _Holder:
+    """What is under way under one token."""
+
+    n_uploads: int = 0
+    n_bytes: int = 0
+
+
+@dataclass
+class _Upload:
+    """An upload that is under way, and how many of its bytes have come."""
+
+    holder: _Holder
+    n_bytes: int = 0
+
+
 class Proxy:
     """All that a running proxy holds. What was acknowledged is durable; `stop` passes on what waits."""
 
@@ -56,7 +74,9 @@ class Proxy:
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
         self.n_receiving = 0
-        """Bytes of bodies that are being received or examined."""
+        """Bytes of bodies that have come and are still being received or examined. What is only announced takes no room."""
+        self._holders: dict[bytes, _Holder] = {}
+        """Who has uploads under way, by the hash of the token."""
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -85,26 +105,50 @@ class Proxy:
             raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
         return token
 
-    def check_length(self, request: Request, largest: int) -> int:
-        """How many bytes of a body to expect; refuses what says that it is too long, or that would be too much at this time."""
-        stated = request.headers.get("content-length")
-        length = int(stated) if stated is not None and stated.isdecimal() and len(stated) < 16 else largest
-        if length > largest:
-            raise RefusedError("too_large", 413, f"a body has at most {largest} bytes, and this one {length}")
-        if self.n_receiving + length > self.settings.limits.most_waiting:
-            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
-        return length
+    @contextmanager
+    def upload(self, token: Token) -> Iterator[_Upload]:
+        """One upload while it is under way; refused where its token has as many under way as it may."""
+        most = self.settings.limits.most_uploads_per_token
+        holder = self._holders.setdefault(token.hash, _Holder())
+        if holder.n_uploads >= most:
+            raise RefusedError("token_busy", 429, f"at most {most} uploads at a time are taken under one token", retry_after=1)
+        upload = _Upload(holder)
+        holder.n_uploads += 1
+        try:
+            yield upload
+        finally:
+            holder.n_uploads -= 1
+            holder.n_bytes -= upload.n_bytes
+            self.n_receiving -= upload.n_bytes
+            if not holder.n_uploads:
+                del self._holders[token.hash]
 
-    async def receive(self, request: Request, largest: int) -> bytes:
-        """The body of a request, if it comes in time and is not too long."""
+    def _make_room(self, upload: _Upload, n_bytes: int) -> None:
+        """Count bytes that have come, and refuse them where one token, or all together, have brought as much as they may."""
+        limits = self.settings.limits
+        for each in (upload, upload.holder):
+            each.n_bytes += n_bytes
+        self.n_receiving += n_bytes
+        if upload.holder.n_bytes > max(limits.largest_body, limits.most_waiting // 2):
+            raise RefusedError("token_busy", 429, "one token has as much under way as it may", retry_after=1)
+        if self.n_receiving > limits.most_waiting:
+            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
+
+    async def receive(self, request: Request, largest: int, upload: _Upload | None = None) -> bytes:
+        """The body of a request, if it comes in time, is not too long, and there is room for it as it comes."""
         seconds = self.settings.limits.body_deadline
+        stated = request.headers.get("content-length", "")
+        if stated.isascii() and stated.isdecimal() and (len(stated) > 15 or int(stated) > largest):
+            raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
         content = bytearray()
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
-                    content += chunk
-                    if len(content) > largest:
+                    if len(content) + len(chunk) > largest:
                         raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
+                    if upload is not None:
+                        self._make_room(upload, len(chunk))
+                    content += chunk
         except TimeoutError:
             raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
         request.state.received = True
@@ -120,7 +164,7 @@ def create_app(proxy: Proxy) -> FastAPI:
         yield
         await asyncio.get_running_loop().run_in_executor(None, proxy.stop)
 
-    app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     _add_errors(app, proxy)
     _add_shares(app, proxy)
     _add_queries(app, proxy)
@@ -190,7 +234,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "The body is too long.",
         415: f"The body is not {_SHARES}.",
         422: "The epoch has not begun, or the size class is not the channel's.",
-        429: "More messages than one token may send in an epoch; Retry-After says when the next begins.",
+        429: "More messages than one token may send in an epoch, or more uploads at a time; Retry-After says when to come back.",
         503: "The proxy has too much to do; Retry-After says when to come back.",
     }.items()
 }
@@ -204,14 +248,9 @@ def _add_shares(app: FastAPI, proxy: Proxy) -> None:
         token = proxy.authorize(request, "device")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _SHARES:
             raise RefusedError("media_type", 415, f"shares come as {_SHARES}")
-        largest = proxy.settings.limits.largest_body
-        length = proxy.check_length(request, largest)
-        proxy.n_receiving += length
-        try:
-            content = await proxy.receive(request, largest)
+        with proxy.upload(token) as upload:
+            content = await proxy.receive(request, proxy.settings.limits.largest_body, upload)
             receipt = await proxy.desk.submit(Upload(token.hash, token.quota, content))
-        finally:
-            proxy.n_receiving -= length
         return {"accepted": receipt.accepted, "already": receipt.already}
 
 
@@ -229,7 +268,6 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
         proxy.authorize(request, "operator")
-        proxy.check_length(request, _LARGEST_QUERY)
         fresh = proxy.board.publish(query_id, await proxy.receive(request, _LARGEST_QUERY))
         proxy.queries_changed()
         return Response(status_code=201 if fresh else 200)
@@ -270,8 +308,9 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _page(path: Path, after: int, limit: int) -> Response:
-    reader = LogReader(path)
+    reader = None
     try:
+        reader = LogReader(path)
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
         records: list[Record] = []
         n_bytes = 0
@@ -281,7 +320,10 @@ def _page(path: Path, after: int, limit: int) -> Response:
         headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
+    except (sqlite3.Error, UnicodeError):
+        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
-        reader.close()
+        if reader is not None:
+            reader.close()
     body = b"".join(_FRAME.pack(record.offset, len(record.block)) + record.block for record in records)
     return Response(body, headers=headers, media_type=_SHARES)

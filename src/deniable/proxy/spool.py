@@ -1,14 +1,23 @@
 """The spool: where shares wait, durably, between their acknowledgement and the flush that mixes them with others.
 
 One file (a segment) for what waits of one channel and epoch. Shares stand in it in the order they came, without a word of who
-sent them; after the flush the file is deleted. A segment starts with what its rows have in common; then, for each write, a
-length, a CRC-32 and the rows. Each write is synced before the next, so a crash can only spoil the last one, of which nothing was
-acknowledged: the next start cuts it off. Anything else that is wrong is damage, and stops the start.
+sent them; after the flush the file is deleted.
+
+    header    magic, channel, epoch, size class, 16 random bytes (the segment's key), digest of all that       64 bytes
+    record    position in the file, length of the rows, keyed digest of both and of the rows                   32 bytes, rows
+    seal      32 bytes that follow from the key, written once the record is on the disk
+
+Each record is synced before it is sealed and the next one written. So a crash can only spoil the last record, which is not
+sealed, and of which nothing was acknowledged: the next start cuts it off. Whatever else does not fit its digest is damage to what
+was acknowledged. It stops the start, and the file is left as it is. Only someone who reads the file knows what a seal looks like,
+so no share can be made to look like one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
 import struct
 import zlib
 from collections.abc import Iterable
@@ -19,14 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import LogError
-from deniable.queries.sizes import row_words
+from deniable.queries.sizes import SIZE_CLASSES, row_words
 
 __all__ = ["Group", "Segment", "Spool"]
 
 _Words = NDArray[np.uint64]
-_MAGIC = b"dnspool1"
-_HEADER = struct.Struct("<8sQII")
-_RECORD = struct.Struct("<II")
+_MAGIC = b"dnspool2"
+_HEADER = struct.Struct("<8sQII16s24s")
+_RECORD = struct.Struct("<QQ16s")
+_SEAL_BYTES = 32
+_OLD_MAGIC = b"dnspool1"
+_OLD_HEADER = struct.Struct("<8sQII")
+_OLD_RECORD = struct.Struct("<II")
 _sync = getattr(os, "fdatasync", os.fsync)  # not every system has the cheaper one
 
 
@@ -38,15 +51,40 @@ class Group(NamedTuple):
     size_class: int
 
 
+class _Checks:
+    """What the bytes of one segment must be, as its key says."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.seal = hashlib.blake2b(b"sealed", digest_size=_SEAL_BYTES, key=key).digest()
+
+    def record(self, position: int, rows: bytes) -> bytes:
+        """The head of a record at a position."""
+        digest = hashlib.blake2b(struct.pack("<QQ", position, len(rows)), digest_size=16, key=self._key)
+        digest.update(rows)
+        return _RECORD.pack(position, len(rows), digest.digest())
+
+    def sealed_after(self, content: bytes, at: int) -> bool:
+        """Whether there is a seal, or a part of one, anywhere behind a position."""
+        return any(content.find(self.seal[i : i + 8], at) >= 0 for i in range(0, _SEAL_BYTES, 8))
+
+
+def _header(group: Group, key: bytes) -> bytes:
+    fields = struct.pack("<8sQII16s", _MAGIC, *group, key)
+    return fields + hashlib.blake2b(fields, digest_size=24).digest()
+
+
 class Segment:
     """A file of the spool that is being written."""
 
-    def __init__(self, path: Path, number: int, group: Group) -> None:
+    def __init__(self, path: Path, number: int, group: Group, key: bytes | None = None) -> None:
+        """A new file, on the disk when this returns; or, with the key that its header holds, one that is there."""
         self.path, self.number, self.group = path, number, group
-        fresh = not path.exists()
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        if fresh:
-            self._write(_HEADER.pack(_MAGIC, *group))
+        self._checks = _Checks(key or secrets.token_bytes(16))
+        if key is None:
+            self._write(_header(group, self._checks._key))
+            os.fsync(self._file)
 
     def _write(self, content: bytes) -> None:
         if os.write(self._file, content) != len(content):
@@ -55,8 +93,9 @@ class Segment:
     def write(self, columns: _Words) -> None:
         """Write rows, and come back when they are on the disk."""
         rows = np.ascontiguousarray(columns, dtype="<u8").tobytes()
-        self._write(_RECORD.pack(len(rows), zlib.crc32(rows)) + rows)
+        self._write(self._checks.record(os.fstat(self._file).st_size, rows) + rows)
         _sync(self._file)
+        self._write(self._checks.seal)
 
     def close(self) -> None:
         """Let go of the file, which stays."""
@@ -96,19 +135,39 @@ class Spool:
         found = []
         for path in self._paths():
             content = path.read_bytes()
-            if len(content) < _HEADER.size:  # the crash came before its first line was written
+            if content.startswith(_OLD_MAGIC):
+                content = self._renewed(path, content)
+            if _only_begun(content):
                 path.unlink()
                 continue
-            magic, *key = _HEADER.unpack_from(content)
+            magic, *group, key, _ = _HEADER.unpack_from(content.ljust(_HEADER.size, b"\0"))
             if magic != _MAGIC:
                 raise LogError(f"{path} is no segment of a spool")
-            group = Group(*key)
-            rows, end = _read(path, content, group)
+            if content[: _HEADER.size] != _header(Group(*group), key):
+                raise _damage(path, 0)
+            rows, end, sealed = _read(path, content, Group(*group), _Checks(key))
             with path.open("r+b") as file:
                 file.truncate(end)
+                if not sealed:  # the crash came between the sync and the seal
+                    file.seek(end)
+                    file.write(_Checks(key).seal)
+                    file.flush()
                 os.fsync(file.fileno())
-            found.append((Segment(path, int(path.stem), group), rows))
+            found.append((Segment(path, int(path.stem), Group(*group), key), rows))
         return found
+
+    def _renewed(self, path: Path, content: bytes) -> bytes:
+        """A segment of the format before, which had no checks of its header and lengths, written anew in its place."""
+        group, rows = _read_old(path, content)
+        fresh = path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        segment = Segment(fresh, int(path.stem), group)
+        for columns in rows:
+            segment.write(columns)
+        segment.close()
+        fresh.replace(path)
+        self._sync_folder()
+        return path.read_bytes()
 
     def _sync_folder(self) -> None:
         folder = os.open(self.folder, os.O_RDONLY)
@@ -118,20 +177,75 @@ class Spool:
             os.close(folder)
 
 
-def _read(path: Path, content: bytes, group: Group) -> tuple[list[_Words], int]:
-    """The rows of a segment, and where the last whole record ends."""
+def _only_begun(content: bytes) -> bool:
+    """Whether a crash came before the header was on the disk: then nothing was acknowledged of what would follow."""
+    return len(content) <= _HEADER.size and (_MAGIC.startswith(content[:8]) or not any(content)) and not _is_whole(content)
+
+
+def _is_whole(content: bytes) -> bool:
+    if len(content) < _HEADER.size:
+        return False
+    _, *group, key, _ = _HEADER.unpack_from(content)
+    return content[: _HEADER.size] == _header(Group(*group), key)
+
+
+def _damage(path: Path, at: int) -> LogError:
+    detail = "it holds shares that were acknowledged. Restore the file, or move it away to go on without them"
+    return LogError(f"{path} is damaged at byte {at}: {detail}")
+
+
+def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[list[_Words], int, bool]:
+    """The rows of a segment, where its last whole record ends, and whether that is sealed."""
     n_words = row_words(group.size_class)
-    at, rows = _HEADER.size, []
-    while at + _RECORD.size <= len(content):
-        length, check = _RECORD.unpack_from(content, at)
-        end = at + _RECORD.size + length
-        part = content[at + _RECORD.size : end]
-        if end > len(content) or zlib.crc32(part) != check:
-            if end < len(content):
-                raise LogError(
-                    f"{path} is damaged at byte {at}: what follows was acknowledged, and cannot be told from the damage"
-                )
+    at, rows, sealed = _HEADER.size, [], True
+    while at < len(content):
+        head = content[at : at + _RECORD.size]
+        length = _RECORD.unpack(head)[1] if len(head) == _RECORD.size else 0
+        part = content[at + _RECORD.size : at + _RECORD.size + length]
+        if head != checks.record(at, part):
+            if checks.sealed_after(content, at):
+                raise _damage(path, at)
             break
         rows.append(np.frombuffer(part, dtype="<u8").reshape(n_words, -1))
-        at = end
-    return rows, at
+        at += _RECORD.size + length
+        following = content[at : at + _SEAL_BYTES]
+        # What comes behind a seal was written after it: one that does not look like a seal is damage that does no harm.
+        sealed = following == checks.seal or len(content) > at + _SEAL_BYTES
+        if not sealed:
+            break
+        at += _SEAL_BYTES
+    return rows, at, sealed
+
+
+def _read_old(path: Path, content: bytes) -> tuple[Group, list[_Words]]:
+    """The group and the rows of a segment of the format before, as far as damage to it can be seen."""
+    if len(content) < _OLD_HEADER.size:
+        return Group(0, 0, 0), []
+    group = Group(*_OLD_HEADER.unpack_from(content)[1:])
+    if group.size_class not in SIZE_CLASSES:
+        raise _damage(path, 0)
+    n_words = row_words(group.size_class)
+    at, rows = _OLD_HEADER.size, []
+    while at + _OLD_RECORD.size <= len(content):
+        length, check = _OLD_RECORD.unpack_from(content, at)
+        start = at + _OLD_RECORD.size
+        part = content[start : start + length]
+        if not length or length % (8 * n_words):
+            raise _damage(path, at)
+        if len(part) < length or zlib.crc32(part) != check:
+            # Cut off by a crash, unless more follows, or its check fits fewer rows than it says there are.
+            if start + length < len(content) or _fits_some(content[start:], 8 * n_words, check):
+                raise _damage(path, at)
+            break
+        rows.append(np.frombuffer(part, dtype="<u8").reshape(n_words, -1))
+        at = start + length
+    return group, rows
+
+
+def _fits_some(content: bytes, step: int, check: int) -> bool:
+    running = 0
+    for end in range(step, len(content) + 1, step):
+        running = zlib.crc32(content[end - step : end], running)
+        if running == check:
+            return True
+    return False

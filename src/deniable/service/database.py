@@ -54,7 +54,7 @@ class Layout:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except (sqlite3.DatabaseError, TypeError) as error:
+        except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
             raise LogError(f"{path} is not {self.what}: {error}") from None
         if application != self.application_id and (application or n_tables):
             raise LogError(f"{path} is not {self.what}: its application id is {application:#x}")

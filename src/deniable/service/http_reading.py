@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from deniable.errors import ResponseError
 
-__all__ = ["Answer", "ask", "lines", "read"]
+__all__ = ["Answer", "ask", "bearer", "lines", "read"]
 
 _LARGEST_PROBLEM = 1 << 16
 """Bytes that are read of an answer other than a success: a problem document."""
@@ -52,6 +52,14 @@ def ask(client: Any, method: str, address: str, most_bytes: int, seconds: float 
             return read(response, most_bytes, seconds)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         raise ResponseError(0, "unreachable", f"cannot be reached ({type(error).__name__})") from None
+    except UnicodeError:
+        detail = "cannot be reached: its address or the token holds a character it must not"
+        raise ResponseError(0, "unreachable", detail) from None
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token, if there is one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def read(response: Any, most_bytes: int, seconds: float = _SECONDS) -> Answer:
@@ -73,15 +81,15 @@ def read(response: Any, most_bytes: int, seconds: float = _SECONDS) -> Answer:
 def lines(response: Any, longest: int) -> Iterator[str]:
     """The lines of an answer that is being streamed, each of at most so many bytes."""
     _refuse_compressed(response)
-    rest = bytearray()
+    line = bytearray()
     for chunk in response.iter_raw():
-        rest += chunk
-        *whole, rest = rest.split(b"\n")
-        for line in (*whole, rest):
+        for i, part in enumerate(chunk.split(b"\n")):
+            if i:
+                yield line.decode(errors="replace").removesuffix("\r")
+                line = bytearray()
+            line += part
             if len(line) > longest:
                 raise ResponseError(response.status_code, "too_large", f"a line of the answer has more than {longest} bytes")
-        for line in whole:
-            yield line.decode(errors="replace").removesuffix("\r")
 
 
 def _refuse_compressed(response: Any) -> None:

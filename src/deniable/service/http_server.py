@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import Query
 from fastapi.exceptions import RequestValidationError
+from pydantic import BeforeValidator
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from deniable.checks import LARGEST_WORD
+from deniable.checks import decimal
+from deniable.errors import ParameterError
 from deniable.service.limits import ConnectionLimits
 
 __all__ = ["Number", "guarded_protocol", "parameters_problem", "problem"]
@@ -27,8 +28,15 @@ def problem(reason: str, status: int, detail: str) -> bytes:
     return json.dumps(fields).encode()
 
 
-Number = Annotated[int, Query(ge=0, le=LARGEST_WORD)]
-"""A whole number in an address: one that a column of SQLite holds."""
+def _digits(value: Any) -> int:
+    try:
+        return decimal("number", value)
+    except ParameterError as error:
+        raise ValueError(error.rule) from None
+
+
+Number = Annotated[int, BeforeValidator(_digits)]
+"""A whole number in an address, in plain digits: one that a column of SQLite holds."""
 
 
 def parameters_problem(error: Exception) -> str:
@@ -36,7 +44,7 @@ def parameters_problem(error: Exception) -> str:
     if not isinstance(error, RequestValidationError):
         return "there is nothing here that answers to this"
     found = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc'][1:]))[:64]}: {found['msg'][:200]}"
+    return f"{'.'.join(map(str, found['loc'][1:]))[:64]}: {found['msg'].removeprefix('Value error, ')[:200]}"
 
 
 def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H11Protocol]:

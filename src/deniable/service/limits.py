@@ -19,7 +19,9 @@ class ConnectionLimits:
     largest_body: Bytes = 4 << 20
     """Bytes of one upload."""
     most_waiting: Bytes = 256 << 20
-    """Bytes of all uploads that are being received or examined; above it, uploads are put off."""
+    """Bytes of all uploads that have come and are being received or examined; above it, uploads are put off."""
+    most_uploads_per_token: int = 32
+    """Uploads under way at a time under one token. Together they bring no more than half of `most_waiting`."""
     most_connections: int = 1000
     body_deadline: Seconds = 30
     """Seconds in which a body must have come."""

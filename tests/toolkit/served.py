@@ -1,0 +1,37 @@
+"""An application of ours, served on loopback by a thread of this process: what a process would do, within a test's reach."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from deniable.service.hosting import Endpoint
+from deniable.service.limits import ConnectionLimits
+
+__all__ = ["served"]
+
+
+@contextmanager
+def served(app: Any, limits: ConnectionLimits | None = None) -> Iterator[httpx.Client]:
+    """A client of the application while it is served; its lifespan begins and ends with that."""
+    place = Endpoint("test", "127.0.0.1", 0, None)
+    listener = place.listen()
+    server = place.server(app, limits or ConnectionLimits(), Counter())
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        with httpx.Client(base_url=place.address(listener), timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+        assert not thread.is_alive()

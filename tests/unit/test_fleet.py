@@ -134,7 +134,7 @@ def test_a_fleets_shares_make_the_reports_of_those_who_answered_and_the_rest_is_
 
 
 def test_a_memoized_fleet_repeats_itself_for_the_same_truth_and_draws_afresh_for_a_new_one() -> None:
-    query = asked(memoize=True)
+    query = asked(memoize=True, distinct=2)
     fleet = Fleet(query, 5000, source=seeded_source(4))
 
     def reports(epoch: int, truth: Any) -> Any:

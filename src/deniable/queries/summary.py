@@ -75,7 +75,9 @@ def _hidden(query: Query) -> list[str]:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
     if query.memoize:
-        lines.append("A permanent answer is drawn once for each true answer, and every answer is made from it.")
+        rows = f" in each of {query.most_rows} rows" if query.most_rows > 1 else ""
+        lines.append("A permanent answer is drawn for each true answer and kept, and every answer is made from it:")
+        lines.append(f"for up to {query.distinct} different true answers{rows}. After that, a new one repeats the permanent answer sent last.")
     return lines
 
 
@@ -83,8 +85,14 @@ def _cost(query: Query) -> list[str]:
     lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
-    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against whoever cannot (the aggregator, the analyst).")
-    if query.affordable_epochs is not None:
+    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against the aggregator and the analyst, as long as they")
+    lines.append("cannot tell whether the device took part; anyone who can is bounded by the local figure.")
+    if query.memoize:
+        reserved = query.epsilon_charged * query.most_rows * query.distinct
+        lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")
+    if query.budget.epsilon is not None and query.memoize:
+        lines.append(f"The query may spend {query.budget.epsilon:g} in all.")
+    elif query.affordable_epochs is not None:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
     else:
         lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")

@@ -101,10 +101,7 @@ class Fleet:
         everyone = bool(chosen.all())
         devices = np.arange(self.n) if everyone else np.flatnonzero(chosen)
         truth = encoding.checked(query, (indices if everyone else indices[devices]).reshape(-1))
-        if self._memo is None:
-            reports = encoding.randomize(query, truth, source)
-        else:
-            reports = self._memo.reports(devices, truth, source)
+        reports = self._reports(devices, truth)
         strata: Any = self._strata
         kinds: Any = ANSWER
         if query.cover and not everyone:
@@ -116,6 +113,12 @@ class Fleet:
             strata = np.repeat(strata[devices], query.most_rows)
         columns = encoding.share_columns(query, epoch, reports, strata, kinds, source)
         return FleetShares(query, epoch, columns, truth.size)
+
+    def _reports(self, devices: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.uint8]:
+        """The reports of these devices, of which each has `most_rows` true answers, one after the other."""
+        if self._memo is None:
+            return encoding.randomize(self.query, truth, self._source)
+        return self._memo.reports(devices, truth, self._source)
 
 
 class _Memo:

@@ -22,6 +22,7 @@ from deniable.client.fleet import Fleet
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.randomness import Source, every_path, seeded_source
+from deniable.wire.shares import join_columns
 from toolkit.devices import asked
 
 N = 1_000_000
@@ -57,7 +58,9 @@ def lower_bound(query: Query, one: History, two: History, memory: Memory | None 
         likely, rare = (np.bincount(look, minlength=8 ** (len(one) * len(one[0]))) for look in looks)
         ratios = np.where(likely >= 200, likely / (rare + 1), 0)
         event = ratios >= 0.9 * ratios.max()
-        k1, k0 = (int(event[reports(query, world, N, seeded_source(f"game {i}"), memory)].sum()) for i, world in enumerate(direction))
+        k1, k0 = (
+            int(event[reports(query, world, N, seeded_source(f"game {i}"), memory)].sum()) for i, world in enumerate(direction)
+        )
         low, high = beta.ppf(FALSE_ALARM, k1, N - k1 + 1), beta.isf(FALSE_ALARM, k0 + 1, N - k0)
         found.append(math.log(low / high))
     return max(found)
@@ -97,6 +100,20 @@ def test_the_reports_of_a_permanent_answer_of_two_steps_stay_within_its_lifetime
     query = question(RAPPOR, {"memoize": True}, [[0]])
     bound = lower_bound(query, [[0]] * 5, [[1]] * 5)
     assert query.epsilon < bound <= query.epsilon_charged  # more than one report tells, and less than the permanent answer
+
+
+def test_the_sampled_loss_is_no_bound_for_someone_who_sees_whether_a_device_reported() -> None:
+    """The condition that the threat model states: of single devices, the aggregator knows who took part."""
+    query = question({"name": "OptimizedUnary", "epsilon": 2.0}, {"sampling": 0.3}, [[0]])
+    events = []
+    for world in (0, 1):
+        sent = Fleet(query, N, source=seeded_source(f"single {world}")).answer(0, np.full(N, world))
+        found = join_columns(sent.columns, 0).reports(query.tag, query.report_bytes)[0]
+        bits = np.unpackbits(found, axis=1, bitorder="little")[:, :2]
+        events.append(int((bits == [1, 0]).all(axis=1).sum()))  # it reported, and this
+    bound = math.log(beta.ppf(FALSE_ALARM, events[0], N) / beta.isf(FALSE_ALARM, events[1] + 1, N - events[1]))
+    assert query.epsilon_sampled < 1.08
+    assert 1.8 < bound <= query.epsilon_local == query.epsilon
 
 
 # --- the games notice what they are played for --------------------------------------------------------------------------
@@ -148,7 +165,9 @@ def test_the_games_are_lost_by_what_breaks_the_claim(game: str, memory: Memory) 
 def test_the_exact_loss_of_memoized_rows_is_that_of_the_rows_which_change() -> None:
     """Every path of the draws of two rows in two epochs: c rows that change cost exactly c times one row."""
     columns = [Column("answer", ["no"], other=True)]
-    query = asked(columns=columns, mechanism={"name": "DirectEncoding", "epsilon": 1.0}, memoize=True, rows="several", most_rows=2)
+    query = asked(
+        columns=columns, mechanism={"name": "DirectEncoding", "epsilon": 1.0}, memoize=True, rows="several", most_rows=2
+    )
 
     def law(rows: list[int]) -> dict[bytes, Fraction]:
         def play(source: Source) -> bytes:

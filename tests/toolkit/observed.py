@@ -1,8 +1,8 @@
 """All that can be seen of a device from outside, recorded, so that two devices that differ in their data alone can be compared.
 
 The coins are dealt by position: each station of each walk of a device draws from a stream of its own, named by the number of the
-walk and the station. A device that uses more coins than another to read its data still finds the same coins at every later station, as it
-would if all coins of its life were written down beforehand.
+walk and the station. A device that uses more coins than another to read its data still finds the same coins at every later
+station, as it would if all coins of its life were written down beforehand.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from deniable.client import encoding
-from deniable.client.device import STEPS, Device, _scope
+from deniable.client.device import STEPS, Device
+from deniable.client.payment import scope_of
 from deniable.client.receipts import Receipt
 from deniable.client.store import MOST_RECEIPTS, Store
 from deniable.client.vault import Vault
@@ -268,7 +269,7 @@ REFUSALS: dict[str, tuple[Callable[[Query], SignedQuery | bytes], dict[str, Any]
     "not in a stratum": (lambda q: signed(q.revised(strata=[Stratum("north")])), {"strata": ("south",)}, at(0)),
     "not shared": (lambda query: signed(query.revised(sql="SELECT secret FROM trips")), {}, at(0)),
     "forbidden SQL": (lambda query: signed(query.revised(sql="PRAGMA table_list")), {}, at(0)),
-    "vault": (lambda query: signed(query), {}, at(0)),
+    "vault": (signed, {}, at(0)),
 }
 
 
@@ -424,7 +425,7 @@ def test_after_its_distinct_answers_a_device_repeats_the_one_that_spoke_last(tmp
     for epoch, distance in enumerate((3.5, 8.5, 5.5, 3.5, 5.5, 1.5, 8.5, None)):
         set_distance(device, distance)
         receipt = device.answer(signed(query), at(epoch))
-        assert (receipt.outcome, receipt.left) == ("answered", 0)
+        assert (receipt.outcome, receipt.left) == ("answered", Fraction(0))
         reports[epoch] = opened(device)[-1].report
     first, second = reports[0], reports[1]
     assert first != second
@@ -557,7 +558,7 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
             [(scope, slot, key)] = book._db.execute("SELECT scope, slot, answer FROM memo").fetchall()
             assert slot == 0
             assert key == book.answer_key(scope, i)
-            assert scope == _scope(query)
+            assert scope == scope_of(query)
         dumps.append((dump, str(receipt), receipt, repr(device)))
         assert len(key) == 32
     assert dumps[0] == dumps[1]

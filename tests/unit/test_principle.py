@@ -22,7 +22,7 @@ from toolkit.devices import asked, at, make_policy, signed
 from toolkit.observed import Observed, PositionedSource, RecordingNetwork, VirtualClock, live, make_person, set_rows
 
 FAILS = 99.0
-SQL = f"SELECT CASE WHEN distance = {FAILS} THEN abs(-9223372036854775807 - 1) ELSE distance END FROM trips"
+SQL = "SELECT CASE WHEN distance = 99 THEN abs(-9223372036854775807 - 1) ELSE distance END FROM trips"
 """An analyst's SQL that fails while it runs, for those whose data hold a certain value."""
 HISTORIES: dict[str, list[list[Any]]] = {
     "the same value in all epochs": [[3.5], [3.5], [3.5]],
@@ -43,9 +43,7 @@ def others() -> list[Query]:
         {"cover": True},
         {"mechanism": {"name": "OptimizedUnary", "epsilon": 0.5}},
     ]
-    return [
-        asked(id=f"next-{i}", **{"mechanism": MECHANISM, **ways[i % len(ways)]}) for i in range(10)
-    ]
+    return [asked(id=f"next-{i}", **{"mechanism": MECHANISM, **ways[i % len(ways)]}) for i in range(10)]
 
 
 def assert_alike(folder: Path, query: Query, histories: dict[str, list[list[Any]]]) -> list[Observed]:
@@ -97,7 +95,9 @@ def test_sql_with_too_many_columns_is_no_way_to_make_only_some_devices_silent(tm
     assert_alike(tmp_path, asked(sql=SQL.replace("SELECT", "SELECT 1,", 1), mechanism=MECHANISM), HISTORIES)
 
 
-@pytest.mark.parametrize("error", [VaultError("x"), SandboxError("x"), UnicodeError(), MemoryError(), RecursionError(), KeyError()])
+@pytest.mark.parametrize(
+    "error", [VaultError("x"), SandboxError("x"), UnicodeError(), MemoryError(), RecursionError(), KeyError()]
+)
 def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -119,7 +119,7 @@ def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
 # --- time -------------------------------------------------------------------------------------------------------------
 
 TAKES = {1.5: 0.05, 2.5: 0.25, 3.5: 1.9, 4.5: 2.9}
-"""Seconds that the SQL takes for a person with this distance; the deadline is one, and the process is killed two seconds later."""
+"""Seconds that the SQL takes for a person with this distance. The deadline is one; two later the process is killed."""
 Loop = Callable[[Device, RecordingNetwork, VirtualClock], None]
 
 

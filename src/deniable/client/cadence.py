@@ -1,10 +1,10 @@
 """When a device asks for queries, answers and uploads: times that are drawn beforehand, whatever the work between them takes.
 
-A client that slept *after* its work would put the duration of an analyst's SQL between two polls, where a proxy can read it. So time
-is cut into rounds of equal length. In the first half of a round, at times drawn for it, the device talks to its proxies: once to
-ask for queries, once to upload what is due. The second half is for answering, and nothing is sent in it. Each answer has a slot of
-fixed length (:attr:`Policy.slot`), of which SQL that is cut off at its deadline uses a part; only as many queries are answered in a
-round as have room, and what they lead to is sent in later rounds.
+A client that slept *after* its work would put the duration of an analyst's SQL between two polls, where a proxy can read it.
+So time is cut into rounds of equal length. In the first half of a round, at times drawn for it, the device talks to its proxies:
+once to ask for queries, once to upload what is due. The second half is for answering, and nothing is sent in it. Each answer has
+a slot of fixed length (:attr:`Policy.slot`), of which SQL that is cut off at its deadline uses a part; only as many queries are
+answered in a round as have room, and what they lead to is sent in later rounds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from deniable.randomness import Source
 __all__ = ["Cadence", "Round", "rounds"]
 
 _PARTS = 1000
+_LATE = 1
+"""Seconds that a machine may wake up late: slots have more to spare."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Cadence:
 
     >>> from deniable import seeded_source
     >>> cadence = Cadence(every=60, slot=6)
-    >>> cadence.most_answers
-    5
+    >>> cadence.room(30), cadence.room(20)
+    (5, 3)
     >>> one = next(cadence.times(1000, seeded_source(1)))
     >>> 1000 <= one.fetch < 1030 and 1000 <= one.upload < 1030 and (one.answer, one.end) == (1030, 1060)
     True
@@ -57,10 +59,11 @@ class Cadence:
             rule = f"must be at least {least} seconds: half of a round is for answers, and one may take {self.slot} seconds"
             raise ParameterError("every", self.every, rule)
 
-    @property
-    def most_answers(self) -> int | None:
-        """How many queries have room in a round; None where they have no slots."""
-        return self.every // 2 // self.slot if self.slot else None
+    def room(self, seconds: float) -> int | None:
+        """For how many answers there is room in what is left of a round: fewer where the network took long."""
+        if not self.slot:
+            return None
+        return max(0, min(self.every // 2, int(seconds + _LATE)) // self.slot)
 
     def times(self, start: float, source: Source) -> Iterator[Round]:
         """The rounds from `start` on, each drawn before it begins, from coins and nothing else."""
@@ -95,6 +98,6 @@ def rounds(
             else:
                 uploaded = device.upload(transport)
         until(each.answer)
-        receipts = device.answer_all(found, most=cadence.most_answers)
+        receipts = device.answer_all(found, most=cadence.room(each.end - clock()))
         until(each.end)
         yield receipts, uploaded

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox, sqltext
 from deniable.client.guard import RefusedError
+from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
 from deniable.errors import NotSharedError, QueryError
-from deniable.privacy.ledger import Accountant, PrivacyEvent
-from deniable.queries import canonical
+from deniable.privacy.ledger import Accountant
 from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, verify
 from deniable.randomness import Source, system_source
@@ -199,7 +199,7 @@ class Device:
         if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(query.proxies):
             book.decide(query.analyst, query.id, epoch)  # so that each epoch that is lost is counted once
             raise _Stop("refused", "queue full", f"{policy.queue_messages} messages wait for their proxies already")
-        payment = _Payment(book, policy, query, now)
+        payment = Payment(book, policy, query, now)
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
         try:
@@ -220,7 +220,9 @@ class Device:
             self._step("read")
             payment.make()
             self._step("charged")
-            reports = self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
+            reports = (
+                self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
+            )
             self._step("randomized")
         if chosen or query.cover:
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
@@ -238,7 +240,7 @@ class Device:
             found = self._read(book, query)
         except NotSharedError as error:  # known when the SQL is compiled: it depends on what is shared, not on what is there
             raise _Stop("refused", "not shared", str(error)) from None
-        except Exception:  # noqa: BLE001 - any error here may be caused by the data, and silence would tell
+        except Exception:  # any error here may be caused by the data, and silence would tell
             found = []
         return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)
 
@@ -263,7 +265,7 @@ class Device:
             if time.monotonic() > late:
                 return []
             found.append(query.buckets.index(row))
-        return book.choose(_scope(query), found, query.most_rows)
+        return book.choose(scope_of(query), found, query.most_rows)
 
     def _some(self, n: int, most: int) -> list[int]:
         """Up to `most` of `n` rows, every choice of them equally likely (the first steps of a Fisher-Yates shuffle)."""
@@ -276,7 +278,7 @@ class Device:
 
     def _memoized(self, book: StoreTransaction, query: Query, truth: NDArray[np.intp], epoch: int) -> NDArray[np.uint8]:
         """Reports made from permanent answers, which are drawn where a slot has none for its answer and may have another."""
-        scope = _scope(query)
+        scope = scope_of(query)
         keys = [book.answer_key(scope, int(index)) for index in truth]
         kept = [book.permanent(scope, slot, key, query.distinct) for slot, key in enumerate(keys)]
         fresh = [slot for slot, found in enumerate(kept) if found is None]
@@ -287,52 +289,6 @@ class Device:
         book.spoke([place for place, _ in settled], epoch)
         rows = np.frombuffer(b"".join(row for _, row in settled), dtype=np.uint8).reshape(len(keys), query.report_bytes)
         return encoding.replay_rows(query, rows, self.source)
-
-
-class _Payment:
-    """What an answer costs and whether it may, settled before the data are read.
-
-    A memoized question is paid for in advance: all permanent answers that its slots may ever draw, once. As long as another may be
-    drawn, that reserve counts as spent today, so that a limit over a period holds in every period.
-    """
-
-    def __init__(self, book: StoreTransaction, policy: Policy, query: Query, now: int) -> None:
-        self._book, self._now, self._query = book, now, query
-        self._scope = _scope(query) if query.memoize else None
-        self._answers: dict[int, int] = {}
-        total, before = encoding.cost_of_answer(query), Fraction()
-        if self._scope is not None:
-            before = book.reserved_cost(self._scope)
-            paid = book.reserved(self._scope)
-            wanted = {slot: max(query.distinct, paid.get(slot, 0)) for slot in range(query.most_rows)}
-            self._answers = {**paid, **wanted}
-            total = encoding.cost_of_row(query) * sum(self._answers.values())
-        self.cost = total - before
-        """What is spent on it that was not spent before."""
-        self._due = self.cost > 0 or query.distinct > 1
-        self._event = PrivacyEvent(query.analyst, query.id, now, total)
-        self.accountant = book.accountant(policy.limits, now, self._scope if self._due else None)
-        self.refusal = self._check() if self._due else None
-
-    def _check(self) -> str | None:
-        query = self._query
-        if query.budget.epsilon is not None:
-            spent = self._book.spent_on(query.analyst, query.id)
-            if spent + self.cost > Fraction(repr(query.budget.epsilon)):
-                return (
-                    f"the query may cost {query.budget.epsilon:g} by its own word, {float(spent):.6g} is spent,"
-                    f" and an answer costs {float(self.cost):.6g}"
-                )
-        return self.accountant.check(self._event)
-
-    def make(self) -> None:
-        """Write the charge down."""
-        if not self._due:
-            return
-        self.accountant.record(self._event)
-        self._book.charge(self._event, self._scope)
-        if self._scope is not None:
-            self._book.reserve(self._scope, self._answers)
 
 
 def _claim(signed: SignedQuery | bytes) -> Query | None:
@@ -346,9 +302,3 @@ def _claim(signed: SignedQuery | bytes) -> Query | None:
 def _claimed_serial(signed: SignedQuery | bytes) -> int:
     claim = _claim(signed)
     return 0 if claim is None else claim.serial
-
-
-def _scope(query: Query) -> bytes:
-    """What a permanent answer belongs to: the question and its mechanism, over all versions that leave these as they are."""
-    fields = query.to_dict()
-    return canonical.encode([fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")])

@@ -49,11 +49,11 @@ def cost_of_row(query: Query) -> Fraction:
 
 
 def cost_of_answer(query: Query) -> Fraction:
-    """What a device pays for an epoch's answer or, where answers are memoized, once for all of them: a function of the query alone.
+    """What a device pays for an epoch's answer or, where answers are memoized, once for all of them.
 
-    Each of `most_rows` rows is paid for, whatever rows there are; and of each memoized row, all `distinct` permanent answers that
-    may ever be drawn for it. To charge each when it is drawn would make what is left, and the next refusal, a function of
-    the data.
+    It is a function of the query alone. Each of `most_rows` rows is paid for, whatever rows there are; and of each memoized
+    row, all `distinct` permanent answers that may ever be drawn for it. To charge each when it is drawn would make what is left,
+    and the next refusal, a function of the data.
     """
     return cost_of_row(query) * query.most_rows * query.distinct
 

@@ -93,8 +93,8 @@ class Policy:
     def slot(self) -> int:
         """Seconds set aside for one answer, however long it takes: nothing that it leads to happens before they are over.
 
-        The SQL may run for `deadline`, and finding the buckets of its rows takes at most as long again; the rest is for starting a
-        process and writing to the disk.
+        The SQL may run for `deadline`, and finding the buckets of its rows takes at most as long again; the rest is for starting
+        a process and writing to the disk.
         """
         return math.ceil(2 * self.deadline) + _SPARE if self.upload_within else 0
 
@@ -126,7 +126,11 @@ class Policy:
         if self.analysts is not None:
             who += f"; only {', '.join(self.analysts) or 'nobody'} may ask"
         limits = ", ".join(map(str, self.limits)) or "no limit"
-        sent = f"within {spoken_duration(self.upload_within)} of the answer" if self.upload_within else "at once: when, tells how long the SQL took"
+        sent = (
+            f"within {spoken_duration(self.upload_within)} of the answer"
+            if self.upload_within
+            else "at once, and the time tells how long the SQL took"
+        )
         return (
             f"{who}. Shares may go to {', '.join(self.proxies) or 'nobody'}.\n"
             f"One answer may cost at most {_short(Limit(self.epsilon_per_answer).epsilon)}. All answers together: {limits}.\n"

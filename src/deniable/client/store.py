@@ -4,14 +4,13 @@ One SQLite file beside the vault, of mode 0600. Whatever belongs together change
 killed at any moment wakes up with all of it or with none. The file holds no true answer: permanent answers are randomized, and
 they are found again by a hash of the true answer under a secret of this device.
 
-A copy of the file from before is a ledger from before. So each change is counted, in the file and, where the store has a
-`witness`, in a second file elsewhere: a store that has counted fewer changes than its witness was put back, and is not used.
+Each change is counted, and where the store has a witness (:mod:`.witness`) that counted more of them, the store is not used: it
+was put back.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client.receipts import Receipt
+from deniable.client.witness import Witness
 from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
@@ -61,15 +61,14 @@ CREATE TABLE state (changes INTEGER NOT NULL, clock INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0);
 """
 """What version 2 has: a permanent answer belongs to a slot, and is paid for in advance."""
-_FROM_1 = f"""
-ALTER TABLE memo RENAME TO memo_1;
-{_MEMO.strip()}
+_COPY = """
 INSERT INTO memo SELECT place, scope, 0, answer, permanent, 0 FROM memo_1;
 DROP TABLE memo_1;
 """
-"""From version 1, where slots shared their permanent answers, and each was charged when it was drawn. Those answers become the first
-slot's, so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full beside
-them: to take off what was paid would take off more for those whose answers changed more often."""
+_FROM_1 = "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()])
+"""From version 1, where slots shared their permanent answers, and each was charged when it was drawn. Those answers become the
+first slot's, so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full
+beside them: to take off what was paid would take off more for those whose answers changed more often."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,26 +87,21 @@ class Store:
     """The file of one device. Nothing is opened until a transaction begins, and nothing stays open after it.
 
     `durable=False` leaves out the waiting for the disk: a killed process still loses nothing, a power failure may. `witness` is a
-    file elsewhere that counts the store's changes; :meth:`beside` chooses one.
+    file elsewhere that counts the store's changes.
     """
 
     path: Path
     durable: bool = True
-    witness: Path | None = None
+    witness: Witness | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path).absolute())
 
     @classmethod
     def beside(cls, vault: Path) -> Store:
-        """The store of a vault: `VAULT.client` beside it, with a witness among the user's state files.
-
-        These are in `$XDG_STATE_HOME/deniable`, or in `~/.local/state/deniable`; under the name of the store's path.
-        """
-        path = vault.with_name(vault.name + ".client").absolute()
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        name = hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()
-        return cls(path, witness=Path(state) / "deniable" / name)
+        """The store of a vault: `VAULT.client` beside it, with a witness among the user's state files."""
+        path = vault.with_name(vault.name + ".client")
+        return cls(path, witness=Witness.of(path))
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
@@ -117,7 +111,8 @@ class Store:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 self._settle(connection)
-                self._check_witness(connection)
+                if self.witness is not None:
+                    self.witness.check(self.path, *_counted(connection))
                 before = connection.total_changes
                 yield StoreTransaction(connection)
                 changed = connection.total_changes > before
@@ -129,43 +124,8 @@ class Store:
                 connection.close()
         except sqlite3.Error as error:  # its words may quote what is stored; its code says enough
             raise StoreError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
-        if changed:
-            self._write_witness(*counted)
-
-    def _check_witness(self, connection: sqlite3.Connection) -> None:
-        """Refuse a store that is older than what this device has seen of it: what it spent since then is not known."""
-        if self.witness is None:
-            return
-        try:
-            seen = json.loads(self.witness.read_bytes())
-            name, changes = str(seen["store"]), int(seen["changes"])
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError):
-            raise StoreError(f"{self.witness} cannot be read: it says how new the store {self.path} has to be") from None
-        found, counted = _counted(connection)
-        if found == name and counted >= changes:
-            return
-        missing = f"{changes - counted} changes" if found == name else f"{changes} changes of another store"
-        raise StoreError(
-            f"{self.path} lacks {missing} that this device has made; it was replaced or restored from a backup, and what was spent"
-            f" since then is unknown. To go on with this ledger as it is, delete {self.witness}"
-        )
-
-    def _write_witness(self, name: str, changes: int) -> None:
-        """Note how many changes the store has seen. After the commit: a process that is killed in between leaves a lower number,
-        which accuses nobody."""
-        if self.witness is None:
-            return
-        scratch = self.witness.with_name(f"{self.witness.name}.{os.getpid()}")
-        try:
-            self.witness.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump({"store": name, "changes": changes}, file)
-            scratch.replace(self.witness)
-        except OSError as error:
-            raise StoreError(f"{self.witness} cannot be written: {error.strerror}") from None
+        if changed and self.witness is not None:
+            self.witness.write(*counted)
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -182,7 +142,7 @@ class Store:
         return connection
 
     def _settle(self, connection: sqlite3.Connection) -> None:
-        """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else, or of a later version."""
+        """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
         application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application == APPLICATION_ID and version == SCHEMA_VERSION:
             return
@@ -340,7 +300,7 @@ class StoreTransaction:
     # --- outgoing shares --------------------------------------------------------------------------------------------
 
     def set_clock(self, now: int) -> None:
-        """Note the time. What waits for a time of a clock that was set back meanwhile does not wait for longer because of that."""
+        """Note the time. If the clock was set back, what waits for a time of that clock does not wait for longer."""
         [(last,)] = self._db.execute("SELECT clock FROM state")
         if now < last:
             self._db.execute("UPDATE queue SET due = due - ?", (last - now,))

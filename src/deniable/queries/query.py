@@ -146,8 +146,8 @@ class Query:
     channel: str | None = None
     """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
     distinct: int = 1
-    """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of them
-    are paid for when the query is first answered, whatever the data are."""
+    """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of
+    them are paid for when the query is first answered, whatever the data are."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""

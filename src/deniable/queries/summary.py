@@ -75,9 +75,10 @@ def _hidden(query: Query) -> list[str]:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
     if query.memoize:
+        answers = f"{query.distinct} true answer{'s' if query.distinct > 1 else ''}"
         rows = f" in each of {query.most_rows} rows" if query.most_rows > 1 else ""
-        lines.append("A permanent answer is drawn for each true answer and kept, and every answer is made from it:")
-        lines.append(f"for up to {query.distinct} different true answers{rows}. After that, a new one repeats the permanent answer sent last.")
+        lines.append(f"A permanent answer is drawn and kept for up to {answers}{rows}, and every answer is made from it.")
+        lines.append("Any other true answer repeats the permanent answer that was sent last.")
     return lines
 
 
@@ -85,8 +86,10 @@ def _cost(query: Query) -> list[str]:
     lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
-    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against the aggregator and the analyst, as long as they")
-    lines.append("cannot tell whether the device took part; anyone who can is bounded by the local figure.")
+    lines.append(
+        f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against those who cannot tell whether the device answered:"
+    )
+    lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
     if query.memoize:
         reserved = query.epsilon_charged * query.most_rows * query.distinct
         lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")

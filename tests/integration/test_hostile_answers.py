@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[dict[str, str], Callable[[], Iterable[bytes]]]] = {
 
 def at_device_queries(url: str, _: Path) -> None:
     with HttpTransport() as transport, pytest.raises(UploadError, match=r"compressed|more than 8388608 bytes"):
-        transport.queries(url, "token")
+        transport.queries(url)
 
 
 def at_device_shares(url: str, _: Path) -> None:

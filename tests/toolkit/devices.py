@@ -96,7 +96,7 @@ class Network:
         if proxy in self.deaf:
             raise UploadError("cannot be reached")
 
-    def queries(self, proxy: str, token: str) -> list[bytes]:
+    def queries(self, proxy: str) -> list[bytes]:
         if proxy in self.down:
             raise UploadError("cannot be reached")
         return self.relayed.get(proxy, [])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,27 @@ def test_run_goes_round_and_reports_only_what_is_new(deniable: Command, proxies:
     assert len(out) == 2
     assert "Answered" in out[0]
     assert out[1] == "2 shares sent, 0 shares still waiting."
+
+
+def test_rounds_must_have_room_for_an_answer_however_long_its_sql_takes(deniable: Command, proxies: list[Proxy]) -> None:
+    settings(proxies)
+    path = Path("ann.db.policy.toml")
+    path.write_text(path.read_text().replace("upload_within = 0", 'upload_within = "10 min"\ndeadline = 3.0'))
+    out = deniable("run", "ann.db", "--every", "19", code=2)
+    assert (
+        out == "deniable: every = 19 must be at least 20 seconds: half of a round is for answers, and one may take 10 seconds\n"
+    )
+
+
+def test_once_sends_what_it_answers_only_later_where_time_would_tell(deniable: Command, proxies: list[Proxy]) -> None:
+    settings(proxies)
+    path = Path("ann.db.policy.toml")
+    path.write_text(path.read_text().replace("upload_within = 0", 'upload_within = "10 min"'))
+    proxies[0].relayed = [sign(question(proxies), KEY).to_bytes()]
+    assert "Answered" in deniable("once", "ann.db")
+    assert sum(proxy.counts["uploads"] for proxy in proxies) == 0
+    status = json.loads(deniable("status", "ann.db", "--json"))
+    assert all(each["next"] >= time.time() for each in status["waiting"])
 
 
 def test_a_fresh_policy_is_its_owners_alone_allows_no_proxy_and_is_not_overwritten(deniable: Command) -> None:

@@ -48,7 +48,7 @@ def test_the_table_tells_parameters_precision_and_risk() -> None:
     assert f"Local epsilon {made.epsilon_local:.4f}" in text
     assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7000")
     assert "nobody's odds about you change by more than a factor 4.74" in text
-    assert "by more than a factor 2.02" in text  # e^0.7 = 2.0138
+    assert "by at most a factor 2.02" in text  # e^0.7 = 2.0138
     assert made.reason in text
 
 

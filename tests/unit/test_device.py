@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from deniable.client import encoding
-from deniable.client.device import STEPS, Device, _scope
+from deniable.client.device import STEPS, Device
+from deniable.client.payment import scope_of
 from deniable.client.receipts import Receipt
 from deniable.client.store import MOST_RECEIPTS, Store
 from deniable.client.vault import Vault
@@ -193,6 +194,7 @@ FAILING = {
     "an overflow": "SELECT abs(-9223372036854775807 - 1) FROM trips",
     "a deadline": "SELECT count(*) FROM trips a, trips b, trips c, trips d, trips e, trips f, trips g",
     "too many rows": "SELECT a.distance FROM trips a, trips b, trips c, trips d, trips e",
+    "another number of columns": "SELECT distance, distance FROM trips",
 }
 
 
@@ -267,7 +269,7 @@ REFUSALS: dict[str, tuple[Callable[[Query], SignedQuery | bytes], dict[str, Any]
     "not in a stratum": (lambda q: signed(q.revised(strata=[Stratum("north")])), {"strata": ("south",)}, at(0)),
     "not shared": (lambda query: signed(query.revised(sql="SELECT secret FROM trips")), {}, at(0)),
     "forbidden SQL": (lambda query: signed(query.revised(sql="PRAGMA table_list")), {}, at(0)),
-    "columns": (lambda query: signed(query.revised(sql="SELECT distance, distance FROM trips")), {}, at(0)),
+    "vault": (signed, {}, at(0)),
 }
 
 
@@ -276,6 +278,8 @@ def test_a_refused_query_sends_nothing_costs_nothing_and_its_receipt_says_why(tm
     make, settings, now = REFUSALS[reason]
     query = asked(cover=True)
     device = make_device(tmp_path, query, policy=make_policy(query, **settings))
+    if reason == "vault":
+        device.vault.path.unlink()
     receipt = device.answer(make(query), now)
     assert (receipt.outcome, receipt.reason, float(receipt.epsilon)) == ("refused", reason, 0)
     assert queued(device) == []
@@ -375,17 +379,16 @@ def test_a_limit_over_a_period_frees_what_is_older(tmp_path: Path) -> None:
 # --- memoizing --------------------------------------------------------------------------------------------------------
 
 
-def set_distance(device: Device, distance: float) -> None:
+def set_distance(device: Device, distance: float | None) -> None:
     connection = sqlite3.connect(device.vault.path)
     connection.execute("UPDATE trips SET distance = ?", (distance,))
     connection.commit()
     connection.close()
 
 
-def test_a_memoized_answer_is_drawn_and_charged_once_for_each_distinct_truth(tmp_path: Path) -> None:
-    query = asked(memoize=True)
+def test_a_memoized_answer_is_drawn_once_for_each_distinct_truth_and_all_are_paid_for_at_first(tmp_path: Path) -> None:
+    query = asked(memoize=True, distinct=3)
     device = make_device(tmp_path, query, [3.5])
-    cost = Fraction(repr(query.epsilon))
     found: dict[float, set[bytes]] = {3.2: set(), 7.5: set()}
     charges = []
     for epoch in range(20):
@@ -394,8 +397,9 @@ def test_a_memoized_answer_is_drawn_and_charged_once_for_each_distinct_truth(tmp
         charges.append(device.answer(signed(query), at(epoch)).epsilon)
         found[distance].add(opened(device)[-1].report)
     assert [len(reports) for reports in found.values()] == [1, 1]
-    assert [i for i, charge in enumerate(charges) if charge] == [0, 2]
-    assert spent(device, query) == 2 * cost
+    assert found[3.2] != found[7.5]
+    assert charges == [3 * Fraction(repr(query.epsilon)), *[0] * 19]
+    assert spent(device, query) == charges[0]
 
 
 def test_rappor_keeps_its_permanent_answer_and_draws_each_report_from_it(tmp_path: Path) -> None:
@@ -414,18 +418,73 @@ def test_rappor_keeps_its_permanent_answer_and_draws_each_report_from_it(tmp_pat
     assert np.abs(rates - expected).max() < 6.5 * np.sqrt(0.1875 / 200)
 
 
-def test_where_no_new_permanent_answer_can_be_paid_for_the_oldest_one_speaks(tmp_path: Path) -> None:
-    """Silence would tell that the true answer is a new one."""
+def test_after_its_distinct_answers_a_device_repeats_the_one_that_spoke_last(tmp_path: Path) -> None:
+    """Silence would tell that the true answer is a new one, and so would a change of what is said."""
+    query = asked(memoize=True, distinct=2, mechanism={"name": "UnaryEncoding", "a": 0.6, "b": 0.4})
+    device = make_device(tmp_path, query, policy=make_policy(query, limits=(Limit(2 * encoding.cost_of_row(query)),)))
+    reports = {}
+    for epoch, distance in enumerate((3.5, 8.5, 5.5, 3.5, 5.5, 1.5, 8.5, None)):
+        set_distance(device, distance)
+        receipt = device.answer(signed(query), at(epoch))
+        assert (receipt.outcome, receipt.left) == ("answered", Fraction(0))
+        reports[epoch] = opened(device)[-1].report
+    first, second = reports[0], reports[1]
+    assert first != second
+    assert [reports[epoch] for epoch in range(8)] == [first, second, second, first, first, first, second, second]
+    with device.store.transaction() as book:
+        assert book._db.execute("SELECT count(*) FROM memo").fetchone() == (2,)
+
+
+def test_a_reserve_counts_as_spent_for_as_long_as_permanent_answers_may_be_drawn_from_it(tmp_path: Path) -> None:
+    """A limit over a period holds in every period: a permanent answer drawn today was paid for long ago."""
+    kept, once = asked(id="kept", memoize=True, distinct=2), asked(id="once", memoize=True)
+    cost = Fraction(repr(kept.epsilon))
+    policy = make_policy(kept, limits=(Limit(cost * 3, period=1800),))
+    for query, outcomes in (
+        (kept, ["answered"] + ["refused"] * 2),  # the reserve of two is counted in every period, and leaves room for one
+        (once, ["answered"] * 3),  # all that it will ever tell was told at first
+    ):
+        folder = tmp_path / query.id
+        folder.mkdir()
+        device = make_device(folder, query, policy=policy)
+        for epoch in range(6):
+            assert device.answer(signed(query), at(epoch)).outcome == "answered"
+        others = [asked(id=f"other-{i}") for i in range(3)]
+        assert [device.answer(signed(other), at(5)).outcome for other in others] == outcomes
+        assert spent(device, query) == query.distinct * cost
+
+
+def test_a_reserve_that_no_longer_fits_a_period_is_not_drawn_from(tmp_path: Path) -> None:
+    query = asked(memoize=True, distinct=2)
+    cost = Fraction(repr(query.epsilon))
+    device = make_device(tmp_path, query, policy=make_policy(query, limits=(Limit(cost * 3, period=1800),)))
+    other = asked(id="other")
+    outcomes = [device.answer(signed(query), at(0)).outcome]
+    outcomes += [device.answer(signed(other), at(epoch)).outcome for epoch in (3, 4)]  # the reserve of epoch 0 is past
+    outcomes += [device.answer(signed(query), at(epoch)).outcome for epoch in (5, 6, 7)]
+    assert outcomes == ["answered", "answered", "answered", "refused", "answered", "answered"]
+
+
+def test_a_version_with_more_distinct_answers_or_rows_reserves_the_difference(tmp_path: Path) -> None:
     query = asked(memoize=True)
     cost = Fraction(repr(query.epsilon))
-    device = make_device(tmp_path, query, [3.5], policy=make_policy(query, limits=(Limit(cost),)))
-    device.answer(signed(query), at(0))
-    set_distance(device, 8.5)
-    receipt = device.answer(signed(query), at(1))
-    assert (receipt.outcome, float(receipt.epsilon)) == ("answered", 0)
-    one, two = opened(device)
-    assert one.report == two.report
-    assert spent(device, query) == cost
+    device = make_device(tmp_path, query)
+    versions = [query]
+    for changes in ({"distinct": 3}, {"distinct": 2}, {"rows": "several", "most_rows": 2, "distinct": 2}, {"distinct": 3}):
+        versions.append(versions[-1].revised(**changes))
+    charges = [device.answer(signed(version), at(epoch)).epsilon for epoch, version in enumerate(versions)]
+    assert [charge / cost for charge in charges] == [1, 2, 0, 2, 1]
+    assert spent(device, query) == 6 * cost
+    with device.store.transaction() as book:
+        assert book.accountant((), at(9)).spent(query.analyst) == 6 * cost
+
+
+def test_the_querys_own_budget_must_pay_for_the_whole_reserve(tmp_path: Path) -> None:
+    query = asked(memoize=True, distinct=3, budget=Budget(epsilon=3.0))
+    device = make_device(tmp_path, query)
+    receipt = device.answer(signed(query), at(0))
+    assert (receipt.outcome, receipt.reason) == ("refused", "budget")
+    assert f"an answer costs {3 * query.epsilon:.6g}" in receipt.detail
 
 
 def test_a_new_version_with_the_same_question_keeps_the_permanent_answers(tmp_path: Path) -> None:
@@ -437,11 +496,38 @@ def test_a_new_version_with_the_same_question_keeps_the_permanent_answers(tmp_pa
     assert device.answer(signed(changed), at(2)).epsilon == Fraction(repr(changed.epsilon))
 
 
-def test_several_rows_with_the_same_new_answer_are_drawn_and_charged_once(tmp_path: Path) -> None:
+def test_equal_rows_have_permanent_answers_of_their_own_and_each_slot_is_paid_for(tmp_path: Path) -> None:
     query = asked(memoize=True, rows="several", most_rows=3)
-    device = make_device(tmp_path, query, [3.1, 3.2, 3.3])
-    assert device.answer(signed(query), at(0)).epsilon == Fraction(repr(query.epsilon))
-    assert len({message.report for message in opened(device)}) == 1
+    device = make_device(tmp_path, query, [3.1, 3.2, 3.3], source=seeded_source(1))
+    assert device.answer(signed(query), at(0)).epsilon == 3 * Fraction(repr(query.epsilon))
+    first = [message.report for message in opened(device)]
+    assert len(set(first)) > 1  # three equal rows of 11 noisy bits: alike with a probability below 1e-4; the seed is fixed
+    device.answer(signed(query), at(1))
+    assert [message.report for message in opened(device)][3:] == first
+
+
+@pytest.mark.parametrize(("rows", "most"), [("random", 1), ("several", 2)])
+def test_of_the_same_rows_a_memoized_query_always_hears_the_same_ones(tmp_path: Path, rows: str, most: int) -> None:
+    """A fresh choice in each epoch would show that the rows differ, to anyone who sees that permanent answers take turns."""
+    query = asked(memoize=True, rows=rows, most_rows=most, distinct=4, mechanism=CERTAIN)
+    device = make_device(tmp_path, query, [0.5, 1.5, 2.5, 2.6, 5.5], policy=make_policy(query, **GENEROUS))
+    for epoch in range(12):
+        device.answer(signed(query), at(epoch))
+    found = said(device)
+    assert len(found) == 12 * most
+    assert all(found[i : i + most] == found[:most] for i in range(0, len(found), most))
+
+
+def test_over_devices_every_row_of_a_memoized_query_is_equally_likely_to_be_heard(tmp_path: Path) -> None:
+    n = 3000
+    heard: Counter[int] = Counter()
+    for i in range(n // 100):
+        with Store(tmp_path / str(i), durable=False).transaction() as book:
+            heard.update(book.choose(b"%d" % j, [4, 7, 7], 1)[0] for j in range(100))
+            assert sorted(book.choose(b"scope", [4, 7, 7], 2)) in ([4, 7], [7, 7])
+            assert book.choose(b"scope", [7, 4, 7], 3) == book.choose(b"scope", [7, 7, 4], 3)
+    assert set(heard) == {4, 7}
+    assert abs(heard[7] - 2 * n / 3) < 6.2 * np.sqrt(n * 2 / 9)  # one false alarm in 10**9; the secrets are the system's
 
 
 # --- what is kept, and what never is ------------------------------------------------------------------------------------
@@ -470,9 +556,10 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
                 for table in tables
                 if table not in ("memo", "queue", "secret", "sqlite_sequence")
             }
-            [(scope, key)] = book._db.execute("SELECT scope, answer FROM memo").fetchall()
+            [(scope, slot, key)] = book._db.execute("SELECT scope, slot, answer FROM memo").fetchall()
+            assert slot == 0
             assert key == book.answer_key(scope, i)
-            assert scope == _scope(query)
+            assert scope == scope_of(query)
         dumps.append((dump, str(receipt), receipt, repr(device)))
         assert len(key) == 32
     assert dumps[0] == dumps[1]

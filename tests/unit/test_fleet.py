@@ -14,7 +14,8 @@ from deniable.randomness import ScriptedSource, Source, seeded_source
 from deniable.wire.blocks import common_rows
 from deniable.wire.message import ANSWER, NOTHING
 from deniable.wire.shares import join_columns
-from toolkit.devices import EVERY, asked, at, bits, make_device, make_policy, records, signed
+from toolkit.devices import EVERY, asked, at, bits, make_device, make_policy, opened, records, signed
+from toolkit.observed import set_rows
 from toolkit.queries import MILES
 from toolkit.replayed import Recorder, ReplayedSource
 
@@ -134,7 +135,7 @@ def test_a_fleets_shares_make_the_reports_of_those_who_answered_and_the_rest_is_
 
 
 def test_a_memoized_fleet_repeats_itself_for_the_same_truth_and_draws_afresh_for_a_new_one() -> None:
-    query = asked(memoize=True)
+    query = asked(memoize=True, distinct=2)
     fleet = Fleet(query, 5000, source=seeded_source(4))
 
     def reports(epoch: int, truth: Any) -> Any:
@@ -145,6 +146,26 @@ def test_a_memoized_fleet_repeats_itself_for_the_same_truth_and_draws_afresh_for
     assert np.array_equal(day[0], day[2])
     assert np.array_equal(day[1], day[3])
     assert not np.array_equal(day[0], day[1])
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 3])
+def test_a_fleet_keeps_permanent_answers_as_a_device_does(tmp_path: Path, distinct: int) -> None:
+    """Of a mechanism that all but tells the truth, one sees whose permanent answer speaks: the same in both, epoch by epoch."""
+    certain = {"name": "UnaryEncoding", "a": 1 - 2**-40, "b": 2**-40}
+    query = asked(memoize=True, distinct=distinct, mechanism=certain)
+    policy = make_policy(query, epsilon_per_answer=10**4, limits=())
+    history = [4, 4, 7, 4, 2, 9, 7, -1, 2, 4]
+    device = make_device(tmp_path, query, policy=policy)
+    fleet, together = Fleet(query, 3), []
+    for epoch, answer in enumerate(history):
+        set_rows(device.vault, [] if answer < 0 else [answer + 0.5])
+        device.answer(signed(query), at(epoch))
+        sent = fleet.answer(epoch, np.full(3, answer))
+        reports = join_columns(sent.columns, epoch).reports(query.tag, query.report_bytes)[0]
+        together.append([bits(row.tobytes(), 11).tolist() for row in reports])
+    alone = [bits(message.report, 11).tolist() for message in opened(device)]
+    assert together == [[each] * 3 for each in alone]
+    assert len({tuple(each) for each in alone}) == distinct
 
 
 def test_several_rows_are_several_messages_a_device() -> None:

@@ -202,6 +202,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"rows": "several", "most_rows": 2},
     {"rows": "several", "most_rows": 3},
     {"memoize": True},
+    {"memoize": True, "distinct": 2},
+    {"memoize": True, "distinct": 12},
     {"cover": True},
     {"size_class": 1},
     {"channel": "x"},
@@ -223,6 +225,32 @@ def test_canonical_bytes_make_the_same_query_again(changes: dict[str, Any]) -> N
     assert again == query
     assert again.digest == query.digest
     assert again.mechanism == query.mechanism
+
+
+def test_a_query_without_distinct_has_the_bytes_that_it_had_before_there_was_such_a_field() -> None:
+    content = make_query(memoize=True).content
+    assert b"distinct" not in content
+    spelled = content.replace(b'"format"', b'"distinct":1,"format"')
+    with pytest.raises(ParameterError, match="not in canonical form"):
+        Query.from_content(spelled)
+    assert b'"distinct":2' in make_query(memoize=True, distinct=2).content
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"distinct": 2}, "without memoize"),
+        ({"memoize": True, "distinct": 0}, "from 1 to 12"),  # eleven buckets, and none of them
+        ({"memoize": True, "distinct": 13}, "from 1 to 12"),
+        ({"memoize": True, "distinct": 1.0}, "whole number"),
+        ({"memoize": True, "distinct": True}, "whole number"),
+        ({"memoize": True, "distinct": 13, "columns": [Column("distance", MILES, other=True)]}, "from 1 to 12"),
+    ],
+)
+def test_distinct_counts_permanent_answers_and_there_are_no_more_than_answers(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ParameterError, match=says) as error:
+        make_query(**changes)
+    assert error.value.name == "distinct"
 
 
 def test_doubles_are_written_by_their_bits() -> None:

@@ -153,6 +153,25 @@ def test_a_share_too_old_to_be_counted_is_given_up_and_counted(tmp_path: Path) -
         assert book.counters()["shares dropped: too old"] == 2
 
 
+def test_a_clock_that_is_set_back_does_not_keep_shares_waiting(tmp_path: Path) -> None:
+    """The clock is set back by an hour between two looks at it, a second apart: what waits does so for a second more, no hour."""
+    query = asked()
+    device = make_device(tmp_path, query, policy=make_policy(query, upload_within=60), source=seeded_source(1))
+    network = Network(down={TWO})
+    device.answer(signed(query), at(10))
+    [(_, due, _), _] = queued(device)
+    hour = 3600
+    assert [device.upload(network, now).sent for now in (due - 2, due - 1 - hour, due - hour)] == [0, 0, 0]
+    assert device.upload(network, due + 1 - hour).sent == 1
+    # The other proxy failed, and is left alone until a time of this clock, which is then set back again.
+    with device.store.transaction() as book:
+        [(retry_at,)] = book._db.execute("SELECT retry_at FROM proxies").fetchall()
+    network.down.clear()
+    wait = retry_at - (due + 1 - hour)
+    assert device.upload(network, due + 1 - 2 * hour).sent == 0
+    assert device.upload(network, due + 1 - 2 * hour + wait).sent == 1
+
+
 def test_a_proxy_that_is_no_longer_allowed_gets_nothing(tmp_path: Path) -> None:
     query = asked()
     device = make_device(tmp_path, query)
@@ -255,6 +274,16 @@ def test_the_wait_that_a_proxy_asks_for_is_kept(tmp_path: Path, http: HttpTransp
     assert device.upload(http, at(1) + 5000).sent == 2
 
 
+def test_a_poll_carries_no_token_and_shares_no_connection_with_what_does(http: HttpTransport, answers: Answers) -> None:
+    answers.next = httpx.Response(200, json=[])
+    http.queries("https://one.example")
+    [request] = answers.requests
+    assert (request.method, request.url.path) == ("GET", "/v1/queries")
+    assert "Authorization" not in request.headers
+    with HttpTransport() as transport:
+        assert transport._polling is not transport._client
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_queries_that_a_proxy_relays_are_read_as_they_were_signed(
     http: HttpTransport, answers: Answers, wrapped: bool
@@ -262,26 +291,26 @@ def test_the_queries_that_a_proxy_relays_are_read_as_they_were_signed(
     content = signed(asked()).to_bytes()
     listed: Any = [json.loads(content), content.decode()]
     answers.next = httpx.Response(200, json={"queries": listed} if wrapped else listed)
-    one, two = http.queries("https://one.example", "t")
+    one, two = http.queries("https://one.example")
     assert json.loads(one) == json.loads(two) == json.loads(content)
 
 
 def test_a_list_of_queries_that_has_not_changed_is_not_sent_again(http: HttpTransport, answers: Answers) -> None:
     old, new = (signed(asked(question=text)).to_bytes() for text in ("How far?", "How far, really?"))
     answers.next = httpx.Response(200, json=[old.decode()], headers={"ETag": '"one"'})
-    assert http.queries("https://one.example", "t") == [old]
+    assert http.queries("https://one.example") == [old]
     assert "If-None-Match" not in answers.requests[-1].headers
     answers.next = httpx.Response(304)
-    assert http.queries("https://one.example", "t") == [old]
+    assert http.queries("https://one.example") == [old]
     assert answers.requests[-1].headers["If-None-Match"] == '"one"'
     with pytest.raises(UploadError, match="304"):  # another proxy has been asked for nothing yet
-        http.queries("https://two.example", "t")
+        http.queries("https://two.example")
     answers.next = httpx.Response(200, json=[new.decode()], headers={"ETag": '"two"'})
-    assert http.queries("https://one.example", "t") == [new]
+    assert http.queries("https://one.example") == [new]
     answers.next = httpx.Response(200, json=[])  # without a tag the next list is asked for whole
-    assert http.queries("https://one.example", "t") == []
+    assert http.queries("https://one.example") == []
     answers.next = httpx.Response(200, json=[old.decode()])
-    http.queries("https://one.example", "t")
+    http.queries("https://one.example")
     assert "If-None-Match" not in answers.requests[-1].headers
 
 
@@ -289,7 +318,7 @@ def test_a_list_of_queries_that_has_not_changed_is_not_sent_again(http: HttpTran
 def test_a_list_of_queries_that_is_none_is_a_failure_of_that_proxy(http: HttpTransport, answers: Answers, content: bytes) -> None:
     answers.next = httpx.Response(200, content=content)
     with pytest.raises(UploadError, match="list of queries"):
-        http.queries("https://one.example", "t")
+        http.queries("https://one.example")
 
 
 def test_importing_the_client_does_not_load_httpx() -> None:

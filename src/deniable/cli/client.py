@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from deniable.cli.output import as_csv, as_json, output_options
+from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
@@ -31,7 +33,7 @@ epsilon_per_answer = 3.0        # the most that one answer may cost
 # strata = ["north"]            # the parts of populations you belong to
 queue_messages = 1000           # how many answers wait when there is no network
 queue_age = "14 d"              # and for how long
-upload_within = "10 min"        # answers leave at a random time of this span
+upload_within = "10 min"        # answers leave at a random time of this span, from the end of their slot on
 deadline = 1.0                  # seconds an analyst's SQL may run on your data
 
 [[limits]]                      # how much all answers together may cost
@@ -65,7 +67,7 @@ def _device(vault: Path, policy_file: Path | None) -> Device:
 
 
 def _store(vault: Path) -> Store:
-    return Store(Vault.open(vault).path.with_name(vault.name + ".client"))
+    return Store.beside(Vault.open(vault).path)
 
 
 @click.group()
@@ -125,32 +127,33 @@ def upload(vault: Path, policy_file: Path | None) -> None:
 @_VAULT
 @_policy_option
 def once(vault: Path, policy_file: Path | None) -> None:
-    """Ask the proxies for queries, answer them, and upload what is due."""
+    """Ask the proxies for queries, upload what is due, and answer the queries. Answers are sent by a later `once` or `upload`."""
     device = _device(vault, policy_file)
     with HttpTransport() as transport:
-        receipts, uploaded = device.once(transport)
-    _say(receipts)
+        found = device.fetch(transport)
+        uploaded = device.upload(transport)
+    _say(device.answer_all(found))  # the connections are closed by now: their end would tell how long the SQL took
+    if not device.policy.upload_within:
+        with HttpTransport() as transport:
+            uploaded = device.upload(transport)
     _say_uploaded(uploaded)
 
 
 @client.command()
 @_VAULT
 @_policy_option
-@click.option("--every", default=60, show_default=True, type=click.IntRange(1), help="Seconds between two rounds.")
-@click.option("--rounds", type=click.IntRange(1), help="How many rounds; without it, until it is stopped.")
-def run(vault: Path, policy_file: Path | None, every: int, rounds: int | None) -> None:
-    """Do what `once` does, again and again. It may be stopped, or killed, at any moment."""
+@click.option("--every", default=60, show_default=True, type=click.IntRange(1), help="Seconds per round.")
+@click.option("--rounds", "n", type=click.IntRange(1), help="How many rounds [default: until stopped].")
+def run(vault: Path, policy_file: Path | None, every: int, n: int | None) -> None:
+    """Fetch, answer and upload in rounds, at times drawn beforehand. It may be stopped, or killed, at any moment."""
     device = _device(vault, policy_file)
-    done = 0
+    cadence = Cadence(every, device.policy.slot)
     with HttpTransport() as transport:
-        while rounds is None or done < rounds:
-            if done:
-                time.sleep(every)
-            receipts, uploaded = device.once(transport)
+        lived = rounds(device, transport, cadence, clock=time.monotonic, sleep=time.sleep)
+        for receipts, uploaded in itertools.islice(lived, n):
             _say([receipt for receipt in receipts if receipt.outcome not in ("again", "waiting")])
             if uploaded.sent or uploaded.problems:
                 _say_uploaded(uploaded)
-            done += 1
 
 
 @client.command()

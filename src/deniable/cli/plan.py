@@ -128,7 +128,7 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
             )
         )
     facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against whoever sees who answers"))
-    facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against whoever cannot tell who took part"))
+    facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against anyone who cannot tell who took part"))
     zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
     facts.append(("Zero-knowledge", zero_knowledge))
     whom = f"against anyone who sees the shuffled reports only, but for a chance of {SHUFFLED_DELTA:g}"

@@ -36,6 +36,7 @@ minimum_cohort = 100        # no result of fewer answers is released
 rows = "random"             # of several rows: "random" draws one; "aggregate" allows one; "several" sends up to most_rows
 # most_rows = 3             # only with rows = "several"; each row costs its own epsilon
 # memoize = true            # draw a permanent answer once for each true answer, and answer from it
+# distinct = 3              # for up to so many different true answers; all are paid for with the first answer
 # cover = true              # devices that do not answer send a message of the same length that says so
 # size_class = 1            # longer shares than needed, to look like other queries
 # channel = "trips"         # what proxies see instead of this query: share it to make queries look alike

@@ -1,5 +1,6 @@
 """What runs on a person's device: their vault, the sandbox where an analyst's SQL sees what they share, and answering."""
 
+from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
 from deniable.client.fleet import Fleet, FleetShares
 from deniable.client.policy import Policy, read_policy
@@ -10,6 +11,7 @@ from deniable.client.upload import HttpTransport, Transport, Uploaded, upload
 from deniable.client.vault import TableInfo, Vault
 
 __all__ = [
+    "Cadence",
     "Device",
     "Fleet",
     "FleetShares",
@@ -23,6 +25,7 @@ __all__ = [
     "Uploaded",
     "Vault",
     "read_policy",
+    "rounds",
     "run",
     "upload",
 ]

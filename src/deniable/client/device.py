@@ -1,16 +1,17 @@
 """The walk of one answer on a person's device: from a signed query to shares that wait for their proxies.
 
-Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, randomizing, splitting, queue: all that this changes on
-the disk changes in one transaction, at its end. A device that is killed on the way has done nothing; it draws afresh, and what it
-drew before was never seen by anybody.
+Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, charge, randomizing, splitting, queue: all that this
+changes on the disk changes in one transaction, at its end. A device that is killed on the way has done nothing; it draws afresh,
+and what it drew before was never seen by anybody.
 
-What shows outside never depends on the data beyond what the mechanism's epsilon pays for:
+Whether a device sends, when, how much, to whom, what it charges and what it refuses next are functions of the query, the owner's
+policy, the clock and coins, and of nothing else (docs/threat-model.md). Only the report depends on the data:
 
-* the coin that decides whether to answer is flipped before the data are read;
-* whoever has no row, too many rows, or SQL that fails while it runs, answers `other` or "in no bucket", randomized like all
-  answers (SQL can be made to fail on purpose for some data, so a failure is data too);
+* whether to answer, when to send and what to charge are settled before the data are read;
+* from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
+  "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not that of the rows there are;
-* when shares are sent is drawn before the data are read.
+* nothing is sent before the slot of time is over that is set aside for the answer, however long the SQL took.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox, sqltext
 from deniable.client.guard import RefusedError
+from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
-from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultError
-from deniable.privacy.ledger import Accountant, PrivacyEvent
-from deniable.queries import canonical
+from deniable.errors import NotSharedError, QueryError, StoreError
+from deniable.privacy.ledger import Accountant
 from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
 from deniable.randomness import Source, system_source
@@ -67,7 +68,7 @@ class Device:
         on_step: Callable[[str], None] | None = None,
     ) -> None:
         self.vault, self.policy = vault, policy
-        self.store = store or Store(vault.path.with_name(vault.path.name + ".client"))
+        self.store = store or Store.beside(vault.path)
         self.clock = clock
         self.source = source or system_source()
         self._isolated = isolated
@@ -88,12 +89,15 @@ class Device:
         self._step("committed")
         return receipt
 
-    def answer_all(self, queries: Iterable[SignedQuery | bytes] | None = None, now: int | None = None) -> list[Receipt]:
+    def answer_all(
+        self, queries: Iterable[SignedQuery | bytes] | None = None, now: int | None = None, most: int | None = None
+    ) -> list[Receipt]:
         """Answer many queries, or all those accepted before. Of several versions of one, the newest that holds.
 
         Anyone who relays queries may mix old and forged ones in. Signatures are checked first, and nothing else of a forged one
         is looked at; of the others the newest are tried first, and those that a verified one replaces are passed over. A query
-        that cannot be answered stops no other.
+        that cannot be answered stops no other. Each query that runs SQL takes a slot of the policy's length, and is answered as
+        if it were the time at which its slot begins; after `most` of them the others are left for the next call.
         """
         now = int(self.clock()) if now is None else now
         if queries is None:
@@ -102,19 +106,24 @@ class Device:
         signed_ones, refused = authentic(queries, self.policy.ring, now)
         receipts = self._refusals(refused, now)
         done: set[tuple[str, str]] = set()
+        slots = 0
         for query, signed in signed_ones:
             if (query.analyst, query.id) in done:
                 continue
+            if slots == most:
+                break
+            at = now + slots * self.policy.slot
             try:
-                receipt = self.answer(signed, now)
+                receipt = self.answer(signed, at)
             except (StoreError, SystemError):
                 raise  # no query's fault: nothing could be kept of the others either
             except Exception as error:
                 names = query.analyst, query.id, query.serial, query.question
-                receipt = Receipt(now, "refused", "failed", f"{type(error).__name__} while it was answered", *names)
+                receipt = Receipt(at, "refused", "failed", f"{type(error).__name__} while it was answered", *names)
             receipts.append(receipt)
             if receipt.verified:
                 done.add((receipt.analyst, receipt.query))
+            slots += receipt.outcome == "answered" or receipt.reason == "not shared"
         return receipts
 
     def _refusals(self, errors: Sequence[QueryError], now: int) -> list[Receipt]:
@@ -130,12 +139,22 @@ class Device:
         return receipts
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
-        """Ask the proxies for queries, answer them, and upload what is due. Without a network, go on with the queries known."""
+        """Ask the proxies for queries, upload what is due, and answer the queries. Without a network, go on with those known.
+
+        The uploads come before the answers, or the time between a poll and an upload would tell how long the SQL took; they come
+        after them where the policy says that answers are sent at once.
+        """
         now = int(self.clock()) if now is None else now
+        found = self.fetch(transport)
+        if not self.policy.upload_within:
+            return self.answer_all(found, now), self.upload(transport, now)
+        uploaded = self.upload(transport, now)
+        return self.answer_all(found, now), uploaded
+
+    def fetch(self, transport: Transport) -> list[bytes] | None:
+        """The signed queries that the proxies relay; None if none of them can be reached."""
         found, problems = fetch_queries(self.policy, transport)
-        unreachable = len(problems) == len(self.policy.proxies)
-        receipts = self.answer_all(None if unreachable else found, now)
-        return receipts, self.upload(transport, now)
+        return None if len(problems) == len(self.policy.proxies) else found
 
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
         """Bring what is due to the proxies."""
@@ -197,31 +216,30 @@ class Device:
         if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(query.proxies):
             book.decide(query.analyst, query.id, epoch)  # so that each epoch that is lost is counted once
             raise _Stop("refused", "queue full", f"{policy.queue_messages} messages wait for their proxies already")
-        accountant = book.accountant(policy.limits, now)
-        scope = _scope(query) if query.memoize else b""
-        may_draw = self._affordable(book, accountant, query, now)
-        if may_draw is not None and (not query.memoize or book.oldest_permanent(scope) is None):
-            raise _Stop("refused", "budget", may_draw)
+        payment = Payment(book, policy, query, now)
+        if payment.refusal is not None:
+            raise _Stop("refused", "budget", payment.refusal)
         try:
             sqltext.check(query.sql)
         except RefusedError as refused:
             raise _Stop("refused", "forbidden SQL", refused.detail) from None
+        if not self.vault.path.is_file():
+            raise _Stop("refused", "vault", f"{self.vault.path.name} is not there")
         stratum = policy.stratum(query) or 0
-        end = query.schedule.end_of_epoch(epoch)
-        due = now + int(self.source.below(max(1, min(policy.upload_within, end - now)), 1)[0])
+        end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
+        due = ready + int(self.source.below(max(1, min(policy.upload_within, end - ready)), 1)[0])
         book.decide(query.analyst, query.id, epoch)
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
-        cost = Fraction(0)
         reports = None
         if chosen:
-            truth = self._truth(query)
+            truth = self._truth(book, query)
             self._step("read")
-            if query.memoize:
-                reports, cost = self._memoized(book, accountant, query, scope, truth, now, may_draw is None)
-            else:
-                cost = self._charge(book, accountant, query, query.most_rows, now)
-                reports = encoding.randomize(query, truth, self.source)
+            payment.make()
+            self._step("charged")
+            reports = (
+                self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
+            )
             self._step("randomized")
         if chosen or query.cover:
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
@@ -230,53 +248,41 @@ class Device:
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")
-        return cost, accountant
+        return payment.cost, payment.accountant
 
-    def _affordable(self, book: StoreTransaction, accountant: Accountant, query: Query, now: int) -> str | None:
-        """Why the most that this epoch can cost may not be spent, or None. Decided before the data are read."""
-        cost = encoding.cost_of_row(query) * query.most_rows
-        if query.budget.epsilon is not None:
-            spent = book.spent_on(query.analyst, query.id)
-            if spent + cost > Fraction(repr(query.budget.epsilon)):
-                return (
-                    f"the query may cost {query.budget.epsilon:g} by its own word, {float(spent):.6g} is spent,"
-                    f" and an answer costs {float(cost):.6g}"
-                )
-        return accountant.check(PrivacyEvent(query.analyst, query.id, now, cost))
-
-    def _charge(self, book: StoreTransaction, accountant: Accountant, query: Query, n_rows: int, now: int) -> Fraction:
-        event = PrivacyEvent(query.analyst, query.id, now, encoding.cost_of_row(query) * n_rows)
-        accountant.record(event)
-        book.charge(event)
-        self._step("charged")
-        return event.cost
-
-    def _truth(self, query: Query) -> NDArray[np.intp]:
-        """The buckets of the true answer, `most_rows` of them whatever the data are."""
-        policy = self.policy
+    def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
+        """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""
+        nothing = encoding.no_answer(query)
         try:
-            rows = sandbox.run(
-                self.vault,
-                query.sql,
-                deadline=policy.deadline,
-                max_rows=policy.max_rows,
-                max_memory=policy.max_memory,
-                isolated=self._isolated,
-            )
+            found = self._read(book, query)
         except NotSharedError as error:  # known when the SQL is compiled: it depends on what is shared, not on what is there
             raise _Stop("refused", "not shared", str(error)) from None
-        except VaultError as error:
-            raise _Stop("refused", "vault", str(error)) from None
-        except SandboxError:
-            return np.full(query.most_rows, encoding.no_answer(query), dtype=np.intp)
-        if len(rows.columns) != len(query.columns):
-            detail = f"the SQL gives {len(rows.columns)} columns, and the query has buckets for {len(query.columns)}"
-            raise _Stop("refused", "columns", detail)
-        wrong = query.rows == "aggregate" and len(rows) > 1
-        chosen = [] if wrong else self._some(len(rows), query.most_rows)
-        found = [query.buckets.index(rows[i]) for i in chosen]
-        found += [encoding.no_answer(query)] * (query.most_rows - len(found))
-        return np.array(found, dtype=np.intp)
+        except Exception:  # any error here may be caused by the data, and silence would tell
+            found = []
+        return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)
+
+    def _read(self, book: StoreTransaction, query: Query) -> list[int]:
+        """The buckets of up to `most_rows` of the rows that the SQL finds."""
+        policy = self.policy
+        rows = sandbox.run(
+            self.vault,
+            query.sql,
+            deadline=policy.deadline,
+            max_rows=policy.max_rows,
+            max_memory=policy.max_memory,
+            isolated=self._isolated,
+        )
+        if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
+            return []
+        if not query.memoize:
+            return [query.buckets.index(rows[i]) for i in self._some(len(rows), query.most_rows)]
+        late = time.monotonic() + policy.deadline
+        found: list[int] = []
+        for row in rows:
+            if time.monotonic() > late:
+                return []
+            found.append(query.buckets.index(row))
+        return book.choose(scope_of(query), found, query.most_rows)
 
     def _some(self, n: int, most: int) -> list[int]:
         """Up to `most` of `n` rows, every choice of them equally likely (the first steps of a Fisher-Yates shuffle)."""
@@ -287,35 +293,16 @@ class Device:
                 places[i], places[j] = places[j], places[i]
         return places[:most]
 
-    def _memoized(
-        self,
-        book: StoreTransaction,
-        accountant: Accountant,
-        query: Query,
-        scope: bytes,
-        truth: NDArray[np.intp],
-        now: int,
-        may_draw: bool,
-    ) -> tuple[NDArray[np.uint8], Fraction]:
-        """Reports made from permanent answers, and what the permanent answers drawn for them cost.
-
-        Where the budget pays for no new one, a new true answer is given the oldest permanent answer there is: silence would tell
-        that the answer is new.
-        """
+    def _memoized(self, book: StoreTransaction, query: Query, truth: NDArray[np.intp], epoch: int) -> NDArray[np.uint8]:
+        """Reports made from permanent answers, which are drawn where a slot has none for its answer and may have another."""
+        scope = scope_of(query)
         keys = [book.answer_key(scope, int(index)) for index in truth]
-        fresh = [i for i, key in enumerate(keys) if key not in keys[:i] and book.permanent(key) is None] if may_draw else []
-        cost = Fraction(0)
-        if fresh:
-            cost = self._charge(book, accountant, query, len(fresh), now)
-            drawn = encoding.permanent_rows(query, truth[fresh], self.source)
-            for i, row in zip(fresh, drawn, strict=True):
-                book.keep_permanent(scope, keys[i], row.tobytes())
-        kept = [book.permanent(key) or book.oldest_permanent(scope) or b"" for key in keys]
-        rows = np.frombuffer(b"".join(kept), dtype=np.uint8).reshape(len(keys), query.report_bytes)
-        return encoding.replay_rows(query, rows, self.source), cost
-
-
-def _scope(query: Query) -> bytes:
-    """What a permanent answer belongs to: the question and its mechanism, over all versions that leave these as they are."""
-    fields = query.to_dict()
-    return canonical.encode([fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")])
+        kept = [book.permanent(scope, slot, key, query.distinct) for slot, key in enumerate(keys)]
+        fresh = [slot for slot, found in enumerate(kept) if found is None]
+        drawn = encoding.permanent_rows(query, truth[fresh], self.source)
+        for slot, row in zip(fresh, drawn, strict=True):
+            kept[slot] = book.keep_permanent(scope, slot, keys[slot], row.tobytes()), row.tobytes()
+        settled = [found for found in kept if found is not None]
+        book.spoke([place for place, _ in settled], epoch)
+        rows = np.frombuffer(b"".join(row for _, row in settled), dtype=np.uint8).reshape(len(keys), query.report_bytes)
+        return encoding.replay_rows(query, rows, self.source)

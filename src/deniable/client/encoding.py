@@ -29,6 +29,7 @@ from deniable.wire.shares import split, split_columns
 
 __all__ = [
     "checked",
+    "cost_of_answer",
     "cost_of_row",
     "no_answer",
     "permanent_rows",
@@ -44,9 +45,17 @@ _Bytes = NDArray[np.uint8]
 
 def cost_of_row(query: Query) -> Fraction:
     """What the ledger is charged for one freshly drawn row: the loss of the report or, where it is kept, of what is kept."""
-    mechanism = query.mechanism
-    kept = query.memoize and isinstance(mechanism, MemoizedMechanism)
-    return Fraction(repr(float(mechanism.lifetime_epsilon if kept else mechanism.epsilon)))
+    return Fraction(repr(query.epsilon_charged))
+
+
+def cost_of_answer(query: Query) -> Fraction:
+    """What a device pays for an epoch's answer or, where answers are memoized, once for all of them.
+
+    It is a function of the query alone. Each of `most_rows` rows is paid for, whatever rows there are; and of each memoized
+    row, all `distinct` permanent answers that may ever be drawn for it. To charge each when it is drawn would make what is left,
+    and the next refusal, a function of the data.
+    """
+    return cost_of_row(query) * query.most_rows * query.distinct
 
 
 def no_answer(query: Query) -> int:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding
 from deniable.errors import ParameterError
-from deniable.queries.buckets import NONE
 from deniable.queries.query import Query
 from deniable.randomness import Source, system_source
 from deniable.wire.blocks import Block, cut
@@ -23,6 +22,7 @@ from deniable.wire.message import ANSWER, NOTHING
 __all__ = ["Fleet", "FleetShares"]
 
 _LARGEST_MEMO = 1 << 32
+_EMPTY = -2
 _Words = NDArray[np.uint64]
 
 
@@ -87,7 +87,8 @@ class Fleet:
     def answer(self, epoch: int, indices: Any) -> FleetShares:
         """The shares of one epoch, given the bucket of each device's true answer, -1 for none.
 
-        With `most_rows` above 1, one row of buckets a device, filled up with -1.
+        With `most_rows` above 1, one row of buckets a device, filled up with -1. The place of a bucket in it is its slot: where
+        answers are memoized, each slot keeps its own.
         """
         query, source = self.query, self._source
         if not 0 <= epoch < query.schedule.n_epochs:
@@ -100,10 +101,7 @@ class Fleet:
         everyone = bool(chosen.all())
         devices = np.arange(self.n) if everyone else np.flatnonzero(chosen)
         truth = encoding.checked(query, (indices if everyone else indices[devices]).reshape(-1))
-        if self._memo is None:
-            reports = encoding.randomize(query, truth, source)
-        else:
-            reports = self._memo.reports(np.repeat(devices, query.most_rows), truth, source)
+        reports = self._reports(devices, truth)
         strata: Any = self._strata
         kinds: Any = ANSWER
         if query.cover and not everyone:
@@ -116,23 +114,40 @@ class Fleet:
         columns = encoding.share_columns(query, epoch, reports, strata, kinds, source)
         return FleetShares(query, epoch, columns, truth.size)
 
+    def _reports(self, devices: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.uint8]:
+        """The reports of these devices, of which each has `most_rows` true answers, one after the other."""
+        if self._memo is None:
+            return encoding.randomize(self.query, truth, self._source)
+        return self._memo.reports(devices, truth, self._source)
+
 
 class _Memo:
-    """The permanent answers of a fleet: for each device and bucket one row, drawn when it is first needed."""
+    """The permanent answers of a fleet, as devices keep them: for each device and slot up to `distinct`, drawn when first needed.
+
+    Each has a place: of the device, of the slot, and of how manieth it was. Where a new answer finds no free place, the permanent
+    answer that spoke last speaks again.
+    """
 
     def __init__(self, query: Query, n: int) -> None:
-        self._query, self._k = query, len(query.buckets) + 1  # the last one is "in no bucket"
-        size = n * self._k * query.report_bytes
+        self._query = query
+        seats = n * query.most_rows
+        size = seats * (query.distinct * (query.report_bytes + 4) + 4)
         if size > _LARGEST_MEMO:
             raise ParameterError("n", n, f"would need {size} bytes of permanent answers, and {_LARGEST_MEMO} are the most")
-        self._rows = np.zeros((n * self._k, query.report_bytes), dtype=np.uint8)
-        self._drawn = np.zeros(n * self._k, dtype=np.bool_)
+        self._rows = np.zeros((seats, query.distinct, query.report_bytes), dtype=np.uint8)
+        self._answers = np.full((seats, query.distinct), _EMPTY, dtype=np.int32)
+        self._last = np.zeros(seats, dtype=np.int32)
 
     def reports(self, devices: NDArray[np.intp], indices: NDArray[Any], source: Source) -> NDArray[np.uint8]:
-        places = devices * self._k + np.where(indices == NONE, self._k - 1, indices)
-        fresh = np.flatnonzero(~self._drawn[places])
-        if self._query.most_rows > 1:  # a device may hold the same new answer twice
-            fresh = np.sort(fresh[np.unique(places[fresh], return_index=True)[1]])
-        self._rows[places[fresh]] = encoding.permanent_rows(self._query, indices[fresh], source)
-        self._drawn[places[fresh]] = True
-        return encoding.replay_rows(self._query, self._rows[places], source)
+        """One report for each row of each of these devices, in their order."""
+        rows = self._query.most_rows
+        seats = (devices[:, None] * rows + np.arange(rows)).reshape(-1)
+        known = self._answers[seats]
+        found = known == indices[:, None]
+        drawn = np.count_nonzero(known != _EMPTY, axis=1)
+        fresh = ~found.any(axis=1) & (drawn < self._query.distinct)
+        places = np.where(found.any(axis=1), found.argmax(axis=1), np.where(fresh, drawn, self._last[seats]))
+        self._rows[seats[fresh], places[fresh]] = encoding.permanent_rows(self._query, indices[fresh], source)
+        self._answers[seats[fresh], places[fresh]] = indices[fresh]
+        self._last[seats] = places
+        return encoding.replay_rows(self._query, self._rows[seats, places], source)

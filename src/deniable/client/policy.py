@@ -6,6 +6,7 @@ query names them, and an analyst who runs all of them could put the shares of a 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from deniable.client.encoding import cost_of_row
+from deniable.client.encoding import cost_of_answer
 from deniable.client.sandbox import LONGEST_DEADLINE, SMALLEST_MEMORY
 from deniable.errors import ParameterError, PolicyError
 from deniable.privacy.ledger import Limit
@@ -25,6 +26,7 @@ from deniable.toml_file import TomlFile
 __all__ = ["Policy", "read_policy"]
 
 _DAY = 86_400
+_SPARE = 4
 DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, period=30 * _DAY))
 
 
@@ -44,7 +46,7 @@ class Policy:
     analysts: tuple[str, ...] | None = None
     """Who may ask, of those with a key on the ring; None for all of them."""
     epsilon_per_answer: Any = 3.0
-    """The most that one epoch's answer to one query may cost."""
+    """The most that one epoch's answer to one query may cost or, where answers are memoized, all of its answers."""
     limits: tuple[Limit, ...] = DEFAULT_LIMITS
     strata: tuple[str, ...] = ()
     """The parts of populations that this person belongs to, by the names that queries use."""
@@ -52,7 +54,8 @@ class Policy:
     queue_age: int = 14 * _DAY
     """Seconds after the end of its epoch that a share is kept for."""
     upload_within: int = 600
-    """Seconds over which uploads are spread. With 0 they happen at once, and their time tells how long an answer took."""
+    """Seconds over which uploads are spread, from the end of the slot in which the answer is made. With 0 there is neither spread
+    nor slot: uploads happen at once, and their time tells how long the SQL took. That is for simulations."""
     deadline: float = 1.0
     max_rows: int = 10_000
     max_memory: int = 32 << 20
@@ -85,6 +88,15 @@ class Policy:
         _whole("max_rows", self.max_rows, 1, 1 << 24)
         _whole("max_memory", self.max_memory, SMALLEST_MEMORY, 1 << 40)
 
+    @property
+    def slot(self) -> int:
+        """Seconds set aside for one answer, however long it takes: nothing that it leads to happens before they are over.
+
+        The SQL may run for `deadline`, and finding the buckets of its rows takes at most as long again; the rest is for starting
+        a process and writing to the disk.
+        """
+        return math.ceil(2 * self.deadline) + _SPARE if self.upload_within else 0
+
     def check(self, query: Query) -> tuple[str, str] | None:
         """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""
         if self.analysts is not None and query.analyst not in self.analysts:
@@ -94,7 +106,7 @@ class Policy:
                 return "proxy not allowed", f"it wants to send a share to {proxy}, which is not among the proxies you allow"
         if query.strata and self.stratum(query) is None:
             return "not in a stratum", "you have not said that you belong to any of the parts of the population it asks"
-        cost, ceiling = cost_of_row(query) * query.most_rows, Limit(self.epsilon_per_answer).epsilon
+        cost, ceiling = cost_of_answer(query), Limit(self.epsilon_per_answer).epsilon
         if cost > ceiling:
             return (
                 "over the ceiling",
@@ -113,7 +125,11 @@ class Policy:
         if self.analysts is not None:
             who += f"; only {', '.join(self.analysts) or 'nobody'} may ask"
         limits = ", ".join(map(str, self.limits)) or "no limit"
-        sent = f"within {spoken_duration(self.upload_within)} of the answer" if self.upload_within else "at once"
+        sent = (
+            f"within {spoken_duration(self.upload_within)} of the answer"
+            if self.upload_within
+            else "at once, and the time tells how long the SQL took"
+        )
         return (
             f"{who}. Shares may go to {', '.join(self.proxies) or 'nobody'}.\n"
             f"One answer may cost at most {_short(Limit(self.epsilon_per_answer).epsilon)}. All answers together: {limits}.\n"

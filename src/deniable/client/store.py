@@ -3,6 +3,9 @@
 One SQLite file beside the vault, of mode 0600. Whatever belongs together changes in one transaction, so that a device that is
 killed at any moment wakes up with all of it or with none. The file holds no true answer: permanent answers are randomized, and
 they are found again by a hash of the true answer under a secret of this device.
+
+Each change is counted, and where the store has a witness (:mod:`.witness`) that counted more of them, the store is not used: it
+was put back.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client.receipts import Receipt
+from deniable.client.witness import Witness
 from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x646E7663  # "dnvc"
 MOST_RECEIPTS = 10_000
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
@@ -36,8 +40,6 @@ CREATE TABLE epochs (analyst TEXT, query TEXT, epoch INTEGER NOT NULL, PRIMARY K
 CREATE TABLE spent (analyst TEXT, query TEXT, epsilon TEXT NOT NULL, PRIMARY KEY (analyst, query)) WITHOUT ROWID;
 CREATE TABLE charges (time INTEGER NOT NULL, analyst TEXT NOT NULL, query TEXT NOT NULL, epsilon TEXT NOT NULL);
 CREATE INDEX charges_by_time ON charges (time);
-CREATE TABLE memo (place INTEGER PRIMARY KEY, scope BLOB NOT NULL, answer BLOB NOT NULL UNIQUE, permanent BLOB NOT NULL);
-CREATE INDEX memo_by_scope ON memo (scope);
 CREATE TABLE queue (place INTEGER PRIMARY KEY AUTOINCREMENT, proxy TEXT NOT NULL, due INTEGER NOT NULL,
                     expires INTEGER NOT NULL, record BLOB NOT NULL);
 CREATE INDEX queue_by_proxy ON queue (proxy, due);
@@ -49,6 +51,24 @@ CREATE TABLE receipts (place INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT
 CREATE INDEX receipts_by_query ON receipts (analyst, query);
 CREATE TABLE counters (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 """
+_MEMO = """
+CREATE TABLE memo (place INTEGER PRIMARY KEY, scope BLOB NOT NULL, slot INTEGER NOT NULL, answer BLOB NOT NULL,
+                   permanent BLOB NOT NULL, spoke INTEGER NOT NULL, UNIQUE (scope, slot, answer));
+CREATE TABLE reserves (scope BLOB, slot INTEGER, answers INTEGER NOT NULL, PRIMARY KEY (scope, slot)) WITHOUT ROWID;
+ALTER TABLE charges ADD COLUMN scope BLOB;
+CREATE UNIQUE INDEX charges_by_scope ON charges (scope);
+CREATE TABLE state (changes INTEGER NOT NULL, clock INTEGER NOT NULL);
+INSERT INTO state VALUES (0, 0);
+"""
+"""What version 2 has: a permanent answer belongs to a slot, and is paid for in advance."""
+_COPY = """
+INSERT INTO memo SELECT place, scope, 0, answer, permanent, 0 FROM memo_1;
+DROP TABLE memo_1;
+"""
+_FROM_1 = "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()])
+"""From version 1, where slots shared their permanent answers, and each was charged when it was drawn. Those answers become the
+first slot's, so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full
+beside them: to take off what was paid would take off more for those whose answers changed more often."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,14 +86,22 @@ class QueuedShare:
 class Store:
     """The file of one device. Nothing is opened until a transaction begins, and nothing stays open after it.
 
-    `durable=False` leaves out the waiting for the disk: a killed process still loses nothing, a power failure may.
+    `durable=False` leaves out the waiting for the disk: a killed process still loses nothing, a power failure may. `witness` is a
+    file elsewhere that counts the store's changes.
     """
 
     path: Path
     durable: bool = True
+    witness: Witness | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path).absolute())
+
+    @classmethod
+    def beside(cls, vault: Path) -> Store:
+        """The store of a vault: `VAULT.client` beside it, with a witness among the user's state files."""
+        path = vault.with_name(vault.name + ".client")
+        return cls(path, witness=Witness.of(path))
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
@@ -83,12 +111,21 @@ class Store:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 self._settle(connection)
+                if self.witness is not None:
+                    self.witness.check(self.path, *_counted(connection))
+                before = connection.total_changes
                 yield StoreTransaction(connection)
+                changed = connection.total_changes > before
+                if changed:
+                    connection.execute("UPDATE state SET changes = changes + 1")
+                counted = _counted(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
         except sqlite3.Error as error:  # its words may quote what is stored; its code says enough
             raise StoreError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
+        if changed and self.witness is not None:
+            self.witness.write(*counted)
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -105,19 +142,28 @@ class Store:
         return connection
 
     def _settle(self, connection: sqlite3.Connection) -> None:
-        """Make the tables of a new file; refuse one of somebody else, or of another version."""
+        """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
         application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application == APPLICATION_ID and version == SCHEMA_VERSION:
             return
-        if application == APPLICATION_ID:
-            raise StoreError(f"{self.path} has schema version {version}; this program knows version {SCHEMA_VERSION} only")
-        if application or version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if application == APPLICATION_ID and version != 1:
+            raise StoreError(f"{self.path} has schema version {version}; this program knows up to version {SCHEMA_VERSION}")
+        if not application and (version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
             raise StoreError(f"{self.path} is not the store of a device")
-        for statement in _SCHEMA.split(";\n"):
+        if application not in (0, APPLICATION_ID):
+            raise StoreError(f"{self.path} is not the store of a device")
+        for statement in (_FROM_1 if application else _SCHEMA + _MEMO.lstrip()).split(";\n"):
             connection.execute(statement)
-        connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        if not application:
+            connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _counted(connection: sqlite3.Connection) -> tuple[str, int]:
+    """A name of the store that tells nothing, and how many changes it has seen."""
+    [(secret, changes)] = connection.execute("SELECT key, changes FROM secret, state")
+    return hashlib.blake2b(b"witness", digest_size=16, key=secret).hexdigest(), int(changes)
 
 
 class StoreTransaction:
@@ -153,16 +199,22 @@ class StoreTransaction:
 
     # --- the ledger -------------------------------------------------------------------------------------------------
 
-    def accountant(self, limits: Iterable[Limit], now: int) -> Accountant:
-        """The accountant that knows all that was spent, and when, as far as these limits look back from `now`."""
+    def accountant(self, limits: Iterable[Limit], now: int, without: bytes | None = None) -> Accountant:
+        """The accountant that knows all that was spent, and when, as far as these limits look back from `now`.
+
+        `without` leaves out what is reserved for one memoized question, so that it can be charged again for today.
+        """
         limits = tuple(limits)
         spent: dict[str, Fraction] = {}
+        for analyst, epsilon in self._db.execute("SELECT analyst, epsilon FROM charges WHERE scope = ?", (without,)):
+            spent[analyst] = -Fraction(epsilon)
         drawn = []
         for analyst, query, epsilon in self._db.execute("SELECT analyst, query, epsilon FROM spent"):
             spent[analyst] = spent.get(analyst, Fraction()) + Fraction(epsilon)
             drawn.append([analyst, query])
         since = now - max((limit.period or 0 for limit in limits), default=0)
-        history = self._db.execute("SELECT time, analyst, epsilon FROM charges WHERE time > ? ORDER BY time", (since,))
+        sql = "SELECT time, analyst, epsilon FROM charges WHERE time > ? AND (scope IS NULL OR scope IS NOT ?) ORDER BY time"
+        history = self._db.execute(sql, (since, without))
         state = {
             "version": 1,
             "spent": {analyst: str(loss) for analyst, loss in spent.items()},
@@ -176,34 +228,85 @@ class StoreTransaction:
         row = self._db.execute("SELECT epsilon FROM spent WHERE analyst = ? AND query = ?", (analyst, query)).fetchone()
         return Fraction(row[0]) if row else Fraction()
 
-    def charge(self, event: PrivacyEvent) -> None:
-        """Write down an event that the accountant has allowed."""
+    def charge(self, event: PrivacyEvent, scope: bytes | None = None) -> None:
+        """Write down an event that the accountant has allowed. What is reserved for a `scope` replaces what was before."""
         total = self.spent_on(event.analyst, event.query) + event.cost
+        if scope is not None:
+            total -= self.reserved_cost(scope)
+            self._db.execute("DELETE FROM charges WHERE scope = ?", (scope,))
         self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?)", (event.analyst, event.query, str(total)))
-        self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?)", (event.time, event.analyst, event.query, str(event.cost)))
+        row = (event.time, event.analyst, event.query, str(event.cost), scope)
+        self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
+
+    def reserved_cost(self, scope: bytes) -> Fraction:
+        """What has been charged for the permanent answers of a memoized question, drawn or not."""
+        row = self._db.execute("SELECT epsilon FROM charges WHERE scope = ?", (scope,)).fetchone()
+        return Fraction(row[0]) if row else Fraction()
+
+    def reserved(self, scope: bytes) -> dict[int, int]:
+        """For how many permanent answers each slot of a memoized question has paid."""
+        return dict(self._db.execute("SELECT slot, answers FROM reserves WHERE scope = ?", (scope,)))
+
+    def reserve(self, scope: bytes, answers: Mapping[int, int]) -> None:
+        """Note for how many permanent answers each slot has paid."""
+        rows = [(scope, slot, n) for slot, n in answers.items()]
+        self._db.executemany("INSERT OR REPLACE INTO reserves VALUES (?, ?, ?)", rows)
 
     # --- permanent answers ------------------------------------------------------------------------------------------
 
     def answer_key(self, scope: bytes, index: int) -> bytes:
-        """The name under which the permanent answer of a true answer is kept: a keyed hash, never the answer."""
-        secret = self._db.execute("SELECT key FROM secret").fetchone()[0]
-        return hashlib.blake2b(scope + index.to_bytes(8, "little", signed=True), digest_size=32, key=secret).digest()
+        """The name under which a slot's permanent answer to a true answer is kept: a keyed hash, never the answer."""
+        return hashlib.blake2b(scope + index.to_bytes(8, "little", signed=True), digest_size=32, key=self._secret()).digest()
 
-    def permanent(self, key: bytes) -> bytes | None:
-        """The permanent answer kept under this name."""
-        row = self._db.execute("SELECT permanent FROM memo WHERE answer = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+    def choose(self, scope: bytes, indices: Sequence[int], most: int) -> list[int]:
+        """Of the buckets of a person's rows up to `most`, always the same ones of the same rows, in the same order.
 
-    def oldest_permanent(self, scope: bytes) -> bytes | None:
-        """The first permanent answer that was drawn for a question."""
-        row = self._db.execute("SELECT permanent FROM memo WHERE scope = ? ORDER BY place LIMIT 1", (scope,)).fetchone()
-        return None if row is None else bytes(row[0])
+        Rows have an order under the device's secret, and the first ones are chosen: every choice is equally likely, over devices
+        and not over epochs. A fresh choice in each epoch would show, through the permanent answers, that rows differ.
+        """
+        key, twins = self._secret(), dict.fromkeys(indices, 0)
+        ranked = []
+        for index in indices:
+            place = b"row" + index.to_bytes(8, "little", signed=True) + twins[index].to_bytes(8, "little")
+            twins[index] += 1
+            ranked.append((hashlib.blake2b(scope + place, digest_size=32, key=key).digest(), index))
+        return [index for _, index in sorted(ranked)[:most]]
 
-    def keep_permanent(self, scope: bytes, key: bytes, permanent: bytes) -> None:
-        """Keep a permanent answer for good."""
-        self._db.execute("INSERT INTO memo (scope, answer, permanent) VALUES (?, ?, ?)", (scope, key, permanent))
+    def _secret(self) -> bytes:
+        return bytes(self._db.execute("SELECT key FROM secret").fetchone()[0])
+
+    def permanent(self, scope: bytes, slot: int, key: bytes, most: int) -> tuple[int, bytes] | None:
+        """The permanent answer of a slot to the answer of this name, with its place; None if it is to be drawn.
+
+        Where the slot has drawn `most` of them already, a new answer is given the one that spoke last: nobody sees a change.
+        """
+        mine = "SELECT place, permanent FROM memo WHERE scope = ? AND slot = ?"
+        row = self._db.execute(f"{mine} AND answer = ?", (scope, slot, key)).fetchone()
+        if row is None:
+            drawn = self._db.execute("SELECT count(*) FROM memo WHERE scope = ? AND slot = ?", (scope, slot)).fetchone()[0]
+            if drawn >= most:
+                row = self._db.execute(f"{mine} ORDER BY spoke DESC, place DESC LIMIT 1", (scope, slot)).fetchone()
+        return None if row is None else (int(row[0]), bytes(row[1]))
+
+    def keep_permanent(self, scope: bytes, slot: int, key: bytes, permanent: bytes) -> int:
+        """Keep a permanent answer for good; gives its place."""
+        sql = "INSERT INTO memo (scope, slot, answer, permanent, spoke) VALUES (?, ?, ?, ?, 0)"
+        return int(self._db.execute(sql, (scope, slot, key, permanent)).lastrowid or 0)
+
+    def spoke(self, places: Iterable[int], epoch: int) -> None:
+        """Note which permanent answers an epoch's reports were made of."""
+        self._db.executemany("UPDATE memo SET spoke = ? WHERE place = ?", [(epoch, place) for place in places])
 
     # --- outgoing shares --------------------------------------------------------------------------------------------
+
+    def set_clock(self, now: int) -> None:
+        """Note the time. If the clock was set back, what waits for a time of that clock does not wait for longer."""
+        [(last,)] = self._db.execute("SELECT clock FROM state")
+        if now < last:
+            self._db.execute("UPDATE queue SET due = due - ?", (last - now,))
+            self._db.execute("UPDATE proxies SET retry_at = retry_at - ?", (last - now,))
+        if now != last:
+            self._db.execute("UPDATE state SET clock = ?", (now,))
 
     def enqueue(self, proxy: str, record: bytes, due: int, expires: int) -> None:
         """Let a share wait for its proxy from `due` on, and be given up at `expires`."""

@@ -39,8 +39,8 @@ class Transport(Protocol):
     def send(self, proxy: str, token: str, body: bytes) -> None:
         """Bring the records to the proxy; return once it has them, and else raise :class:`UploadError`."""
 
-    def queries(self, proxy: str, token: str) -> list[bytes]:
-        """The signed queries that a proxy relays; nothing in them is trusted."""
+    def queries(self, proxy: str) -> list[bytes]:
+        """The signed queries that a proxy relays; nothing in them is trusted. The proxy is not told who asks."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def upload(
     step = on_step or (lambda _: None)
     coins = source or system_source()
     with store.transaction() as book:
+        book.set_clock(now)
         expired = book.drop_expired(now)
         proxies = book.waiting_proxies(now)
     sent = refused = 0
@@ -134,16 +135,19 @@ def fetch_queries(policy: Policy, transport: Transport) -> tuple[list[bytes], li
     """
     found: dict[bytes, None] = {}
     problems = []
-    for proxy, token in policy.proxies.items():
+    for proxy in policy.proxies:
         try:
-            found.update(dict.fromkeys(transport.queries(proxy, token)))
+            found.update(dict.fromkeys(transport.queries(proxy)))
         except UploadError as error:
             problems.append(f"{proxy}: {error.detail}")
     return list(found), problems
 
 
 class HttpTransport:
-    """HTTP with httpx (the `service` extra): `POST /v1/shares` and `GET /v1/queries`, with the device's token as bearer."""
+    """HTTP with httpx (the `service` extra): `POST /v1/shares` with the device's token as bearer, and `GET /v1/queries` without.
+
+    Queries are asked for on connections of their own, so that a connection that has carried a token carries no poll.
+    """
 
     def __init__(self, timeout: float = _TIMEOUT, client: Any = None) -> None:
         try:
@@ -151,6 +155,7 @@ class HttpTransport:
         except ImportError:
             raise MissingExtraError("httpx", "service", "sending shares over HTTP") from None
         self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
+        self._polling = client or httpx.Client(timeout=timeout, follow_redirects=False)
         self._known: dict[str, tuple[str, list[bytes]]] = {}
         """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
 
@@ -159,25 +164,29 @@ class HttpTransport:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
+        self._polling.close()
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
         """Post the records."""
         self._ask("POST", proxy, "/v1/shares", token, body, {"Content-Type": "application/octet-stream"})
 
-    def queries(self, proxy: str, token: str) -> list[bytes]:
+    def queries(self, proxy: str) -> list[bytes]:
         """Get the list of signed queries."""
         tag, known = self._known.get(proxy, ("", []))
-        response = self._ask("GET", proxy, "/v1/queries", token, headers={"If-None-Match": tag} if tag else {})
+        response = self._ask("GET", proxy, "/v1/queries", None, headers={"If-None-Match": tag} if tag else {})
         if tag and response.status == _NOT_MODIFIED:
             return known
         listed = read_list(response.content)
         self._known[proxy] = (response.headers.get("ETag", ""), listed)
         return listed
 
-    def _ask(self, method: str, proxy: str, path: str, token: str, body: bytes | None = None, headers: Any = None) -> Answer:
-        headers = {"Authorization": f"Bearer {token}", **(headers or {})}
+    def _ask(
+        self, method: str, proxy: str, path: str, token: str | None, body: bytes | None = None, headers: Any = None
+    ) -> Answer:
+        headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
+        client = self._client if token else self._polling
         try:
-            response = ask(self._client, method, proxy.rstrip("/") + path, LARGEST_LIST, content=body, headers=headers)
+            response = ask(client, method, proxy.rstrip("/") + path, LARGEST_LIST, content=body, headers=headers)
         except ResponseError as error:
             raise UploadError(error.detail) from None
         if response.is_success or (response.status == _NOT_MODIFIED and "If-None-Match" in headers):

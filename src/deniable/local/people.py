@@ -41,6 +41,7 @@ class Answers:
         self._counts = np.array([len(rows) for rows in filled], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]]).astype(np.int64)
         self._flat = np.array([bucket for rows in filled for bucket in rows], dtype=np.intp)
+        self._kept: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return int(self._counts.size)
@@ -63,7 +64,17 @@ class Answers:
         return np.asarray(total / len(self), dtype=np.float64)
 
     def draw(self, random: np.random.Generator) -> NDArray[np.intp]:
-        """What each person answers in one epoch: one of their rows, or several, as the query says."""
+        """What each person answers in one epoch: one of their rows, or several, as the query says.
+
+        Where answers are memoized, the rows that are drawn first stay, as on a device.
+        """
+        if self._kept is not None:
+            return self._kept
+        drawn = self._draw(random)
+        self._kept = drawn if self.query.memoize else None
+        return drawn
+
+    def _draw(self, random: np.random.Generator) -> NDArray[np.intp]:
         most = self.query.most_rows
         if most == 1:
             chosen = self._starts + (random.random(len(self)) * self._counts).astype(np.int64)

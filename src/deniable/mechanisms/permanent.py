@@ -137,7 +137,7 @@ class MemoizedMechanism(Mechanism):
     _steps: TwoSteps
     lifetime_epsilon: float
     """The exact loss of the permanent answer: what any number of replays of it can reveal. A value that changes has another
-    permanent answer, so over a lifetime this is paid once for each distinct value."""
+    permanent answer, so over a lifetime this is paid once for each distinct value that may be drawn for, and for each row."""
 
     @abstractmethod
     def encode(self, values: Any) -> NDArray[Any]:

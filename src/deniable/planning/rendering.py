@@ -48,8 +48,9 @@ def risk(plan: Plan) -> tuple[str, ...]:
     )
     if plan.sampling < 1:
         sampled = (
-            f"Those who cannot tell whether you took part, as the analyst, cannot change theirs by more than a factor "
-            f"{_factor(plan.epsilon_sampled)}: only {percent(plan.sampling)} of the people answer."
+            "For anyone who cannot tell whether you took part, the odds change by at most a factor "
+            f"{_factor(plan.epsilon_sampled)}: only {percent(plan.sampling)} of the people answer. "
+            "The analyst can tell if they know exactly who else took part and count the reports."
         )
     else:
         sampled = "Everybody answers, so nobody is hidden by not being asked: the factor is the same for the analyst."

@@ -53,7 +53,8 @@ class PrivacyEvent:
     time: int
     """Unix seconds, or the start of the epoch."""
     epsilon: Any
-    """The local loss of the answer, or of the permanent draw that is replayed."""
+    """The local loss of the answer or, where answers are replayed, of all permanent draws that they may ever be made of. Never of
+    those that were drawn so far: their number depends on the data, and so would the next refusal."""
     fresh: bool = True
     """Newly drawn; False for a memoized answer sent again, which tells nothing new."""
 

@@ -89,8 +89,9 @@ def quoc_one_sided_epsilon(p: float, q: float) -> float:
 def sampled_epsilon(epsilon: float, s: float) -> float:
     """The loss to whoever cannot tell who took part, if each client does with probability `s`: ln( 1 + s (e^epsilon - 1) ).
 
-    It holds against the aggregator and the analyst. Whoever sees who sends something (a proxy, the network) still faces the local
-    epsilon. Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
+    It holds against the aggregator and the analyst as long as they cannot tell whether the person took part. Anyone who can (a
+    proxy, the network, someone who knows exactly which others did and counts the reports) faces the local epsilon.
+    Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
 
     >>> round(sampled_epsilon(2.0, 0.1), 4)
     0.494

@@ -16,6 +16,7 @@ from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.design import MatrixMechanism
 from deniable.mechanisms.exact import check_epsilon, check_probability
 from deniable.mechanisms.mechanism import Mechanism, from_dict, known_mechanisms
+from deniable.mechanisms.permanent import MemoizedMechanism
 from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
@@ -135,6 +136,9 @@ class Query:
     """How long shares are; by default as short as the report allows."""
     channel: str | None = None
     """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
+    distinct: int = 1
+    """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of
+    them are paid for when the query is first answered, whatever the data are."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -154,6 +158,7 @@ class Query:
         buckets = Buckets(self.columns)
         recipe, mechanism = _build(self.mechanism, buckets)
         self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
+        self._settle_distinct()
         self._settle_size()
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
             rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
@@ -191,6 +196,12 @@ class Query:
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
+    def _settle_distinct(self) -> None:
+        answers = len(self.buckets) + (not self.buckets.complete)
+        self._set(distinct=whole("distinct", self.distinct, 1, answers))
+        if self.distinct > 1 and not self.memoize:
+            raise ParameterError("distinct", self.distinct, "must be 1 without memoize: it counts permanent answers")
+
     def _settle_strata(self) -> None:
         strata = tuple(self.strata) if isinstance(self.strata, Iterable) else (self.strata,)
         if not all(isinstance(stratum, Stratum) for stratum in strata):
@@ -226,6 +237,13 @@ class Query:
         total = Fraction(self.epsilon) * self.most_rows
         rounded = float(total)
         return rounded if rounded >= total else math.nextafter(rounded, math.inf)
+
+    @property
+    def epsilon_charged(self) -> float:
+        """What a ledger counts for each row that is drawn: the loss of the report or, where it is kept, of what is kept."""
+        mechanism = self.mechanism
+        kept = self.memoize and isinstance(mechanism, MemoizedMechanism)
+        return float(mechanism.lifetime_epsilon if kept else mechanism.epsilon)
 
     @property
     def epsilon_sampled(self) -> float:
@@ -283,8 +301,12 @@ class Query:
         return self.header.channel_tag
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again."""
-        return {
+        """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
+
+        `distinct` is written only where it is not 1, so that the bytes of a query without it are what they were before there
+        was such a field.
+        """
+        tree = {
             "format": FORMAT,
             "id": self.id,
             "serial": self.serial,
@@ -307,6 +329,7 @@ class Query:
             "size_class": self.size_class,
             "channel": self.channel,
         }
+        return tree if self.distinct == 1 else {**tree, "distinct": self.distinct}
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:

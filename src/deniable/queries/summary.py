@@ -65,7 +65,10 @@ def _hidden(query: Query) -> list[str]:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
     if query.memoize:
-        lines.append("A permanent answer is drawn once for each true answer, and every answer is made from it.")
+        answers = f"{query.distinct} true answer{'s' if query.distinct > 1 else ''}"
+        rows = f" in each of {query.most_rows} rows" if query.most_rows > 1 else ""
+        lines.append(f"A permanent answer is drawn and kept for up to {answers}{rows}, and every answer is made from it.")
+        lines.append("Any other true answer repeats the permanent answer that was sent last.")
     return lines
 
 
@@ -73,8 +76,16 @@ def _cost(query: Query) -> list[str]:
     lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
-    lines.append(f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against whoever cannot (the aggregator, the analyst).")
-    if query.affordable_epochs is not None:
+    lines.append(
+        f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against those who cannot tell whether the device answered:"
+    )
+    lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
+    if query.memoize:
+        reserved = query.epsilon_charged * query.most_rows * query.distinct
+        lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")
+    if query.budget.epsilon is not None and query.memoize:
+        lines.append(f"The query may spend {query.budget.epsilon:g} in all.")
+    elif query.affordable_epochs is not None:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
     else:
         lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")

@@ -1,0 +1,66 @@
+"""What an answer costs its owner, as the ledger of a device counts it: a function of the query and of what was paid before."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from deniable.client import encoding
+from deniable.client.policy import Policy
+from deniable.client.store import StoreTransaction
+from deniable.privacy.ledger import PrivacyEvent
+from deniable.queries import canonical
+from deniable.queries.query import Query
+
+__all__ = ["Payment", "scope_of"]
+
+
+def scope_of(query: Query) -> bytes:
+    """What a permanent answer belongs to: the question and its mechanism, over all versions that leave these as they are."""
+    fields = query.to_dict()
+    return canonical.encode([fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")])
+
+
+class Payment:
+    """What an answer costs and whether it may, settled before the data are read.
+
+    A memoized question is paid for in advance: all permanent answers that its slots may ever draw, once. As long as another may
+    be drawn, that reserve counts as spent today, so that a limit over a period holds in every period.
+    """
+
+    def __init__(self, book: StoreTransaction, policy: Policy, query: Query, now: int) -> None:
+        self._book, self._now, self._query = book, now, query
+        self._scope = scope_of(query) if query.memoize else None
+        self._answers: dict[int, int] = {}
+        total, before = encoding.cost_of_answer(query), Fraction()
+        if self._scope is not None:
+            before = book.reserved_cost(self._scope)
+            paid = book.reserved(self._scope)
+            wanted = {slot: max(query.distinct, paid.get(slot, 0)) for slot in range(query.most_rows)}
+            self._answers = {**paid, **wanted}
+            total = encoding.cost_of_row(query) * sum(self._answers.values())
+        self.cost = total - before
+        """What is spent on it that was not spent before."""
+        self._due = self.cost > 0 or query.distinct > 1
+        self._event = PrivacyEvent(query.analyst, query.id, now, total)
+        self.accountant = book.accountant(policy.limits, now, self._scope if self._due else None)
+        self.refusal = self._check() if self._due else None
+
+    def _check(self) -> str | None:
+        query = self._query
+        if query.budget.epsilon is not None:
+            spent = self._book.spent_on(query.analyst, query.id)
+            if spent + self.cost > Fraction(repr(query.budget.epsilon)):
+                return (
+                    f"the query may cost {query.budget.epsilon:g} by its own word, {float(spent):.6g} is spent,"
+                    f" and an answer costs {float(self.cost):.6g}"
+                )
+        return self.accountant.check(self._event)
+
+    def make(self) -> None:
+        """Write the charge down."""
+        if not self._due:
+            return
+        self.accountant.record(self._event)
+        self._book.charge(self._event, self._scope)
+        if self._scope is not None:
+            self._book.reserve(self._scope, self._answers)

@@ -1,0 +1,179 @@
+"""Nothing leaves a device but the randomized report: two devices that differ in their data alone look alike in all else."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deniable.client import sandbox
+from deniable.client.cadence import Cadence, rounds
+from deniable.client.device import Device
+from deniable.client.vault import Vault
+from deniable.errors import DeadlineError, SandboxError, VaultError
+from deniable.privacy.ledger import Limit
+from deniable.queries.query import Query, Stratum
+from toolkit.devices import asked, at, make_policy, signed
+from toolkit.observed import Observed, PositionedSource, RecordingNetwork, VirtualClock, live, make_person, set_rows
+
+FAILS = 99.0
+SQL = "SELECT CASE WHEN distance = 99 THEN abs(-9223372036854775807 - 1) ELSE distance END FROM trips"
+"""An analyst's SQL that fails while it runs, for those whose data hold a certain value."""
+HISTORIES: dict[str, list[list[Any]]] = {
+    "the same value in all epochs": [[3.5], [3.5], [3.5]],
+    "another value in each epoch": [[0.5], [8.5], [2.5]],
+    "no row, SQL that fails, a null": [[], [FAILS, 3.5], [None]],
+    "several rows, alike and not": [[3.5, 3.5], [1.5, 2.5, 4.5, 5.5], [3.5] * 9],
+}
+MECHANISM = {"name": "OptimizedUnary", "epsilon": 1.0}
+
+
+@functools.cache
+def others() -> list[Query]:
+    """Ten queries that are asked next, each another way."""
+    ways: list[dict[str, Any]] = [
+        {},
+        {"rows": "several", "most_rows": 2},
+        {"memoize": True},
+        {"cover": True},
+        {"mechanism": {"name": "OptimizedUnary", "epsilon": 0.5}},
+    ]
+    return [asked(id=f"next-{i}", **{"mechanism": MECHANISM, **ways[i % len(ways)]}) for i in range(10)]
+
+
+def assert_alike(folder: Path, query: Query, histories: dict[str, list[list[Any]]]) -> list[Observed]:
+    """Lives with these histories look alike, to the last byte that n - 1 proxies see; the budget runs out on the way."""
+    cost = Fraction(repr(query.epsilon))
+    policy = make_policy(query, limits=(Limit(cost * 7, period=40 * 600),), strata=("south",))
+    seen = {name: live(folder / str(i), policy, rows, query, others()) for i, (name, rows) in enumerate(histories.items())}
+    [(first, expected), *rest] = seen.items()
+    for name, found in rest:
+        for part in ("outcomes", "ledger", "queue", "sends", "polls"):
+            assert getattr(found, part) == getattr(expected, part), f"{part} tell {name!r} from {first!r}"
+    return list(seen.values())
+
+
+def queries() -> list[Query]:
+    grid = itertools.product([False, True], ["random", "aggregate", "several"], [False, True], [False, True], [1.0, 0.7])
+    return [
+        asked(
+            sql=SQL,
+            mechanism=MECHANISM,
+            memoize=memoize,
+            distinct=2 if memoize else 1,
+            rows=rows,
+            most_rows=3 if rows == "several" else 1,
+            cover=cover,
+            strata=[Stratum("north"), Stratum("south", sampling=sampling)] if strata else [],
+            sampling=sampling,
+        )
+        for memoize, rows, cover, strata, sampling in grid
+    ]
+
+
+def named(query: Query) -> str:
+    flags = [name for name in ("memoize", "cover", "strata") if getattr(query, name)]
+    return "-".join([query.rows, *flags, *(["sampled"] if query.sampling < 1 else [])])
+
+
+@pytest.mark.parametrize("query", queries(), ids=named)
+def test_whatever_the_data_are_a_device_sends_charges_and_refuses_alike(tmp_path: Path, query: Query) -> None:
+    [one, *_] = assert_alike(tmp_path, query, HISTORIES)
+    outcomes = [outcome for outcome, *_ in one.outcomes]
+    assert outcomes[:3].count("answered") == (3 if query.sampling == 1 else 2), "two answers at least, or nothing was compared"
+    assert "refused" in outcomes, "the limit is never reached, so refusals were not compared"
+    assert one.sends
+
+
+def test_sql_with_too_many_columns_is_no_way_to_make_only_some_devices_silent(tmp_path: Path) -> None:
+    """Where it ran, it was refused for its columns; where it failed, it was answered: one bit of truth in each epoch."""
+    assert_alike(tmp_path, asked(sql=SQL.replace("SELECT", "SELECT 1,", 1), mechanism=MECHANISM), HISTORIES)
+
+
+@pytest.mark.parametrize(
+    "error", [VaultError("x"), SandboxError("x"), UnicodeError(), MemoryError(), RecursionError(), KeyError()]
+)
+def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    real = sandbox.run
+
+    def run(vault: Vault, *arguments: Any, **options: Any) -> sandbox.Rows:
+        rows = real(vault, *arguments, **options)
+        if any(row == (8.5,) for row in rows):
+            raise error
+        return rows
+
+    monkeypatch.setattr(sandbox, "run", run)
+    for memoize in (False, True):
+        query = asked(mechanism=MECHANISM, memoize=memoize, id=f"q-{int(memoize)}")
+        (tmp_path / query.id).mkdir()
+        assert_alike(tmp_path / query.id, query, HISTORIES)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+TAKES = {1.5: 0.05, 2.5: 0.25, 3.5: 1.9, 4.5: 2.9}
+"""Seconds that the SQL takes for a person with this distance. The deadline is one; two later the process is killed."""
+Loop = Callable[[Device, RecordingNetwork, VirtualClock], None]
+
+
+def by_cadence(device: Device, network: RecordingNetwork, clock: VirtualClock) -> None:
+    cadence = Cadence(60, device.policy.slot)
+    for _ in itertools.islice(rounds(device, network, cadence, clock=clock, sleep=clock.sleep), 25):
+        pass
+
+
+def sleeping_after_the_work(device: Device, network: RecordingNetwork, clock: VirtualClock) -> None:
+    """What the client once did."""
+    for _ in range(25):
+        found = device.fetch(network)
+        device.answer_all(found)
+        device.upload(network)
+        clock.sleep(60)
+
+
+def seen_over_time(folder: Path, loop: Loop, distance: float, monkeypatch: pytest.MonkeyPatch) -> Observed:
+    """A person with this distance lives for 25 minutes, asked seven questions every ten."""
+    asking = [asked(id=f"q-{i}", mechanism=MECHANISM, memoize=i % 2 == 1, cover=True, sampling=0.7) for i in range(7)]
+    clock, source = VirtualClock(at(0, 20)), PositionedSource("coins")
+    device = make_person(folder, make_policy(asking[0]), source, on_step=source.step, clock=clock)
+    set_rows(device.vault, [distance])
+    network = RecordingNetwork(clock=clock, last=asking[0].proxies[-1])
+    network.relayed = {proxy: [signed(query).to_bytes() for query in asking] for proxy in asking[0].proxies}
+    real = sandbox.run
+
+    def run(*arguments: Any, **options: Any) -> sandbox.Rows:
+        rows = real(*arguments, **options)
+        clock.sleep(TAKES[distance])
+        if TAKES[distance] > device.policy.deadline:
+            raise DeadlineError("late")
+        return rows
+
+    monkeypatch.setattr(sandbox, "run", run)
+    loop(device, network, clock)
+    monkeypatch.undo()
+    return network.seen
+
+
+def test_the_time_of_polls_and_uploads_does_not_tell_how_long_the_sql_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [one, *rest] = [seen_over_time(tmp_path / str(i), by_cadence, d, monkeypatch) for i, d in enumerate(TAKES)]
+    assert len(one.polls) == 2 * 25
+    assert len(one.sends) > 10
+    assert len({moment for moment, *_ in one.sends}) > 3
+    for other in rest:
+        assert other.polls == one.polls
+        assert other.sends == one.sends
+
+
+def test_a_client_that_sleeps_after_its_work_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, slow = (seen_over_time(tmp_path / str(d), sleeping_after_the_work, d, monkeypatch) for d in (1.5, 2.5))
+    assert quick.polls != slow.polls
+    assert quick.sends != slow.sends

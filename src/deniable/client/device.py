@@ -23,15 +23,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.client import encoding, sandbox, sqltext
-from deniable.client.guard import RefusedError
+from deniable.client import encoding, sandbox
 from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
-from deniable.errors import NotSharedError, QueryError, StoreError
+from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultError
 from deniable.privacy.ledger import Accountant
 from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
@@ -219,12 +218,7 @@ class Device:
         payment = Payment(book, policy, query, now)
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
-        try:
-            sqltext.check(query.sql)
-        except RefusedError as refused:
-            raise _Stop("refused", "forbidden SQL", refused.detail) from None
-        if not self.vault.path.is_file():
-            raise _Stop("refused", "vault", f"{self.vault.path.name} is not there")
+        self._check_sql(query)
         stratum = policy.stratum(query) or 0
         end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
         due = ready + int(self.source.below(max(1, min(policy.upload_within, end - ready)), 1)[0])
@@ -250,13 +244,28 @@ class Device:
             raise _Stop("sampled out", "", "")
         return payment.cost, payment.accountant
 
+    def _check_sql(self, query: Query) -> None:
+        """Refuse SQL that does not compile on what is shared: the last that can be refused, and before the data are read."""
+        policy = self.policy
+        try:
+            n_columns = sandbox.check(
+                self.vault, query.sql, deadline=policy.deadline, max_memory=policy.max_memory, isolated=self._isolated
+            )
+        except NotSharedError as error:
+            raise _Stop("refused", "not shared", str(error)) from None
+        except SandboxError as error:
+            raise _Stop("refused", "forbidden SQL", str(error)) from None
+        except VaultError as error:
+            raise _Stop("refused", "vault", str(error)) from None
+        if n_columns not in (None, len(query.columns)):
+            detail = f"the SQL gives {n_columns} columns, and the query has buckets for {len(query.columns)}"
+            raise _Stop("refused", "columns", detail)
+
     def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
         """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""
         nothing = encoding.no_answer(query)
         try:
             found = self._read(book, query)
-        except NotSharedError as error:  # known when the SQL is compiled: it depends on what is shared, not on what is there
-            raise _Stop("refused", "not shared", str(error)) from None
         except Exception:  # any error here may be caused by the data, and silence would tell
             found = []
         return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)

@@ -49,7 +49,7 @@ def others() -> list[Query]:
 def assert_alike(folder: Path, query: Query, histories: dict[str, list[list[Any]]]) -> list[Observed]:
     """Lives with these histories look alike, to the last byte that n - 1 proxies see; the budget runs out on the way."""
     cost = Fraction(repr(query.epsilon))
-    policy = make_policy(query, limits=(Limit(cost * 7, period=40 * 600),), strata=("south",))
+    policy = make_policy(query, limits=(Limit(cost * (3 * query.most_rows + 4), period=40 * 600),), strata=("south",))
     seen = {name: live(folder / str(i), policy, rows, query, others()) for i, (name, rows) in enumerate(histories.items())}
     [(first, expected), *rest] = seen.items()
     for name, found in rest:

@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "client": "deniable.cli.client:client",
     "aggregator": "deniable.cli.aggregator:aggregator",
+    "curate": "deniable.cli.curate:curate",
     "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
     "kafka": "deniable.cli.kafka:kafka",

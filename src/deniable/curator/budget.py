@@ -1,8 +1,8 @@
 """The budget of a table: what its releases may cost together, in memory or in a file that several processes share.
 
 A release is charged before its noise is drawn. The file is changed under a lock: its successor is written, brought to the disk
-and put in its place. So whenever a process is killed, the file says either that nothing was bought, and nothing was revealed, or that
-it was.
+and put in its place. So whenever a process is killed, the file says either that nothing was bought, and nothing was revealed, or
+that it was.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.errors import BudgetExceededError, BudgetFileError, ParameterError
+from deniable.privacy.checks import check_loss
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 
 __all__ = ["Budget"]
@@ -41,27 +42,22 @@ class Budget:
     def __init__(self, epsilon: Any) -> None:
         limit = _limit(epsilon)
         self.path: Path | None = None
+        self._initial: Limit | None = None
+        """Of a file that is not there yet. Once it was seen, a file that is missing is an error, and no new budget."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._kept = _State(limit, {}, Accountant([limit]))
 
     @classmethod
     def at(cls, path: Path | str, epsilon: Any = None) -> Budget:
-        """The budget in a file. If there is no such file, it is made with `epsilon`; without `epsilon` it must be there.
+        """The budget in a file. Without such a file, the first release makes one of `epsilon`, which must then be given.
 
         A budget that is there with another total is refused: raising it is a decision, not an option.
         """
         budget = cls.__new__(cls)
-        # One lock for all names of the file.
-        budget.path = Path(path).resolve()
-        limit = None if epsilon is None else _limit(epsilon)
-        if limit is None and not budget.path.exists():
-            raise BudgetFileError(f"{budget.path} does not exist: a new budget needs its epsilon")
-        if limit is not None:
-            with budget._locked():
-                if not budget.path.exists():
-                    budget._write(_State(limit, {}, Accountant([limit])))
-        kept = budget._read().limit
+        budget.path = Path(path).resolve()  # one lock for all names of the file
+        budget._initial = None if epsilon is None else _limit(epsilon)
+        limit, kept = budget._initial, budget._read().limit
         if limit is not None and kept != limit:
             raise BudgetFileError(f"{budget.path} is a budget of epsilon {_text(kept.epsilon)}, not {_text(limit.epsilon)}")
         return budget
@@ -84,6 +80,10 @@ class Budget:
         total: Fraction = state.limit.epsilon
         return total - state.accountant.spent()
 
+    def check_basis(self, basis: Mapping[str, Any]) -> None:
+        """Refuse another table than that of the releases so far, or one whose losses are measured otherwise."""
+        self._check_basis(self._read(), basis)
+
     def check(self, event: PrivacyEvent, basis: Mapping[str, Any]) -> None:
         """Raise what :meth:`charge` would raise. Nothing changes."""
         self._check(self._read(), event, basis)
@@ -102,14 +102,17 @@ class Budget:
             if self.path is not None:
                 self._write(state)
 
-    def _check(self, state: _State, event: PrivacyEvent, basis: Mapping[str, Any]) -> None:
+    def _check_basis(self, state: _State, basis: Mapping[str, Any]) -> None:
         for name, value in state.basis.items():
             if basis.get(name) != value:
                 differs = "is that of another table" if name == "table" else f"has {name} = {value!r}, not {basis.get(name)!r}"
                 raise BudgetFileError(f"{self.path or 'the budget'} {differs}: a budget belongs to one table, counted one way")
-        refusal = state.accountant.check(event)
-        if refusal is not None:
-            raise BudgetExceededError(refusal)
+
+    def _check(self, state: _State, event: PrivacyEvent, basis: Mapping[str, Any]) -> None:
+        self._check_basis(state, basis)
+        if state.accountant.check(event) is not None:
+            total, left = state.limit.epsilon, state.limit.epsilon - state.accountant.spent()
+            raise BudgetExceededError(f"epsilon {_text(event.cost)} was asked and {_text(left)} is left of {_text(total)}")
 
     def _read(self) -> _State:
         if self.path is None:
@@ -117,7 +120,13 @@ class Budget:
                 raise BudgetFileError("a budget in memory belongs to the process that made it: use Budget.at(file)")
             return self._kept
         try:
-            return _State.from_dict(json.loads(self.path.read_bytes()))
+            state = _State.from_dict(json.loads(self.path.read_bytes()))
+            self._initial = None
+            return state
+        except FileNotFoundError:
+            if self._initial is None:
+                raise BudgetFileError(f"{self.path} does not exist, and a new budget needs its epsilon") from None
+            return _State(self._initial, {}, Accountant([self._initial]))
         except OSError as error:
             raise BudgetFileError(f"{self.path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, ParameterError):
@@ -133,6 +142,7 @@ class Budget:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)
+            self._initial = None
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -205,6 +215,7 @@ class _State:
 def release_event(analyst: str, query: str, epsilon: Any) -> PrivacyEvent:
     """A release that is about to happen, whose epsilon must be above 0."""
     event = PrivacyEvent(analyst, query, int(time.time()), epsilon)
+    check_loss("epsilon", float(event.epsilon))
     if event.epsilon == 0:
         raise ParameterError("epsilon", epsilon, "must be above 0")
     return event

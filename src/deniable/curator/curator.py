@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from deniable.curator.budget import Budget, release_event
+from deniable.curator.budget import Budget
 from deniable.curator.histograms import LabelHistogram, NumberHistogram, check_labels
 from deniable.curator.protection import Neighbours, Protection
 from deniable.curator.questions import Count, Mean, NoisyMax, Question, Sum, Variance
@@ -17,7 +16,6 @@ from deniable.curator.selection import MostFrequent, Quantile
 from deniable.curator.table import Filter, Table
 from deniable.curator.view import View
 from deniable.errors import CuratorError, ParameterError
-from deniable.privacy.checks import check_count
 
 __all__ = ["Curator", "GroupedCurator", "curator_histogram", "question"]
 
@@ -30,7 +28,9 @@ def _histogram(
     column: str, *, labels: Any = None, bins: Any = None, bounds: Any = None, other: Hashable | None = "other"
 ) -> LabelHistogram | NumberHistogram:
     if (labels is None) == (bins is None):
-        raise ParameterError("labels", labels, "or bins must be declared, and not both: which values there are is private")
+        raise ParameterError(
+            f"labels of {column}", labels, "or bins must be declared, and not both: which values occur is private"
+        )
     return NumberHistogram(column, bins, bounds) if labels is None else LabelHistogram(column, labels, other)
 
 
@@ -100,23 +100,12 @@ class _Asker(Generic[_Number, _Shares, _Label]):
         `statistic` is the name of a method, followed by that method's arguments. Where the error depends on the number of rows
         and this is private, `size` says how many to expect.
         """
-        view, asked = self._view, question(statistic, *arguments, **options)
-        event = release_event(view.analyst, view.title(asked), epsilon)
-        protection = view.protection_of(asked)
-        noise = asked.noise(protection, event.epsilon)
-        foresight = asked.foresee(noise, protection, None if size is None else check_count("size", size))
-        cost = Fraction(0) if asked.public(protection) else event.epsilon
-        left = float(view.budget.left - cost)
-        return Preview(
-            view.title(asked),
-            float(cost),
-            left,
-            protection,
-            asked.mechanism(noise),
-            foresight.error,
-            foresight.unit,
-            foresight.bound,
-        )
+        (seen,) = self.previews([question(statistic, *arguments, **options)], epsilon=epsilon, size=size)
+        return seen
+
+    def previews(self, questions: Sequence[Question], *, epsilon: Any, size: int | None = None) -> list[Preview]:
+        """The same for what :meth:`release` would answer."""
+        return self._view.previews(questions, epsilon, size)
 
     def count(self, *, epsilon: Any) -> _Number:
         """How many rows there are."""
@@ -201,7 +190,7 @@ class Curator(_Asker[Release, Histogram, Choice]):
     >>> curator.sum("age", epsilon=0.75, bounds=(18, 95))
     Traceback (most recent call last):
     ...
-    deniable.errors.BudgetExceededError: epsilon 0.75 was asked by analyst and 0.5 is left: at most 1 for life, and 0.5 is spent
+    deniable.errors.BudgetExceededError: epsilon 0.75 was asked and 0.5 is left of 1
 
     Nothing about the table can be had but through the budget: filters (:meth:`where`) and groups (:meth:`group_by`) are rules on
     single rows, how many rows pass is private, and bounds, labels and keys are declared. What a value says is never in an error;
@@ -230,6 +219,7 @@ class Curator(_Asker[Release, Histogram, Choice]):
             raise CuratorError(f"column {person!r}: somebody has more than the declared {_rows(protection.rows)}")
         kept = budget if isinstance(budget, Budget) else Budget(budget)
         self._view = View(table, kept, protection, person, missing == "drop", analyst)
+        kept.check_basis(self._view.basis)
 
     @classmethod
     def _of(cls, view: View) -> Curator:
@@ -253,7 +243,7 @@ class Curator(_Asker[Release, Histogram, Choice]):
         A row is in one group at most, so that all groups together cost what one does (parallel composition). Who is replaced may
         change groups, and who has several rows may be in several: both are in the noise.
         """
-        declared = check_labels(keys, "keys")
+        declared = check_labels(keys, f"keys of {column}")
         self._view.table.cells(column)
         return GroupedCurator(replace(self._view, group_column=column, group_keys=declared))
 

@@ -15,16 +15,16 @@ from deniable.errors import ParameterError
 __all__ = ["Grid", "check_bounds"]
 
 
-def check_bounds(bounds: Any) -> tuple[float, float]:
+def check_bounds(bounds: Any, column: str) -> tuple[float, float]:
     """Two finite numbers, the lower first. They are declared, never looked up in the data: the smallest value is somebody's."""
     if bounds is None:
-        raise ParameterError("bounds", bounds, "must be declared: the lowest and the highest value that count")
+        raise ParameterError(f"bounds of {column}", bounds, "must be declared: the lowest and the highest value that count")
     try:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
-        raise ParameterError("bounds", bounds, "must be two numbers, the lower first") from None
+        raise ParameterError(f"bounds of {column}", bounds, "must be two numbers, the lower first") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
-        raise ParameterError("bounds", bounds, "must be two finite numbers, the lower first")
+        raise ParameterError(f"bounds of {column}", bounds, "must be two finite numbers, the lower first")
     return low, high
 
 

@@ -24,7 +24,7 @@ __all__ = ["LabelHistogram", "NumberHistogram", "check_labels"]
 _MOST_BINS = 10**6
 
 
-def check_labels(labels: Any, name: str = "labels") -> tuple[Hashable, ...]:
+def check_labels(labels: Any, name: str) -> tuple[Hashable, ...]:
     """Different labels, at least one. They are declared, never looked up in the data: a rare label is somebody's."""
     if labels is None:
         raise ParameterError(name, labels, "must be declared: which values there are is private")
@@ -87,7 +87,7 @@ class LabelHistogram(_Counts):
 
     def __init__(self, column: str, labels: Any, other: Hashable | None = "other") -> None:
         self.column, self.columns, self.name = column, (column,), f"histogram of {column}"
-        self.declared = check_labels(labels)
+        self.declared = check_labels(labels, f"labels of {column}")
         self.complete = other is not None
         self.labels = self.declared if other is None else (*self.declared, other)
         if other is not None and str(other) in {str(label) for label in self.declared}:
@@ -108,7 +108,7 @@ class NumberHistogram(_Counts):
 
     def __init__(self, column: str, bins: Any, bounds: Any = None) -> None:
         self.column, self.columns, self.name = column, (column,), f"histogram of {column}"
-        self.edges = _edges(bins, bounds)
+        self.edges = _edges(bins, bounds, column)
         inner = [f"[{low:g}, {high:g})" for low, high in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
         self.labels = (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]")
 
@@ -117,12 +117,12 @@ class NumberHistogram(_Counts):
         return np.bincount(places, minlength=len(self.labels))
 
 
-def _edges(bins: Any, bounds: Any) -> NDArray[np.float64]:
+def _edges(bins: Any, bounds: Any, column: str) -> NDArray[np.float64]:
     """The edges themselves or, for a number of bins, those of as many equal ones between the bounds."""
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         if not 1 <= bins <= _MOST_BINS:
             raise ParameterError("bins", bins, f"must be from 1 to {_MOST_BINS:,}")
-        return np.linspace(*check_bounds(bounds), int(bins) + 1)
+        return np.linspace(*check_bounds(bounds, column), int(bins) + 1)
     if bounds is not None:
         raise ParameterError("bounds", bounds, "must not be given together with the edges of bins")
     try:

@@ -13,12 +13,14 @@ from fractions import Fraction
 from typing import Any
 
 from deniable.curator.law import DiscreteLaplace
-from deniable.errors import MissingExtraError
+from deniable.errors import MissingExtraError, ParameterError
 
 __all__ = ["LaplaceNoise", "NoisyChoice"]
 
 _LARGEST = 2**62
 """OpenDP adds noise to 64-bit integers. Cutting an exact sum to this range changes no sensitivity."""
+_LARGEST_SCALE = 2**57
+"""Noise of this scale leaves the range that remains with probability e^-32."""
 
 
 def _opendp() -> Any:
@@ -36,6 +38,8 @@ def _opendp() -> Any:
 
 def _affordable(make: Callable[[float], Any], distance: int, factor: int, epsilon: Fraction) -> tuple[Any, float]:
     """The measurement with the smallest scale whose loss, as OpenDP gives it, is at most epsilon."""
+    if factor * distance / epsilon > _LARGEST_SCALE:
+        raise ParameterError("epsilon", float(epsilon), "is too small for this question: its noise does not fit into 64 bits")
     scale = float(factor * distance / epsilon)
     measurement = make(scale)
     while Fraction(measurement.map(d_in=distance)) > epsilon:

@@ -139,7 +139,7 @@ class _Numeric(Question):
 
     def __init__(self, column: str, bounds: Any = None, step: Any = None) -> None:
         self.column, self.columns, self.name = column, (column,), f"{self.title} of {column}"
-        self.grid = Grid.over(check_bounds(bounds), step, self.most_fine if step is None else self.most)
+        self.grid = Grid.over(check_bounds(bounds, column), step, self.most_fine if step is None else self.most)
 
     def _linear(self, noise: LaplaceNoise, unit: float) -> LinearError:
         return LinearError(DiscreteLaplace(noise.scale, unit))

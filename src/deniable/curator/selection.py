@@ -65,7 +65,7 @@ class Quantile(Question):
         self.level = Fraction(str(level) if isinstance(level, float) else level).limit_denominator(_FINEST_LEVEL)
         self.bracket = Fraction(str(bracket) if isinstance(bracket, float) else bracket)
         self.name = name or f"quantile {float(level):g} of {column}"
-        self.bounds = check_bounds(bounds)
+        self.bounds = check_bounds(bounds, column)
         if step is None:  # any candidates do, so they divide the bounds whatever these are
             self.step, self.count = (self.bounds[1] - self.bounds[0]) / _CANDIDATES, _CANDIDATES + 1
         else:
@@ -146,7 +146,7 @@ class MostFrequent(Question):
 
     def __init__(self, column: str, labels: Any = None) -> None:
         self.column, self.columns, self.name = column, (column,), f"most frequent {column}"
-        self.labels: tuple[Hashable, ...] = check_labels(labels)
+        self.labels: tuple[Hashable, ...] = check_labels(labels, f"labels of {column}")
 
     def noise(self, protection: Protection, epsilon: Fraction) -> NoisyChoice:
         # Rows that come move all counts up, rows that go move them down: each on its own is monotonic.

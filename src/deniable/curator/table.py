@@ -45,6 +45,9 @@ class Filter:
             if isinstance(self.value, str | bytes) or not isinstance(self.value, Iterable):
                 raise ParameterError("value", self.value, "must be a list of values for the operator 'in'")
             object.__setattr__(self, "value", tuple(self.value))
+        for value in self.value if self.operator == "in" else [self.value]:
+            if value is None or not isinstance(value, Hashable):
+                raise ParameterError("value", value, "must be a text, a number or another value that is not missing")
 
     def __str__(self) -> str:
         return f"{self.column} {self.operator} {list(self.value) if self.operator == 'in' else self.value!r}"

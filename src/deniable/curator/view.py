@@ -13,10 +13,24 @@ from numpy.typing import NDArray
 from deniable.curator.budget import Budget, release_event
 from deniable.curator.protection import Protection
 from deniable.curator.questions import Question, Rows
+from deniable.curator.results import Preview
 from deniable.curator.table import Filter, Table
 from deniable.errors import CuratorError, ParameterError
+from deniable.privacy.checks import check_count
+from deniable.privacy.ledger import PrivacyEvent
 
 __all__ = ["View"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A question, and what will be drawn for it."""
+
+    asked: Question
+    protection: Protection
+    epsilon: Fraction
+    """Its part of what is charged."""
+    noise: Any
 
 
 @dataclass(frozen=True)
@@ -81,10 +95,10 @@ class View:
         codes = self.table.codes(self.group_column, self.group_keys)
         return [Rows(self.table, chosen & (codes == place)) for place in range(len(self.group_keys))]
 
-    def release(self, questions: Sequence[Question], epsilon: Any) -> list[list[Any]]:
-        """One list of results a question, one result a group.
+    def plan(self, questions: Sequence[Question], epsilon: Any) -> tuple[PrivacyEvent, list[Planned]]:
+        """What will be charged, and what will be drawn for each question. Depends on public things only.
 
-        All is checked and computed before anything is charged, and all is charged before any noise is drawn.
+        The questions share epsilon evenly, but for those whose answer is public; if all are, nothing is charged.
         """
         if not questions:
             raise ParameterError("questions", [], "must hold at least one question")
@@ -92,21 +106,41 @@ class View:
         protections = [self.protection_of(asked) for asked in questions]
         paid = [not asked.public(protection) for asked, protection in zip(questions, protections, strict=True)]
         part: Fraction = event.epsilon / max(sum(paid), 1)
-        noises = [asked.noise(protection, part) for asked, protection in zip(questions, protections, strict=True)]
-        if any(paid):
-            self.budget.check(event, self.basis)
-        for asked in questions:
-            for column in asked.columns:
-                self.check(column, asked.numeric)
+        planned = [
+            Planned(asked, protection, part if pays else Fraction(0), asked.noise(protection, part))
+            for asked, protection, pays in zip(questions, protections, paid, strict=True)
+        ]
+        return event if any(paid) else replace(event, epsilon=0), planned
+
+    def release(self, questions: Sequence[Question], epsilon: Any) -> list[list[Any]]:
+        """One list of results a question, one result a group.
+
+        All is checked and computed before anything is charged, and all is charged before any noise is drawn. What is public is
+        charged with 0, so that the budget knows which table and which neighbours made it public.
+        """
+        event, planned = self.plan(questions, epsilon)
+        self.budget.check(event, self.basis)
+        for plan in planned:
+            for column in plan.asked.columns:
+                self.check(column, plan.asked.numeric)
         for column in self.columns:
             self.check(column, numeric=False)
-        exact = [
-            [asked.exact(rows, protection) for rows in self.rows(asked)]
-            for asked, protection in zip(questions, protections, strict=True)
-        ]
-        if any(paid):
-            self.budget.charge(event, self.basis)
+        exact = [[plan.asked.exact(rows, plan.protection) for rows in self.rows(plan.asked)] for plan in planned]
+        self.budget.charge(event, self.basis)
         return [
-            [asked.answer(numbers, noise, protection, part) for numbers in found]
-            for asked, found, noise, protection in zip(questions, exact, noises, protections, strict=True)
+            [plan.asked.answer(numbers, plan.noise, plan.protection, plan.epsilon) for numbers in found]
+            for plan, found in zip(planned, exact, strict=True)
         ]
+
+    def previews(self, questions: Sequence[Question], epsilon: Any, size: int | None) -> list[Preview]:
+        """What :meth:`release` would cost, and how large its errors would be."""
+        expected = None if size is None else check_count("size", size)
+        event, planned = self.plan(questions, epsilon)
+        left = float(self.budget.left - event.cost)
+        return [_preview(plan, self.title(plan.asked), left, expected) for plan in planned]
+
+
+def _preview(plan: Planned, title: str, left: float, size: int | None) -> Preview:
+    seen = plan.asked.foresee(plan.noise, plan.protection, size)
+    mechanism = plan.asked.mechanism(plan.noise)
+    return Preview(title, float(plan.epsilon), left, plan.protection, mechanism, seen.error, seen.unit, seen.bound)

@@ -127,11 +127,9 @@ def curate(
     for rule in rules:
         curator = curator.where(*rule)
     source: Curator | GroupedCurator = curator if group_by is None else curator.group_by(group_by, _labels(keys or ""))
-    results: Sequence[Any]
-    if preview:
-        results = source.previews(questions, epsilon=epsilon, size=size)
-    else:
-        results = source.release(questions, epsilon=epsilon)
+    results: Sequence[Any] = (
+        source.previews(questions, epsilon=epsilon, size=size) if preview else source.release(questions, epsilon=epsilon)
+    )
     if as_json_:
         spent = {"epsilon": float(kept.epsilon), "spent": float(kept.spent), "left": float(kept.left)}
         click.echo(as_json({"results": [result.to_dict(confidence) for result in results], "budget": spent}))

@@ -63,11 +63,8 @@ class DiscreteLaplace:
     def reach(self, confidence: float) -> float:
         """The smallest error that is not exceeded with the given probability."""
         failure = 1 - check_confidence(confidence)
-        steps = max(math.ceil(self.scale * math.log(2 / (failure * (1 + self.alpha)))) - 1, 0)
-        # The logarithm may be off by a rounding, which matters where a tail is the failure itself.
-        while steps > 0 and self.tail(steps - 1) <= failure:
-            steps -= 1
-        return self.unit * steps
+        # tail(t) <= failure, solved for t
+        return self.unit * max(math.ceil(self.scale * math.log(2 / (failure * (1 + self.alpha)))) - 1, 0)
 
     def expected_largest(self, draws: int) -> float:
         """The expected absolute error of the worst of so many independent draws."""

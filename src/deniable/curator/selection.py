@@ -15,41 +15,79 @@ from deniable.curator.error_laws import BracketError
 from deniable.curator.grid import Grid, check_bounds
 from deniable.curator.histograms import check_labels
 from deniable.curator.law import choice_shortfall
-from deniable.curator.noise import NoisyChoice
+from deniable.curator.noise import LaplaceNoise, NoisyChoice
 from deniable.curator.protection import Protection
 from deniable.curator.questions import Foresight, Question, Rows
 from deniable.curator.results import Choice, Release
 from deniable.errors import ParameterError
+from deniable.estimation.intervals import check_confidence
 
 __all__ = ["MostFrequent", "Quantile"]
 
-_CANDIDATES = 2**10
+_CANDIDATES = 2**10 - 1
+"""Found in ten halvings."""
 _MOST_CANDIDATES = 2**16
 _FINEST_LEVEL = 10**6
 _CONFIDENCE = 0.95
 
+_Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _End:
+    """A noisy search for the last candidate that is on the right side of a quantile.
+
+    Candidates have imbalances that never fall from one to the next; from 0 on they are on the wrong side. The search halves the
+    candidates and looks at the imbalance of the middle one with noise. Those at or below -`threshold` are taken to be right, so
+    that noise takes a wrong one for right with probability `failure` in all steps together.
+    """
+
+    noise: LaplaceNoise
+    steps: int
+    failure: float
+
+    @classmethod
+    def among(cls, candidates: int, sensitivity: int, epsilon: Fraction, failure: float) -> _End:
+        """The search for which epsilon is enough, in as many steps as the candidates need."""
+        steps = candidates.bit_length()
+        return cls(LaplaceNoise(sensitivity, epsilon / steps), steps, failure)
+
+    def reach(self, failure: float) -> int:
+        """What the noise of no step exceeds to one side, but for this probability: P(X >= t) is alpha^t/(1 + alpha)."""
+        return math.ceil(self.noise.scale * math.log(self.steps / (failure * (1 + self.noise.law.alpha))))
+
+    @property
+    def threshold(self) -> int:
+        return self.reach(self.failure)
+
+    def last(self, imbalances: _Integers) -> int:
+        """The place of the last candidate that is taken to be right; -1 if none is."""
+        right, wrong = -1, imbalances.size
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            (noisy,) = self.noise.add([int(imbalances[middle])])
+            right, wrong = (middle, wrong) if noisy <= -self.threshold else (right, middle)
+        return right
+
 
 @dataclass(frozen=True)
 class _Draws:
-    """The noisy choices of a quantile: the value itself, and the ends of its interval. None for what is not drawn."""
+    """What is drawn for a quantile: the value itself, and the ends of its interval. None for what is not."""
 
     value: NoisyChoice | None
-    low: NoisyChoice | None
-    high: NoisyChoice | None
-    end_failure: float
-    """The probability that an end lies on the wrong side."""
+    low: _End | None
+    high: _End | None
 
 
 class Quantile(Question):
     """The value below which a proportion `level` of the rows lies, with an interval that is bought with it.
 
-    Candidates lie a `step` apart between the bounds, and values count as the nearest one. With level p/q, the imbalance of a
-    candidate c is (q - p) #(x < c) - p #(x > c), which is 0 at the quantile: the candidate is chosen by its absolute value (Smith
-    2011). How far that is off depends on how dense the values are there, which is private too. So a part `bracket` of epsilon
-    buys two ends: the candidates whose imbalances are about -t and t, where t is twice what the noise reaches. Whatever the data
-    are, each end lies on its side of the quantile but for half the failure: a candidate beyond the quantile has a loss of at
-    least t, and the bound, an end that is always right, has one of t/2. Levels 0 and 1 need one end only, which is the value: the
-    smallest or largest value that noise does not hide. Without a bracket the interval is that of the bounds.
+    Candidates lie a `step` apart between the bounds, and values count as the nearest one. Of n rows and with level p/q, the loss
+    of a candidate c is how far q #(x < c) - p n or p n - q #(x <= c) lies above 0: it is 0 at the quantile, and one candidate is
+    chosen by it (after Smith 2011). How far that is off depends on how dense the values are there, which is private too. So a
+    part `bracket` of epsilon buys two ends, by two noisy searches: whatever the data are, each lies on its side of the quantile
+    but for half the failure. Levels 0 and 1 need one end only, which is the value: the smallest or largest value that noise does
+    not hide. Without a bracket the interval is that of the bounds.
     """
 
     numeric = True
@@ -67,40 +105,47 @@ class Quantile(Question):
         self.name = name or f"quantile {float(level):g} of {column}"
         self.bounds = check_bounds(bounds, column)
         if step is None:  # any candidates do, so they divide the bounds whatever these are
-            self.step, self.count = (self.bounds[1] - self.bounds[0]) / _CANDIDATES, _CANDIDATES + 1
+            self.step, self.count = (self.bounds[1] - self.bounds[0]) / (_CANDIDATES - 1), _CANDIDATES
         else:
             grid = Grid.over(self.bounds, step, _MOST_CANDIDATES)
             self.step, self.count = grid.step, grid.steps + 1
 
     def noise(self, protection: Protection, epsilon: Fraction) -> _Draws:
         p, q = self.level.numerator, self.level.denominator
-        sensitivity = protection.of_scores(q - p, p)
+        sensitivity, failure = protection.of_scores(q - p, p), 1 - _CONFIDENCE
         if self.level in (0, 1):
-            only = NoisyChoice(sensitivity, epsilon)
-            return _Draws(None, only if self.level == 1 else None, only if self.level == 0 else None, 1 - _CONFIDENCE)
+            only = _End.among(self.count, sensitivity, epsilon, failure)
+            return _Draws(None, only if self.level == 1 else None, only if self.level == 0 else None)
         value = NoisyChoice(sensitivity, epsilon * (1 - self.bracket))
         if not self.bracket:
-            return _Draws(value, None, None, 0.0)
-        end = NoisyChoice(sensitivity, epsilon * self.bracket / 2)
-        return _Draws(value, end, end, (1 - _CONFIDENCE) / 2)
+            return _Draws(value, None, None)
+        end = _End.among(self.count, sensitivity, epsilon * self.bracket / 2, failure / 2)
+        return _Draws(value, end, end)
 
-    def exact(self, rows: Rows, protection: Protection) -> NDArray[np.int64]:
+    def exact(self, rows: Rows, protection: Protection) -> _Integers:
         """How many values there are at each candidate."""
         values = np.clip(rows.numbers(self.column), *self.bounds)
         return np.bincount(np.rint((values - self.bounds[0]) / self.step).astype(np.intp), minlength=self.count)
 
-    def answer(self, exact: NDArray[np.int64], noise: _Draws, protection: Protection, epsilon: Fraction) -> Release:
+    def imbalances(self, exact: _Integers) -> tuple[_Integers, _Integers, _Integers]:
+        """Of each candidate as the lower end from below, as the upper end from above, and the larger of both.
+
+        A lower end that is too high has at least p/q of all rows below it, an upper end that is too low at most p/q up to it.
+        """
         p, q = self.level.numerator, self.level.denominator
         up_to = np.cumsum(exact)
-        n, below = up_to[-1], up_to - exact
+        lower, upper = q * (up_to - exact) - p * up_to[-1], p * up_to[-1] - q * up_to
+        return lower, upper[::-1], np.maximum(np.maximum(lower, upper), 0)
+
+    def answer(self, exact: _Integers, noise: _Draws, protection: Protection, epsilon: Fraction) -> Release:
         low, high = self.bounds
-        if noise.low is not None:  # a candidate that is too high has at least p/q of all rows below it
-            low = self._end(noise.low, q * below - p * n, noise.end_failure)
-        if noise.high is not None:  # one that is too low has at most p/q of them up to it
-            high = self._end(noise.high, (p * n - q * up_to)[::-1], noise.end_failure, from_above=True)
+        from_below, from_above, loss = self.imbalances(exact)
+        if noise.low is not None:
+            low = self._candidate(noise.low.last(from_below))
+        if noise.high is not None:
+            high = self._candidate(self.count - 1 - noise.high.last(from_above))
         if noise.value is not None:
-            place = noise.value.largest((-np.abs((q - p) * below - p * (n - up_to))).tolist())
-            value = self._candidate(place)
+            value = self._candidate(noise.value.largest((-loss).tolist()))
         else:
             value = low if self.level == 1 else high
         half = self.step / 2
@@ -108,37 +153,43 @@ class Quantile(Question):
         error = BracketError(*bracket, self.bounds, _CONFIDENCE)
         return Release(self.name, value, error.stderr, protection.size, (), float(epsilon), protection, error)
 
-    def _end(self, choice: NoisyChoice, imbalance: NDArray[np.int64], failure: float, from_above: bool = False) -> float:
-        """The candidate whose imbalance is about -t. Where it is 0 or above, a candidate is on the wrong side."""
-        target = self._target(choice, failure)
-        loss = np.where(imbalance > -target, imbalance + target, np.minimum(-target - imbalance, target // 2))
-        place = choice.largest([-(target // 2), *(-loss).tolist()]) - 1
-        if place < 0:
-            return self.bounds[1 if from_above else 0]
-        return self._candidate(self.count - 1 - place if from_above else place)
-
-    def _target(self, choice: NoisyChoice, failure: float) -> int:
-        return 2 * math.ceil(choice_shortfall(choice.scale, self.count + 1, 1 - failure))
-
     def _candidate(self, place: int) -> float:
-        return min(self.bounds[0] + place * self.step, self.bounds[1])
+        """The candidate at this place; the bound, where no candidate was found."""
+        return min(max(self.bounds[0] + place * self.step, self.bounds[0]), self.bounds[1])
 
     def foresee(self, noise: _Draws, protection: Protection, size: int | None) -> Foresight:
         """In ranks, for in values it depends on the data: how many rows lie between the value and the quantile, at most."""
         if noise.value is not None:
-            error = _ShortfallError(noise.value.scale, self.count, 1 / self.level.denominator)
-        else:  # the target lies two reaches from the extreme, and the choice one from the target
-            error = _ShortfallError(_only(noise).scale, self.count + 1, 3.0)
-        return Foresight(error, "rows in rank", bound=True)
+            return Foresight(_ShortfallError(noise.value.scale, self.count, 1 / self.level.denominator), "rows in rank", True)
+        return Foresight(_SearchError(_only(noise)), "rows in rank", True)
 
     def mechanism(self, noise: _Draws) -> str:
-        return f"noisy choice of {self.count} candidates, scale {(noise.value or _only(noise)).scale:.6g}"
+        if noise.value is not None:
+            return f"noisy choice of {self.count} candidates, scale {noise.value.scale:.6g}"
+        return f"{_only(noise).steps} noisy counts, scale {_only(noise).noise.scale:.6g}"
 
 
-def _only(noise: _Draws) -> NoisyChoice:
+def _only(noise: _Draws) -> _End:
     end = noise.low or noise.high
     assert end is not None  # noqa: S101 - there is no value without one of them
     return end
+
+
+@dataclass(frozen=True)
+class _SearchError:
+    """How many rows lie beyond the last candidate that a search takes for right."""
+
+    end: _End
+
+    @property
+    def stderr(self) -> float:
+        """Depends on the data."""
+        return math.nan
+
+    def limits(self, value: float, confidence: float) -> tuple[float, float]:
+        """The next candidate was taken for wrong, so that its imbalance is not further from 0 than threshold and noise."""
+        reach = self.end.threshold + self.end.reach(1 - check_confidence(confidence))
+        return value - reach, value + reach
 
 
 class MostFrequent(Question):

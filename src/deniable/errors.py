@@ -37,6 +37,8 @@
     ├── StoreError              a device's store cannot be used
     ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
+    ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
+    │   └── BudgetFileError         a table's budget cannot be read or written, or is that of another table
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
@@ -64,7 +66,9 @@ __all__ = [
     "AnswerTypeError",
     "BadSqlError",
     "BudgetExceededError",
+    "BudgetFileError",
     "CellError",
+    "CuratorError",
     "DeadlineError",
     "DeniableError",
     "ExpiredQueryError",
@@ -344,6 +348,14 @@ class UploadError(DeniableError):
 
 class BudgetExceededError(DeniableError):
     """The answer would break a limit of the person's ledger."""
+
+
+class CuratorError(DeniableError, ValueError):
+    """A curator's table, or a question about it, cannot be used. Names the column and the row, never a value in it."""
+
+
+class BudgetFileError(CuratorError):
+    """A table's budget cannot be read or written, or is that of another table."""
 
 
 class PlanError(DeniableError, ValueError):

@@ -32,6 +32,7 @@ ROLES = {
     },
     "researcher, with a survey or a protocol": {
         "audit": "deniable.cli.audit:audit",
+        "curate": "deniable.cli.curate:curate",
         "demo": "deniable.cli.demo:demo",
         "estimate": "deniable.cli.survey:estimate",
         "privacy": "deniable.cli.privacy:privacy",

@@ -8,7 +8,7 @@ from typing import Any
 
 from deniable.estimation.intervals import check_confidence
 
-__all__ = ["Statistic", "normal_reach"]
+__all__ = ["Statistic", "decimals_for", "normal_reach"]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Statistic:
     name: str
     value: float
     stderr: float
-    n: int
-    """Reports it was derived from."""
+    n: int | None
+    """Reports it was derived from; None where their number is private."""
     notes: tuple[str, ...] = ()
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -51,7 +51,8 @@ class Statistic:
 
     def __str__(self) -> str:
         reach = normal_reach(0.95) * self.stderr
-        line = f"{self.name}: {self.value:.{_digits(reach)}f} ± {reach:.{_digits(reach)}f} (95 %, from {self.n:,} reports)"
+        digits, source = decimals_for(reach), "" if self.n is None else f", from {self.n:,} reports"
+        line = f"{self.name}: {self.value:.{digits}f} ± {reach:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])
 
 
@@ -60,6 +61,6 @@ def normal_reach(confidence: float) -> float:
     return NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
 
 
-def _digits(reach: float) -> int:
+def decimals_for(reach: float) -> int:
     """Decimals that show three digits of the ±, and no more than a float has."""
     return next((digits for digits in range(12) if reach * 10**digits >= 100), 12) if reach > 0 else 3

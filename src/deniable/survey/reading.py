@@ -39,8 +39,8 @@ def check_file(path: Path) -> None:
         raise SurveyError(f"{path} is not a file")
 
 
-def read_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], None] | None = None) -> Iterator[Chunk]:
-    """The named columns, chunk by chunk; `progress` is told the share of the file that has been read."""
+def read_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None] | None = None) -> Iterator[Chunk]:
+    """The named columns, or all of them for None, chunk by chunk; `progress` is told the share of the file that has been read."""
     check_file(path)
     rows = 0
     for chunk in (_parquet_chunks if is_parquet(path) else _csv_chunks)(path, columns, progress or (lambda share: None)):
@@ -50,7 +50,7 @@ def read_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], 
         raise SurveyError(f"{path} holds no rows")
 
 
-def _csv_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], None]) -> Iterator[Chunk]:
+def _csv_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None]) -> Iterator[Chunk]:
     size = path.stat().st_size
     with path.open("rb") as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
@@ -59,6 +59,7 @@ def _csv_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], 
             header = next(reader, None)
             if header is None:
                 raise SurveyError(f"{path} is empty: its first line must name the columns")
+            columns = header if columns is None else columns
             places = [_place(path, header, name) for name in columns]
             taken: list[list[str]] = [[] for _ in columns]
             for row, fields in enumerate(reader, 1):
@@ -79,7 +80,7 @@ def _csv_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], 
     progress(1.0)
 
 
-def _parquet_chunks(path: Path, columns: Sequence[str], progress: Callable[[float], None]) -> Iterator[Chunk]:
+def _parquet_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None]) -> Iterator[Chunk]:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -87,6 +88,7 @@ def _parquet_chunks(path: Path, columns: Sequence[str], progress: Callable[[floa
         raise MissingExtraError("pyarrow", "frames", "reading Parquet") from None
     try:
         with pq.ParquetFile(path) as file:
+            columns = file.schema_arrow.names if columns is None else columns
             for name in columns:
                 _place(path, file.schema_arrow.names, name)
             total, row = file.metadata.num_rows, 0

@@ -1,0 +1,266 @@
+"""`deniable curate`: statistics of a table with noise, out of a budget that is kept beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar
+from deniable.curator import Budget, Curator, Grouped, GroupedCurator, Histogram, question
+from deniable.curator.questions import Question
+from deniable.errors import CuratorError, SurveyError
+from deniable.estimation.intervals import check_confidence
+from deniable.survey.reading import read_chunks
+
+_FILE = click.Path(path_type=Path)
+_OF_NUMBERS = ("sum", "mean", "variance", "std", "median", "minimum", "maximum", "noisy_max")
+_HELP = {
+    "sum": "The sum of a column.",
+    "mean": "The mean of a column.",
+    "variance": "The variance of a column.",
+    "std": "The standard deviation of a column.",
+    "median": "The median of a column.",
+    "minimum": "The smallest value that noise does not hide.",
+    "maximum": "The largest value that noise does not hide.",
+    "noisy_max": "The maximum plus noise as wide as the bounds, for comparison.",
+}
+_RULE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<operator>==|!=|<=|>=|<|>|\sin\s)\s*(?P<value>.+?)\s*$")
+
+
+def _statistics(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One option a statistic."""
+    options = [click.option("--count", is_flag=True, help="How many rows there are.")]
+    for name in _OF_NUMBERS:
+        text = f"{_HELP[name]} Needs --bounds. Repeatable."
+        options.append(click.option(f"--{name.replace('_', '-')}", multiple=True, metavar="COLUMN", help=text))
+    options += [
+        click.option(
+            "--quantile", multiple=True, metavar="COLUMN=LEVEL", help="A quantile, e.g. 'age=0.9'. Needs --bounds. Repeatable."
+        ),
+        click.option(
+            "--histogram", multiple=True, metavar="COLUMN", help="Counts by --labels, or by --bins of numbers. Repeatable."
+        ),
+        click.option(
+            "--most-frequent", multiple=True, metavar="COLUMN", help="The label most rows have. Needs --labels. Repeatable."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--epsilon", required=True, metavar="EPSILON", help="What this run spends, shared evenly by its statistics.")
+@_statistics
+@click.option("--bounds", multiple=True, metavar="COLUMN=LOW,HIGH", help="What values are clamped to. Declare it. Repeatable.")
+@click.option("--step", multiple=True, metavar="COLUMN=STEP", help="All values are multiples of it. Repeatable.")
+@click.option("--labels", multiple=True, metavar="COLUMN=A|B|…", help="The values a column may have. Declare them. Repeatable.")
+@click.option("--bins", multiple=True, metavar="COLUMN=N or EDGE,EDGE,…", help="Equal bins between bounds, or edges. Repeatable.")
+@click.option("--where", multiple=True, metavar="RULE", help="Only such rows, e.g. 'age>=18' or 'city in Oslo|Rome'. Repeatable.")
+@click.option("--group-by", metavar="COLUMN", help="One result per group; its keys are the column's --labels.")
+@click.option("--person", metavar="COLUMN", help="The column that says whose row it is [default: each row is a person].")
+@click.option("--rows", type=int, default=1, show_default=True, help="How many rows a person may have.")
+@click.option(
+    "--neighbours",
+    type=click.Choice(["add-remove", "replace-one"]),
+    default="add-remove",
+    show_default=True,
+    help="What is hidden: that a person is in the table, or only what they say in it.",
+)
+@click.option(
+    "--missing", type=click.Choice(["refuse", "drop"]), default="refuse", show_default=True, help="Rows without a value."
+)
+@click.option("--budget", type=_FILE, metavar="FILE", help="Where the budget is kept [default: FILE.budget.json].")
+@click.option("--total", metavar="EPSILON", help="The total of a new budget [default: what this run spends].")
+@click.option("--preview", is_flag=True, help="Print the errors that this run would buy, and spend nothing.")
+@click.option("--size", type=int, metavar="N", help="How many rows --preview expects, where their number is private.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@output_options
+def curate(
+    file: Path,
+    epsilon: str,
+    where: tuple[str, ...],
+    group_by: str | None,
+    person: str | None,
+    rows: int,
+    neighbours: Any,
+    missing: str,
+    budget: Path | None,
+    total: str | None,
+    preview: bool,
+    size: int | None,
+    confidence: float,
+    as_json_: bool,
+    as_csv_: bool,
+    **options: Any,
+) -> None:
+    """Release statistics of a CSV or Parquet FILE with noise, as a trusted curator.
+
+    Noise hides each person; every release is paid from one budget, which is kept beside FILE and refuses when it is spent. Bounds
+    and labels are declared, never looked up in the data.
+    """
+    check_confidence(confidence)
+    questions = _questions(options)
+    if not questions:
+        raise click.UsageError("Name at least one statistic, such as --count or --mean COLUMN.")
+    rules = [_rule(text) for text in where]
+    keys = None if group_by is None else dict(_pairs("labels", options["labels"])).get(group_by)
+    if group_by is not None and keys is None:
+        raise CuratorError(f"--group-by {group_by} needs --labels {group_by}=A|B|…: which groups there are is private")
+    kept = _budget(budget or file.with_name(file.name + ".budget.json"), total, epsilon, preview)
+    needed = [*(column for made in questions for column in made.columns), *(rule[0] for rule in rules)]
+    curator: Curator = Curator(
+        _read(file, [*needed, *([group_by] if group_by else []), *([person] if person else [])]),
+        kept,
+        neighbours=neighbours,
+        person=person,
+        rows=rows,
+        missing=missing,
+        digest=_digest(file),
+    )
+    for rule in rules:
+        curator = curator.where(*rule)
+    source: Curator | GroupedCurator = curator if group_by is None else curator.group_by(group_by, _labels(keys or ""))
+    results: Sequence[Any] = (
+        source.previews(questions, epsilon=epsilon, size=size) if preview else source.release(questions, epsilon=epsilon)
+    )
+    if as_json_:
+        spent = {"epsilon": float(kept.epsilon), "spent": float(kept.spent), "left": float(kept.left)}
+        click.echo(as_json({"results": [result.to_dict(confidence) for result in results], "budget": spent}))
+    elif as_csv_:
+        click.echo(_csv(questions, results, confidence, preview))
+    else:
+        for made, result in zip(questions, results, strict=True):
+            title = f"{made.name}\n" if isinstance(result, Histogram | Grouped) else ""
+            click.echo(title + (_indented(str(result)) if title else str(result)))
+        click.echo(f"Budget: {float(kept.spent):.6g} of {float(kept.epsilon):.6g} spent, {float(kept.left):.6g} left")
+
+
+def _budget(path: Path, total: str | None, epsilon: str, preview: bool) -> Budget:
+    """The file's budget. A preview leaves no file behind."""
+    new = total if total is not None else epsilon
+    if preview and not path.exists():
+        return Budget(new)
+    return Budget.at(path, new if total is not None or not path.exists() else None)
+
+
+def _questions(options: dict[str, Any]) -> list[Question]:
+    """Each statistic that was asked for."""
+    bounds = {column: _numbers("bounds", column, text) for column, text in _pairs("bounds", options["bounds"])}
+    steps = {column: _numbers("step", column, text)[0] for column, text in _pairs("step", options["step"])}
+    labels = {column: _labels(text) for column, text in _pairs("labels", options["labels"])}
+    bins = {column: _numbers("bins", column, text) for column, text in _pairs("bins", options["bins"])}
+
+    def of_numbers(name: str, column: str, *level: float) -> Question:
+        return question(name, column, *level, bounds=bounds.get(column), step=steps.get(column))
+
+    def histogram(column: str) -> Question:
+        if column not in bins:
+            return question("histogram", column, labels=labels.get(column))
+        edges = bins[column]
+        if len(edges) > 1 or not edges[0].is_integer():
+            return question("histogram", column, bins=edges)
+        return question("histogram", column, bins=int(edges[0]), bounds=bounds.get(column))
+
+    levels = [(column, _numbers("quantile", column, level)[0]) for column, level in _pairs("quantile", options["quantile"])]
+    return [
+        *([question("count")] if options["count"] else []),
+        *(of_numbers(name, column) for name in _OF_NUMBERS for column in options[name]),
+        *(of_numbers("quantile", column, level) for column, level in levels),
+        *map(histogram, options["histogram"]),
+        *(question("most_frequent", column, labels=labels.get(column)) for column in options["most_frequent"]),
+    ]
+
+
+def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        column, equals, value = text.partition("=")
+        if not (column.strip() and equals and value.strip()):
+            raise CuratorError(f"--{option} {text!r} must have the form COLUMN=VALUE")
+        pairs.append((column.strip(), value.strip()))
+    return pairs
+
+
+def _numbers(option: str, column: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise CuratorError(f"--{option} {column}={text} must be numbers") from None
+
+
+def _labels(text: str) -> list[Any]:
+    return [_value(label.strip()) for label in text.split("|")]
+
+
+def _value(text: str) -> Any:
+    """A number if the text is how it is written, so that it fits numbers of Parquet as well as texts of CSV."""
+    for kind in (int, float):
+        try:
+            if str(kind(text)) == text:
+                return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _rule(text: str) -> tuple[str, str, Any]:
+    found = _RULE.match(text)
+    if found is None:
+        raise CuratorError(f"--where {text!r} must have the form COLUMN OPERATOR VALUE, with ==, !=, <, <=, >, >= or in")
+    operator, value = found["operator"].strip(), found["value"].strip("'\"")
+    return found["column"], operator, _labels(value) if operator == "in" else _value(value)
+
+
+def _read(file: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
+    """The named columns of the file; if there are none, all, for they tell how many rows there are."""
+    table: dict[str, list[Any]] = {}
+    with progress_bar(f"reading {file.name}") as progress:
+        for chunk in read_chunks(file, list(dict.fromkeys(columns)) or None, progress):
+            for column, cells in chunk.columns.items():
+                table.setdefault(column, []).extend(cells)
+    return table
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise SurveyError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _csv(questions: Sequence[Question], results: Sequence[Any], confidence: float, preview: bool) -> str:
+    if preview:
+        header = ["statistic", "plus_minus", "unit", "stderr", "epsilon", "left"]
+        return as_csv(header, [_preview_row(result, confidence) for result in results])
+    rows: list[list[Any]] = []
+    for made, result in zip(questions, results, strict=True):
+        grouped = result.items() if isinstance(result, Grouped) else [("", result)]
+        rows += [[made.name, group, *row] for group, found in grouped for row in _result_rows(found, confidence)]
+    return as_csv(["statistic", "group", "label", "value", "stderr", "low", "high", "epsilon"], rows)
+
+
+def _preview_row(result: Any, confidence: float) -> list[Any]:
+    shown = result.to_dict(confidence)
+    return [shown[name] for name in ("name", "plus_minus", "unit", "stderr", "epsilon", "left")]
+
+
+def _result_rows(result: Any, confidence: float) -> list[list[Any]]:
+    shown = result.to_dict(confidence)
+    if isinstance(result, Histogram):
+        columns = zip(shown["labels"], shown["estimate"], shown["stderr"], shown["low"], shown["high"], strict=True)
+        return [[*column, result.epsilon] for column in columns]
+    if "label" in shown:
+        return [[shown["label"], "", "", "", "", shown["epsilon"]]]
+    return [["", shown["value"], shown["stderr"], shown["low"], shown["high"], shown["epsilon"]]]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,246 @@
+"""What a curator hands out: numbers, histograms and choices with their errors, what they cost, and whom they protect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curator.error_laws import ErrorLaw, NoError
+from deniable.curator.law import DiscreteLaplace, choice_shortfall, proportion_limits, sum_reach
+from deniable.curator.protection import Protection
+from deniable.errors import ParameterError
+from deniable.estimation.estimate import Estimate, plain_label, provenance
+from deniable.estimation.intervals import check_confidence
+from deniable.estimation.statistic import Statistic, decimals_for
+
+__all__ = ["Choice", "Grouped", "Histogram", "Preview", "Release"]
+
+_Floats = NDArray[np.float64]
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class Release(Statistic):
+    """A number with noise. Its interval covers the exact one: that of the rows in the table, after clamping to the bounds."""
+
+    epsilon: float = math.nan
+    """What it cost."""
+    protection: Protection = field(default_factory=Protection)
+    error: ErrorLaw = field(default_factory=NoError, repr=False)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Low and high, which cover the exact value with at least the given probability."""
+        return self.error.limits(self.value, confidence)
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        shown = super().to_dict(confidence)
+        return {**shown, "stderr": _finite(self.stderr), "epsilon": self.epsilon, **self.protection.to_dict()}
+
+    def __str__(self) -> str:
+        low, high = self.interval(0.95)
+        reach = max(high - self.value, self.value - low)
+        whole = all(number.is_integer() for number in (low, self.value, high))
+        digits = 0 if whole else decimals_for(reach)
+        if abs((high - self.value) - (self.value - low)) <= 0.05 * (high - low):
+            shown = f"{self.value:.{digits}f} ± {reach:.{digits}f} (95 %)"
+        else:
+            shown = f"{self.value:.{digits}f} (95 %: {low:.{digits}f} to {high:.{digits}f})"
+        cost = f"epsilon {self.epsilon:.4g}" if self.epsilon else "public"
+        return "\n".join([f"{self.name}: {shown}; {cost}, {self.protection}", *self.notes])
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram(Estimate):
+    """Proportions from noisy counts; an Estimate like any other, so that it can stand beside one from randomized reports.
+
+    The ± covers the noise, which is the only error: the exact proportions are those of the rows in the table.
+    """
+
+    noisy_counts: _Floats = field(default_factory=lambda: np.empty(0))
+    """Unbiased, and below 0 where the noise is."""
+    law: DiscreteLaplace = field(default_factory=lambda: DiscreteLaplace(1.0))
+    """Of the noise on each count."""
+    protection: Protection = field(default_factory=Protection)
+    total: int | None = None
+    """The number of rows, where it is public; else the proportions are of the sum of the noisy counts."""
+
+    def counts(self, size: int | None = None) -> _Floats:
+        """The noisy counts or, given a size, the proportions of it."""
+        return self.noisy_counts.copy() if size is None else super().counts(size)
+
+    def count_interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+        """One row a label: low and high, which cover the exact count with at least the given probability."""
+        reach = self.law.reach(self._level(confidence, simultaneous))
+        return np.column_stack([self.noisy_counts - reach, self.noisy_counts + reach])
+
+    def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
+        """One row a label: low and high, which cover the exact proportion with at least the given probability.
+
+        There is one method, by the exact law of the noise; after :meth:`consistent` the interval still is that of the noisy
+        counts, drawn out to contain the changed proportion.
+        """
+        if method is not None:
+            raise ParameterError("method", method, "must be None: the law of a curator's noise is known")
+        if self.total is not None:
+            limits = self.count_interval(confidence, simultaneous) / self.total
+        else:
+            noisy, level = self.noisy_counts, self._level(confidence, simultaneous)
+            limits = proportion_limits(noisy, float(noisy.sum()), self.law.scale, noisy.size, level)
+        limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
+        limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
+        return limits
+
+    def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+        """How far the noise reaches to either side of each proportion."""
+        level = self._level(confidence, simultaneous)
+        if self.total is not None:
+            return np.full(self.noisy_counts.size, self.law.reach(level) / self.total)
+        k = self.noisy_counts.size
+        shares = np.clip(self.noisy_counts / self.n, 0, 1)
+        weights = np.broadcast_to(-shares[:, np.newaxis], (k, k)) + np.eye(k) if k <= 512 else np.ones((k, 1))
+        return (sum_reach(weights, level) * self.stderr * self.n + 0.5) / self.n
+
+    def _level(self, confidence: float, simultaneous: bool) -> float:
+        check_confidence(confidence)
+        return 1 - (1 - confidence) / self.noisy_counts.size if simultaneous else confidence
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        low, high = self.interval(confidence).T
+        source = provenance(self, confidence)
+        del source["epsilon_local"], source["epsilon_sampled"], source["window"], source["population"]
+        return {
+            "labels": [plain_label(label) for label in self.labels],
+            "estimate": self.proportions.tolist(),
+            "stderr": self.stderr.tolist(),
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "counts": self.noisy_counts.tolist(),
+            **source,
+            "epsilon": self.epsilon,
+            **self.protection.to_dict(),
+        }
+
+    def privacy_line(self) -> str:
+        """What it cost, whom it protects, and what the ± covers."""
+        about = f"{self.n:,} rows" if self.total is not None else f"about {self.n:,} rows"
+        return f"{about}; epsilon {self.epsilon:.4g}, {self.protection}; ± covers 95 %"
+
+    def __repr__(self) -> str:
+        return f"<Histogram of {len(self.labels)} labels, {self.mechanism}>"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A label that was chosen with noise."""
+
+    name: str
+    label: Hashable
+    epsilon: float
+    protection: Protection
+    scale: float
+    candidates: int
+
+    def shortfall(self, confidence: float = 0.95) -> float:
+        """With at least this probability the label has at most so many rows fewer than the most frequent one."""
+        return choice_shortfall(self.scale, self.candidates, confidence)
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        return {
+            "name": self.name,
+            "label": plain_label(self.label),
+            "shortfall": self.shortfall(confidence),
+            "confidence": confidence,
+            "epsilon": self.epsilon,
+            **self.protection.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        short = f"at most {self.shortfall(0.95):.1f} rows short of the most frequent (95 %)"
+        return f"{self.name}: {self.label}, {short}; epsilon {self.epsilon:.4g}, {self.protection}"
+
+
+@dataclass(frozen=True)
+class Grouped(Mapping[Hashable, Any]):
+    """One result a group. The groups are disjoint, so all together cost what one does."""
+
+    column: str
+    results: dict[Hashable, Any]
+    epsilon: float
+
+    def __getitem__(self, key: Hashable) -> Any:
+        return self.results[key]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        groups = [{"group": plain_label(key), **result.to_dict(confidence)} for key, result in self.results.items()]
+        return {"group_by": self.column, "epsilon": self.epsilon, "groups": groups}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.column} = {key}\n  " + str(result).replace("\n", "\n  ") for key, result in self.results.items())
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release would cost and how large its error would be. It looks at no data, so it costs nothing."""
+
+    name: str
+    epsilon: float
+    """What the release would cost."""
+    left: float
+    """What would be left of the budget; below 0, it would be refused."""
+    protection: Protection
+    mechanism: str
+    error: ErrorLaw = field(repr=False)
+    unit: str = ""
+    """What the error is measured in, if not in what is released."""
+    bound: bool = False
+    """Whether the error depends on the data, and this is the largest it can be."""
+
+    @property
+    def stderr(self) -> float:
+        """The standard error that the release would have."""
+        return self.error.stderr
+
+    def plus_minus(self, confidence: float = 0.95) -> float:
+        """How far the interval would reach to either side."""
+        low, high = self.error.limits(0.0, confidence)
+        return max(high, -low)
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        return {
+            "name": self.name,
+            "plus_minus": self.plus_minus(confidence),
+            "unit": self.unit,
+            "at_most": self.bound,
+            "stderr": _finite(self.stderr),
+            "confidence": confidence,
+            "mechanism": self.mechanism,
+            "epsilon": self.epsilon,
+            "left": self.left,
+            **self.protection.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        reach = self.plus_minus(0.95)
+        digits = 0 if reach.is_integer() else decimals_for(reach)
+        most, unit = "at most " if self.bound else "", f" {self.unit}" if self.unit else ""
+        cost = f"epsilon {self.epsilon:.4g}, {self.left:.4g} left" if self.left >= 0 else f"epsilon {self.epsilon:.4g}: refused"
+        return f"{self.name}: ± {most}{reach:.{digits}f}{unit} (95 %); {cost}\n  {self.mechanism}; {self.protection}"

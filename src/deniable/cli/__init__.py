@@ -21,6 +21,7 @@ COMMANDS = {
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",
+    "release": "deniable.cli.release:release",
     "size": "deniable.cli.size:size",
     "spark": "deniable.cli.spark:spark",
     "up": "deniable.cli.up:up",

@@ -197,7 +197,13 @@ class Estimate:
         return plot_estimate(self, ax, truth=truth, confidence=confidence)
 
     def __str__(self) -> str:
-        return "\n".join([*_rows(self), _privacy_line(self), *self.notes])
+        return "\n".join([*_rows(self), self.privacy_line(), *self.notes])
+
+    def privacy_line(self) -> str:
+        """How many reports there were, how private each was, and what the ± covers, in one line."""
+        of = "" if self.population is None else f" of {self.population:,} people"
+        sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
+        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a report; ± covers 95 %"
 
     def __repr__(self) -> str:
         return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
@@ -257,9 +263,3 @@ def _rows(estimate: Estimate) -> list[str]:
     if shown < len(estimate.labels):
         rows.append(f"… and {len(estimate.labels) - shown} more")
     return rows
-
-
-def _privacy_line(estimate: Estimate) -> str:
-    of = "" if estimate.population is None else f" of {estimate.population:,} people"
-    sampled = "" if estimate.sampled_epsilon is None else f" (sampled {estimate.sampled_epsilon:.3g})"
-    return f"{estimate.n:,} reports{of}; epsilon {estimate.epsilon:.4g}{sampled} a report; ± covers 95 %"

@@ -13,7 +13,7 @@ from deniable.release.table import Attribute, CodedTable, Integers, Levels, comb
 
 __all__ = ["Classes", "Cube"]
 
-_CACHED_CELLS = 20_000_000
+_CACHED_CELLS = 40_000_000
 """Numbers that a cube keeps of tables it added up on the way."""
 
 
@@ -72,6 +72,8 @@ class Cube:
         names = [attributes[i].name for i in self._order] + self._sensitive
         self._sizes = [len(table.values[name]) for name in names]
         counts = table.counts if counts is None else counts
+        self.n = int(counts.sum())
+        """The number of rows."""
         some = counts > 0
         columns = [table.codes[name][some] for name in names]
         self._base = (columns, counts[some]) if some.all() else _added_up(columns, self._sizes, counts[some])

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from deniable.errors import ParameterError
@@ -134,7 +135,7 @@ class Numbers(Hierarchy):
         if self.levels > _MOST_LEVELS:
             raise ParameterError("width", self.width, f"makes {self.levels} levels; at most {_MOST_LEVELS} are allowed")
 
-    @property
+    @cached_property
     def levels(self) -> int:
         """The values, one level for each width below that of the domain, and ``*``."""
         level, width = 2, self.width
@@ -195,11 +196,11 @@ class Dates(Hierarchy):
         if self.high <= self.low:
             raise ParameterError("high", self.high.isoformat(), f"must be after low = {self.low.isoformat()!r}")
 
-    @property
+    @cached_property
     def _days(self) -> float:
         return (self.high - self.low) / timedelta(days=1) + 1
 
-    @property
+    @cached_property
     def levels(self) -> int:
         """Two, and one for each span shorter than the range."""
         return 2 + sum(span < self._days for span in _SPANS)

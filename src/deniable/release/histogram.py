@@ -49,8 +49,7 @@ class ReleasedHistogram(Estimate):
         if self.guarantee is None or self.population is None:
             raise ParameterError("guarantee", None, "must be known, and the population too")
         one = confidence ** (1 / len(self.labels)) if simultaneous else confidence
-        limits: _Floats = np.minimum(count_limits(self.kept, self.guarantee, one), self.population)
-        return limits / self.population
+        return np.minimum(count_limits(self.kept, self.guarantee, one) / self.population, 1.0)
 
     def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """The distance from each proportion to the farther end of its interval."""

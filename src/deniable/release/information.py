@@ -55,7 +55,15 @@ class Information:
         kept = np.zeros(len(nodes))
         for most, levels in zip(self.most, nodes.T, strict=True):
             kept += np.array(most)[levels]
-        return kept / self.total if self.total else np.ones(len(nodes))
+        return kept / self.total * (1 + 1e-12) if self.total else np.ones(len(nodes))
+
+    def most_per_row(self, nodes: Integers) -> _Floats:
+        """For each row of levels: no row keeps more than this part of the table's information."""
+        most = np.zeros(len(nodes))
+        for gains, levels in zip(self.gains, nodes.T, strict=True):
+            most += np.array([gain.max(initial=0.0) for gain in gains])[levels]
+        # Sums in another order end in other digits, and a bound must not be below what it bounds.
+        return most / self.total * (1 + 1e-12) if self.total else np.ones(len(nodes))
 
     def kept(self, classes: Classes, levels: Levels) -> float:
         """The part of the table's information that these classes keep."""

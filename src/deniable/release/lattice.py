@@ -1,17 +1,20 @@
-"""Search all generalisations for the one that keeps most information under given constraints, and know when it is found.
+"""Search all generalisations for the one that keeps most information, and know when it is found.
 
-A generalisation is one level for each attribute; together they are a lattice. What one keeps is at most what it would keep if
-no row were dropped, and that bound costs nothing, because it adds up over attributes. So generalisations are tried in the order
-of their bounds, and the first bound that is not above the best one found ends the search: nothing left can be better. Constraints
-need not be monotonic for that. Where too many rows are in classes below k, that holds for every finer generalisation too, and all
-of these are left out; the coarsest such one is looked for by bisection on the way up (as Flash does: Kohlmayer et al. 2012).
+A generalisation is one level for each attribute; together they are a lattice. What one keeps is bounded in two ways without
+looking at it: by what it would keep if no row were dropped, which adds up over attributes; and, wherever a coarser one was looked
+at, by the rows that were kept there, for a finer one cannot keep more rows. The search takes the generalisation with the highest
+bound and looks at coarser ones above it, by bisection, until one shows that it cannot be the best, and with it everything finer
+(or until it was looked at itself). When no bound is above the best one found, that one is the best of all. The idea of walking
+paths by bisection is that of Flash (Kohlmayer et al. 2012).
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +24,9 @@ from deniable.mechanisms.exact import check_number
 from deniable.release.classes import Cube
 from deniable.release.constraints import Constraint, KAnonymity, satisfying
 from deniable.release.information import Information
-from deniable.release.table import Attribute, Levels
+from deniable.release.table import Attribute, Integers, Levels
 
-__all__ = ["LARGEST_LATTICE", "Found", "allowed_levels", "lattice", "search"]
+__all__ = ["LARGEST_LATTICE", "BestFirst", "Found", "allowed_levels", "lattice", "search"]
 
 LARGEST_LATTICE = 1_000_000
 LevelChoice = int | tuple[int, int] | range
@@ -66,7 +69,7 @@ def allowed_levels(attributes: Sequence[Attribute], levels: Mapping[str, LevelCh
     return out
 
 
-def lattice(allowed: Sequence[range]) -> NDArray[np.int64]:
+def lattice(allowed: Sequence[range]) -> Integers:
     """All generalisations, a row each."""
     size = int(np.prod([len(levels) for levels in allowed], dtype=object))
     if size > LARGEST_LATTICE:
@@ -92,86 +95,113 @@ def search(
         raise ParameterError("suppress", suppress, "must lie between 0 and 1")
     if time_limit is not None and not check_number("time_limit", time_limit) > 0:
         raise ParameterError("time_limit", time_limit, "must be above 0 seconds")
-    return _Search(cube, information, allowed, constraints, suppress).run(time_limit, progress)
+    nodes = lattice(allowed)
+    k = max((constraint.k for constraint in constraints if isinstance(constraint, KAnonymity)), default=1)
+    most = information.most_per_row(nodes)
+    fewest = cube.n * (1 - suppress * (1 + 1e-12))
+
+    def look(levels: Levels) -> tuple[float | None, int]:
+        classes = cube.classes(levels)
+        rows = int(classes.sizes[classes.sizes >= k].sum())
+        if rows < fewest or not rows:
+            return None, rows
+        kept = classes.kept(satisfying(classes, constraints))
+        return (information.kept(kept, levels) if kept.n and kept.n >= fewest else None), rows
+
+    def bound(rows: int, which: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return most[which] * rows if rows and rows >= fewest else np.full(int(which.sum()), -math.inf)
+
+    tried = BestFirst(nodes, information.bounds(nodes), look, bound)
+    left = tried.run(time_limit, progress)
+    if tried.best is None:
+        raise ReleaseError("no generalisation satisfies the constraints: allow more rows to be dropped, or ask for less")
+    value, i = tried.best
+    return Found(tuple(nodes[i].tolist()), value, value if left is None else left, len(tried.looked_at), len(nodes))
 
 
-class _Search:
+class BestFirst:
+    """The search itself, for any value that is bounded as described above.
+
+    `look(levels)` gives the value of a generalisation, or None if it is not allowed, and the rows it keeps. `bound(rows, which)`
+    bounds the values of some generalisations, given the rows that one coarser than each of them keeps.
+    """
+
     def __init__(
         self,
-        cube: Cube,
-        information: Information,
-        allowed: Sequence[range],
-        constraints: Sequence[Constraint],
-        suppress: float,
+        nodes: Integers,
+        upper: NDArray[Any],
+        look: Callable[[Levels], tuple[Any, int]],
+        bound: Callable[[int, NDArray[np.bool_]], NDArray[Any]],
     ) -> None:
-        self.cube, self.information, self.constraints = cube, information, constraints
-        self.nodes = lattice(allowed)
-        self.top = tuple(levels[-1] for levels in allowed)
-        self.bounds = information.bounds(self.nodes)
-        self.left = np.ones(len(self.nodes), dtype=np.bool_)
-        """Generalisations that may still be the best one."""
-        self.tried: dict[Levels, bool] = {}
-        """Whether too many rows of it are in classes below k."""
-        self.best: tuple[float, Levels] | None = None
-        self.k = max((constraint.k for constraint in constraints if isinstance(constraint, KAnonymity)), default=1)
-        self.may_drop = suppress * (1 + 1e-12)
+        self.nodes, self.upper = nodes, upper.copy()
+        """No value of a generalisation is above its bound; of one that was looked at, the bound is its value."""
+        self._look, self._bound = look, bound
+        self._top = nodes.max(axis=0)
+        self._places = {tuple(node): i for i, node in enumerate(nodes.tolist())}
+        self.looked_at: set[int] = set()
+        self.best: tuple[Any, int] | None = None
+        """The highest value and where it is."""
 
-    def run(self, time_limit: float | None, progress: Progress | None) -> Found:
+    def run(self, time_limit: float | None = None, progress: Progress | None = None) -> Any:
+        """Search until nothing better is left, or the time is up; returns the bound on what is left, or None."""
         started = time.monotonic()
-        order = np.argsort(-self.bounds, kind="stable")
-        bound = 0.0
-        for number, i in enumerate(order.tolist()):
-            if not self.left[i]:
-                continue
-            bound = float(self.bounds[i])
-            if self.best is not None and bound <= self.best[0]:
-                break
+        while (i := self._most_promising()) is not None:
             elapsed = time.monotonic() - started
             if time_limit is not None and elapsed > time_limit and self.best is not None:
-                break
-            node = tuple(self.nodes[i].tolist())
-            if self._try(node):
-                self._climb(node)
-            elif progress is not None:
-                progress(max((number + 1) / len(order), 0.0 if time_limit is None else min(1.0, elapsed / time_limit)))
-        else:
-            bound = 0.0
-        if self.best is None:
-            raise ReleaseError("no generalisation satisfies the constraints: allow more rows to be dropped, or ask for less")
+                return self.upper[i]
+            self._walk_up(i)
+            if progress is not None:
+                ruled_out = 0.0 if self.best is None else float((self.upper <= self.best[0]).mean())
+                progress(ruled_out if time_limit is None else max(ruled_out, min(1.0, elapsed / time_limit)))
         if progress is not None:
             progress(1.0)
-        return Found(self.best[1], self.best[0], max(bound, self.best[0]), len(self.tried), len(self.nodes))
+        return None
 
-    def _try(self, levels: Levels) -> bool:
-        """Look at one generalisation; whether too many of its rows are in classes below k, so that all finer ones are out."""
-        if levels in self.tried:
-            return self.tried[levels]
-        classes = self.cube.classes(levels)
-        small = int(classes.sizes[classes.sizes < self.k].sum()) > self.may_drop * classes.n
-        self.tried[levels] = small
-        if small:
-            self.left &= ~(self.nodes <= np.array(levels)).all(axis=1)
-            return True
-        kept = classes.kept(satisfying(classes, self.constraints))
-        if kept.n and classes.n - kept.n <= self.may_drop * classes.n:
-            value = self.information.kept(kept, levels)
-            if self.best is None or value > self.best[0]:
-                self.best = (value, levels)
-        return False
+    def look(self, i: int) -> None:
+        """Look at a generalisation, unless that was done before."""
+        if i in self.looked_at:
+            return
+        self.looked_at.add(i)
+        value, rows = self._look(tuple(self.nodes[i].tolist()))
+        finer = (self.nodes <= self.nodes[i]).all(axis=1)
+        self.upper[finer] = np.minimum(self.upper[finer], self._bound(rows, finer))
+        if value is None:
+            self.upper[i] = _lowest(self.upper.dtype)
+            return
+        self.upper[i] = value
+        if self.best is None or value > self.best[0]:
+            self.best = (value, i)
 
-    def _climb(self, node: Levels) -> None:
-        """On a path from here to the top, find the last generalisation that is out as well."""
-        path = [node]
-        while path[-1] != self.top:
-            # One level up where that costs the least information.
-            steps = [(self._cost(path[-1], a), a) for a in range(len(node)) if path[-1][a] < self.top[a]]
-            a = min(steps)[1]
-            path.append((*path[-1][:a], path[-1][a] + 1, *path[-1][a + 1 :]))
-        low, high = 0, len(path)
+    def _most_promising(self) -> int | None:
+        i = int(self.upper.argmax())
+        if self.best is None:
+            return None if self.upper[i] == _lowest(self.upper.dtype) else i
+        return i if self.upper[i] > self.best[0] else None
+
+    def _settled(self, i: int) -> bool:
+        return i in self.looked_at or bool(
+            self.upper[i] == _lowest(self.upper.dtype) or (self.best is not None and self.upper[i] <= self.best[0])
+        )
+
+    def _walk_up(self, i: int) -> None:
+        """On a path from here to the top, look for the coarsest generalisation that rules this one out."""
+        path = self._path(i)
+        low, high = -1, len(path)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._try(path[middle]) else (low, middle)
+            self.look(path[middle])
+            low, high = (middle, high) if self._settled(i) else (low, middle)
 
-    def _cost(self, levels: Levels, a: int) -> float:
-        most = self.information.most[a]
-        return most[levels[a]] - most[levels[a] + 1]
+    def _path(self, i: int) -> list[int]:
+        """Up to the top, each time by the step to the highest bound."""
+        levels = self.nodes[i].tolist()
+        path = [i]
+        while (steps := [a for a, level in enumerate(levels) if level < self._top[a]]) != []:
+            ways = [self._places[tuple(level + (a == b) for b, level in enumerate(levels))] for a in steps]
+            path.append(max(ways, key=lambda way: self.upper[way]))
+            levels = self.nodes[path[-1]].tolist()
+        return path
+
+
+def _lowest(dtype: Any) -> Any:
+    return -math.inf if dtype.kind == "f" else np.iinfo(dtype).min

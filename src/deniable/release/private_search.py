@@ -32,14 +32,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
 from deniable.release.classes import Cube
 from deniable.release.guarantee import Guarantee
-from deniable.release.lattice import LARGEST_LATTICE, lattice
+from deniable.release.lattice import LARGEST_LATTICE, BestFirst, Progress, lattice
 from deniable.release.table import Integers, Levels
 
 __all__ = ["Scores", "permute_and_flip", "private_choice", "public_choice"]
@@ -47,40 +46,56 @@ __all__ = ["Scores", "permute_and_flip", "private_choice", "public_choice"]
 STEPS = 8
 """Whole numbers into which the sensitivity is divided: what rounding costs is an eighth of what one row can change."""
 _WEIGHT_UNITS = 1 << 16
-_COUNT_UNITS = 1 << 8
+_CHANCE_UNITS = 1 << 10
 _COINS_AT_ONCE = 512
 
 
 class Scores:
-    """The score of a generalisation, as an integer, and its sensitivity."""
+    """The score of a generalisation, as an integer, its sensitivity, and bounds on it.
 
-    def __init__(self, cube: Cube, guarantee: Guarantee) -> None:
-        self._cube = cube
+    With a `scale`, as if each class had so many times its rows: for public data of another size.
+    """
+
+    def __init__(self, cube: Cube, guarantee: Guarantee, scale: float = 1.0) -> None:
+        self._cube, self._scale = cube, scale
         self._worth = _expected_rows(guarantee)
         self._weights = [
             [np.round((1 - losses) * _WEIGHT_UNITS).astype(np.int64) for losses in attribute.losses]
             for attribute in cube.attributes
         ]
-        self.sensitivity = len(cube.attributes) * _WEIGHT_UNITS * int(np.diff(self._worth).max(initial=_COUNT_UNITS))
+        self.sensitivity = len(cube.attributes) * _WEIGHT_UNITS * int(np.diff(self._worth).max(initial=_CHANCE_UNITS))
 
-    def of(self, levels: Levels, scale: float = 1.0) -> int:
-        """The score at these levels; with a `scale`, as if each class had so many times its rows."""
+    def look(self, levels: Levels) -> tuple[int, int]:
+        """The score at these levels, and the sum of F over the classes.
+
+        The latter is not above that of any coarser generalisation: F(a) + F(b) <= F(a + b), because F(c)/c does not fall.
+        """
         classes = self._cube.classes(levels)
         weight = np.zeros(classes.sizes.size, dtype=np.int64)
         for weights, labels, level in zip(self._weights, classes.labels, levels, strict=True):
             weight += weights[level][labels]
-        sizes = classes.sizes if scale == 1 else np.round(classes.sizes * scale).astype(np.int64)
+        sizes = classes.sizes if self._scale == 1 else np.floor(classes.sizes * self._scale).astype(np.int64)
         table = self._worth
-        rows = np.where(sizes < table.size, table[np.minimum(sizes, table.size - 1)], sizes * _COUNT_UNITS)
-        return int(weight @ rows)
+        rows = np.where(sizes < table.size, table[np.minimum(sizes, table.size - 1)], sizes * _CHANCE_UNITS)
+        return int(weight @ rows), int(rows.sum())
 
-    def steps(self, levels: Levels) -> int:
-        """T: the score in eighths of the sensitivity, rounded down."""
-        return STEPS * self.of(levels) // self.sensitivity
+    def search(self, nodes: Integers, progress: Progress | None = None) -> BestFirst:
+        """Look for the highest score; what was not looked at has a bound that is not above it."""
+        most = np.zeros(len(nodes), dtype=np.int64)
+        for weights, levels in zip(self._weights, nodes.T, strict=True):
+            most += np.array([weight.max(initial=0) for weight in weights])[levels]
+        everything = math.ceil(self._cube.n * self._scale) * _CHANCE_UNITS
+        found = BestFirst(nodes, most * everything, self.look, lambda rows, which: most[which] * rows)
+        found.run(progress=progress)
+        return found
+
+    def steps(self, score: int) -> int:
+        """T: a score in eighths of the sensitivity, rounded down."""
+        return STEPS * score // self.sensitivity
 
 
 def _expected_rows(guarantee: Guarantee) -> Integers:
-    """F(c) for c = 0, 1, … up to where it is c itself: whole units, never falling, and no step above `np.diff` says."""
+    """F(c) for c = 0, 1, … up to where it is c itself, in units in which the probability is a whole number that does not fall."""
     from scipy.special import bdtrc  # noqa: PLC0415 - slow to import
 
     beta, k = float(guarantee.sampling), guarantee.k
@@ -88,8 +103,8 @@ def _expected_rows(guarantee: Guarantee) -> Integers:
     last = math.ceil((k + 20 * math.sqrt(k) + 100) / beta)
     sizes = np.arange(last)
     chance = np.where(sizes >= k, bdtrc(k - 1, np.maximum(sizes, k), beta), 0.0)
-    worth = np.maximum.accumulate(np.round(sizes * chance * _COUNT_UNITS).astype(np.int64))
-    return np.append(np.minimum(worth, sizes * _COUNT_UNITS), last * _COUNT_UNITS)
+    whole = np.maximum.accumulate(np.floor(np.clip(chance, 0, 1) * _CHANCE_UNITS).astype(np.int64))
+    return np.append(sizes * whole, last * _CHANCE_UNITS)
 
 
 def private_choice(
@@ -99,7 +114,7 @@ def private_choice(
     epsilon: float,
     source: Source,
     candidates: int = 10_000,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Levels, float]:
     """Levels that keep much, chosen at the cost of `epsilon`, and what the choice really costs.
 
@@ -111,48 +126,40 @@ def private_choice(
         raise ParameterError("candidates", candidates, f"must be a whole number from 1 to {LARGEST_LATTICE}")
     nodes = _some(lattice(allowed), candidates, source)
     scores = Scores(cube, guarantee)
-    steps = []
-    for i, node in enumerate(nodes.tolist()):
-        steps.append(scores.steps(tuple(node)))
-        if progress is not None:
-            progress((i + 1) / len(nodes))
+    found = scores.search(nodes, progress)
     numerator = exact.up(1 / exact.exp(Fraction(epsilon) / STEPS))
-    chosen = permute_and_flip(steps, numerator, source)
+
+    def steps(i: int) -> int:
+        found.look(i)
+        return scores.steps(int(found.upper[i]))
+
+    chosen = permute_and_flip([scores.steps(int(bound)) for bound in found.upper], steps, numerator, source)
     return tuple(nodes[chosen].tolist()), exact.log_ratio(Fraction(ONE, numerator), STEPS)
 
 
 def public_choice(
-    cube: Cube,
-    allowed: Sequence[range],
-    guarantee: Guarantee,
-    scale: float = 1.0,
-    progress: Callable[[float], None] | None = None,
+    cube: Cube, allowed: Sequence[range], guarantee: Guarantee, scale: float = 1.0, progress: Progress | None = None
 ) -> Levels:
     """The levels with the highest score on public data, of which the table to release has `scale` times the rows."""
-    nodes = lattice(allowed).tolist()
-    scores = Scores(cube, guarantee)
-    best, found = -1, tuple(nodes[0])
-    for i, node in enumerate(nodes):
-        score = scores.of(tuple(node), scale)
-        if score > best:
-            best, found = score, tuple(node)
-        if progress is not None:
-            progress((i + 1) / len(nodes))
-    return found
+    nodes = lattice(allowed)
+    found = Scores(cube, guarantee, scale).search(nodes, progress)
+    return tuple(nodes[0 if found.best is None else found.best[1]].tolist())
 
 
-def permute_and_flip(scores: Sequence[int], numerator: int, source: Source) -> int:
-    """An index, likely of a high score: the first in random order for which `max(scores) - score` coins all show heads.
+def permute_and_flip(bounds: Sequence[int], score: Callable[[int], int], numerator: int, source: Source) -> int:
+    """An index, likely of a high score: the first in random order for which `highest - score(index)` coins all show heads.
 
-    A coin shows heads with probability `numerator` / 2**64. The index of the maximum is taken whenever its turn comes.
+    A coin shows heads with probability `numerator` / 2**64. No score is above its bound, and the highest bound is a score. The
+    first `highest - bound` coins are tossed without knowing the score: mostly one of them shows tails, and it is not needed.
     """
-    highest = max(scores)
-    waiting = list(range(len(scores)))
+    highest = max(bounds)
+    waiting = list(range(len(bounds)))
     while True:
         at = int(source.below(len(waiting), 1)[0])
         waiting[at], waiting[-1] = waiting[-1], waiting[at]
         index = waiting.pop()
-        if _all_heads(highest - scores[index], numerator, source):
+        surely = highest - bounds[index]
+        if _all_heads(surely, numerator, source) and _all_heads(highest - score(index) - surely, numerator, source):
             return index
 
 
@@ -165,7 +172,7 @@ def _all_heads(n: int, numerator: int, source: Source) -> bool:
     return True
 
 
-def _some(nodes: NDArray[np.int64], most: int, source: Source) -> NDArray[np.int64]:
+def _some(nodes: Integers, most: int, source: Source) -> Integers:
     """Up to so many of the generalisations, by lot."""
     if len(nodes) <= most:
         return nodes

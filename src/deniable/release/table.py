@@ -84,12 +84,13 @@ class CodedTable:
             n += lengths.pop()
         if not n:
             raise ReleaseError("the table has no rows")
-        order = {name: _order(list(seen[name])) for name in columns}
+        values = {name: list(seen[name]) for name in columns}
+        order = {name: _order(values[name]) for name in columns}
         whole = [np.argsort(order[name])[np.concatenate(codes[name])] for name in columns]
         rows, distinct = combine(whole, [len(seen[name]) for name in columns])
         place = one_of_each(rows, distinct)
         return cls(
-            {name: [list(seen[name])[i] for i in order[name]] for name in columns},
+            {name: [values[name][i] for i in order[name]] for name in columns},
             {name: code[place] for name, code in zip(columns, whole, strict=True)},
             np.bincount(rows, minlength=distinct),
             rows,
@@ -199,7 +200,8 @@ class Attribute:
         for level in range(hierarchy.levels):
             found = [hierarchy.label(value, level) for value in values]
             loss = dict(zip(found, (hierarchy.loss(value, level) for value in values), strict=True))
-            labels = [list(loss)[i] for i in _order(list(loss))]
+            distinct = list(loss)
+            labels = [distinct[i] for i in _order(distinct)]
             place = {label: i for i, label in enumerate(labels)}
             self.labels.append(labels)
             self.places.append(np.array([place[label] for label in found], dtype=np.int64))

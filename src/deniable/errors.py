@@ -12,6 +12,7 @@
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
     ├── SurveyError             a file of answers or its columns cannot be used; says which row
+    ├── ReleaseError            a table cannot be released, or a hierarchy cannot be used; says which row
     ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
     │   ├── QueryFileError          a file of a query says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── SignatureError          the signature does not fit the query, or the key is not its analyst's
@@ -93,6 +94,7 @@ __all__ = [
     "QueryFileError",
     "RandomnessError",
     "RefusedError",
+    "ReleaseError",
     "ReportError",
     "ReportFormatError",
     "ReportMismatchError",
@@ -193,6 +195,10 @@ class NoReportsError(ReportError):
 
 class SurveyError(DeniableError, ValueError):
     """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
+
+
+class ReleaseError(DeniableError, ValueError):
+    """A table cannot be released, or a generalisation hierarchy cannot be used. Names the row, never an answer in it."""
 
 
 class QueryError(DeniableError, ValueError):

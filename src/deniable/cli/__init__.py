@@ -37,6 +37,7 @@ ROLES = {
         "estimate": "deniable.cli.survey:estimate",
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
+        "release": "deniable.cli.release:release",
     },
 }
 """Where each command is defined, by the role of the people who use it. A command is imported when it is run, so that none has to

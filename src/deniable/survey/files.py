@@ -21,7 +21,7 @@ from deniable.survey.columns import read_columns, write_columns
 from deniable.survey.reading import Chunk, check_file, is_parquet, read_chunks
 from deniable.survey.texts import cells_to_reports, cells_to_values, reports_to_cells
 
-__all__ = ["Survey", "columns_file", "estimate_file", "randomize_file"]
+__all__ = ["Survey", "columns_file", "estimate_file", "randomize_file", "refuse_existing", "table_writer"]
 
 Progress = Callable[[float], None]
 
@@ -111,34 +111,44 @@ def randomize_file(
     *,
     keep: Sequence[str] = (),
     overwrite: bool = False,
+    prepare: Mapping[str, Callable[[list[Any]], Sequence[Any]]] | None = None,
     source: Source | None = None,
     progress: Progress | None = None,
 ) -> int:
     """Write a file in which the named columns are randomized, and beside it how; returns the number of rows.
 
     Other columns are left out unless `keep` names them: they would hold people's true data. Nothing is written unless all can be.
+    What `prepare` does to a column's cells, such as putting them into buckets, is done before they are randomized.
     """
     path, output = Path(path), Path(output)
     if not mechanisms:
         raise SurveyError("there is no column to randomize")
     for name in set(keep) & set(mechanisms):
         raise SurveyError(f"column {name!r} is to be randomized, so it cannot be kept as it is")
-    for target in (output, columns_file(output)):
-        if target.exists() and (not overwrite or target.samefile(path)):
-            raise SurveyError(f"{target} exists already")
+    refuse_existing(path, output, overwrite)
     described = write_columns(mechanisms)
     rows = 0
-    with _writer(output, [*mechanisms, *keep]) as write:
+    with table_writer(output, [*mechanisms, *keep]) as write:
         for chunk in read_chunks(path, [*mechanisms, *keep], progress):
             rows += len(chunk)
             randomized: dict[str, list[Any]] = {}
             for name, mechanism in mechanisms.items():
                 with _row_named(path, chunk, name):
-                    reports = mechanism.privatize(cells_to_values(mechanism, chunk.columns[name]), source)
+                    cells = chunk.columns[name]
+                    if prepare and name in prepare:
+                        cells = list(prepare[name](cells))
+                    reports = mechanism.privatize(cells_to_values(mechanism, cells), source)
                 randomized[name] = reports_to_cells(reports)
             write(randomized | {name: chunk.columns[name] for name in keep})
     columns_file(output).write_text(described, encoding="utf-8")
     return rows
+
+
+def refuse_existing(path: Path, output: Path, overwrite: bool) -> None:
+    """Refuse an output that exists, or whose description does, unless it may be overwritten; never overwrite what is read."""
+    for target in (output, columns_file(output)):
+        if target.exists() and (not overwrite or target.samefile(path)):
+            raise SurveyError(f"{target} exists already")
 
 
 @contextmanager
@@ -152,7 +162,7 @@ def _row_named(path: Path, chunk: Chunk, column: str) -> Iterator[None]:
 
 
 @contextmanager
-def _writer(output: Path, columns: Sequence[str]) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
+def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
     """A function that appends rows; what it wrote takes the output's place only if all went well."""
     partial = output.with_name(output.name + ".partial")
     try:

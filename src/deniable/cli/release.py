@@ -1,0 +1,345 @@
+"""`deniable release`: a table that can be given away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.output import as_json, progress_bar
+from deniable.errors import ReleaseError, SurveyError, UnknownLabelError
+from deniable.mechanisms.direct import DirectEncoding
+from deniable.mechanisms.exact import check_epsilon, exp
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.unary import OptimizedUnary
+from deniable.release import (
+    CodedTable,
+    Constraint,
+    DistinctDiversity,
+    EntropyDiversity,
+    Hierarchy,
+    KAnonymity,
+    RecursiveDiversity,
+    Released,
+    TCloseness,
+    anonymize,
+    automatic_hierarchy,
+    parse_hierarchy,
+)
+from deniable.release import release as release_privately
+from deniable.survey import randomize_file
+from deniable.survey.files import columns_file, refuse_existing, table_writer
+from deniable.survey.reading import read_chunks
+
+_FILE = click.Path(path_type=Path)
+_SEARCH_PART = 10
+"""Of epsilon, a tenth pays for the search if nothing else is said."""
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--output", "-o", type=_FILE, required=True, help="The file to write: CSV, or Parquet by its name.")
+@click.option(
+    "--attribute",
+    "-a",
+    "attributes",
+    multiple=True,
+    metavar="NAME=HIERARCHY",
+    help="A column to release and how it is generalised: numbers:low=0,high=100,width=5 · dates:low=1900-01-01,high=2020-12-31 · "
+    "masked:length=5 · categories · FILE.csv · auto. Repeatable; other columns are left out.",
+)
+@click.option(
+    "--level", "-l", "levels", multiple=True, metavar="NAME=2", help="Fix a column's level, or a range such as 1-3. Repeatable."
+)
+@click.option("--epsilon", type=float, help="Differential privacy: the whole budget, search included.")
+@click.option("--delta", type=float, help="The probability with which the loss may exceed epsilon.")
+@click.option("--search-epsilon", type=float, help="What the search for levels costs [default: a tenth of epsilon].")
+@click.option(
+    "--public", type=_FILE, metavar="FILE", help="Public data with the same columns: these decide the levels, for free."
+)
+@click.option("--public-scale", type=float, default=1.0, show_default=True, help="Rows of FILE per row of the public data.")
+@click.option("--sampling", type=float, help="The probability of keeping a row [default: one that balances rows and threshold].")
+@click.option("--person", metavar="NAME", help="A column that says whose row it is, to refuse a second row of one person.")
+@click.option("--k", type=int, help="k-anonymity; with --epsilon, a threshold above the one that is needed.")
+@click.option(
+    "--l-diversity", multiple=True, metavar="NAME=3", help="Different values per class; NAME=3:entropy, NAME=3:recursive=2."
+)
+@click.option("--t-closeness", multiple=True, metavar="NAME=0.2", help="Distance of each class from the table; NAME=0.2:ordered.")
+@click.option("--sensitive", multiple=True, metavar="NAME", help="A column to release as it is (without --epsilon). Repeatable.")
+@click.option(
+    "--suppress", type=float, default=0.05, show_default=True, help="The part of the rows that may be dropped for k, l, t."
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["granularity", "entropy"]),
+    default="granularity",
+    show_default=True,
+    help="What to keep for k, l, t.",
+)
+@click.option("--time-limit", type=float, metavar="SECONDS", help="Stop the search for k, l, t with the best levels so far.")
+@click.option("--local", is_flag=True, help="Randomize each column instead, at its level, with epsilon split evenly among them.")
+@click.option("--combinations", is_flag=True, help="Write each combination once, with its number of rows, instead of rows.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")
+def release(file: Path, output: Path, attributes: tuple[str, ...], levels: tuple[str, ...], **options: Any) -> None:
+    """Release a table of people, CSV or Parquet, that can be given away.
+
+    With --epsilon and --delta: rows are sampled, generalised, and combinations that are too rare are dropped; differentially
+    private. With --k, --l-diversity or --t-closeness: generalised as little as these allow. With --local: a randomized copy from
+    which anyone can estimate. Beside the output stands OUTPUT.toml, which says how it was made.
+    """
+    hierarchies = dict(parse_hierarchy(text) for text in attributes)
+    if not hierarchies:
+        raise ReleaseError("name the columns to release with --attribute NAME=HIERARCHY")
+    if len(hierarchies) < len(attributes):
+        raise ReleaseError("a column is given twice with --attribute")
+    chosen = dict(_level(text) for text in levels)
+    refuse_existing(file, output, options["force"])
+    if options["local"]:
+        _release_locally(file, output, hierarchies, chosen, options)
+        return
+    private = options["epsilon"] is not None or options["delta"] is not None
+    with _file_named(file):
+        make = _make_private if private else _make_anonymous
+        made = make(file, hierarchies, chosen, options)
+    _write(output, made, options["combinations"])
+    if options["as_json_"]:
+        click.echo(as_json({"output": str(output), **made.to_dict()}))
+    else:
+        click.echo(_readable(output, made))
+
+
+def _make_private(
+    file: Path, hierarchies: dict[str, Hierarchy | None], levels: dict[str, Any], options: dict[str, Any]
+) -> Released:
+    if options["epsilon"] is None or options["delta"] is None:
+        raise ReleaseError("--epsilon and --delta go together")
+    for name in ("sensitive", "time_limit"):
+        if options[name]:
+            raise ReleaseError(f"--{name.replace('_', '-')} is not for --epsilon: every released column is protected")
+    epsilon = check_epsilon(options["epsilon"])
+    public = None
+    if options["public"] is not None:
+        public = _read(options["public"], list(hierarchies))
+        known = {name: found or automatic_hierarchy(public.values[name]) for name, found in hierarchies.items()}
+    else:
+        known = {}
+        for name, found in hierarchies.items():
+            if found is None:
+                raise ReleaseError(f"--attribute {name}=auto looks at the data: with --epsilon it needs --public")
+            known[name] = found
+    search = options["search_epsilon"]
+    is_open = any(isinstance(levels.get(name, ()), tuple) for name in known)
+    if search is None and public is None and is_open:
+        search = epsilon / _SEARCH_PART
+    table = _read(file, list(known), options["person"])
+    with progress_bar("trying generalisations") as progress:
+        return release_privately(
+            table,
+            known,
+            epsilon,
+            options["delta"],
+            levels=levels,
+            search_epsilon=search,
+            public=public,
+            public_scale=options["public_scale"],
+            sampling=options["sampling"],
+            k=options["k"],
+            constraints=_constraints(options),
+            progress=progress,
+        )
+
+
+def _make_anonymous(
+    file: Path, hierarchies: dict[str, Hierarchy | None], levels: dict[str, Any], options: dict[str, Any]
+) -> Released:
+    constraints = _constraints(options)
+    if options["k"] is not None:
+        constraints.insert(0, KAnonymity(options["k"]))
+    if not constraints:
+        raise ReleaseError("give --epsilon and --delta, or --k, --l-diversity or --t-closeness, or --local")
+    for name in ("search_epsilon", "public", "sampling", "person"):
+        if options[name] is not None:
+            raise ReleaseError(f"--{name.replace('_', '-')} needs --epsilon")
+    about = [constraint.column for constraint in constraints if hasattr(constraint, "column")]
+    sensitive = list(dict.fromkeys([*options["sensitive"], *about]))
+    table = _read(file, list(dict.fromkeys([*hierarchies, *sensitive])))
+    with progress_bar("trying generalisations") as progress:
+        return anonymize(
+            table,
+            hierarchies,
+            constraints,
+            sensitive=sensitive,
+            suppress=options["suppress"],
+            levels=levels,
+            objective=options["objective"],
+            time_limit=options["time_limit"],
+            progress=progress,
+        )
+
+
+def _release_locally(
+    file: Path, output: Path, hierarchies: Mapping[str, Hierarchy | None], levels: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """The same columns, generalised to a fixed level and randomized, by what `deniable randomize` does."""
+    if options["epsilon"] is None:
+        raise ReleaseError("--local needs --epsilon")
+    epsilon = check_epsilon(options["epsilon"] / len(hierarchies))
+    mechanisms: dict[str, Mechanism] = {}
+    prepare: dict[str, Callable[[list[Any]], list[Any]]] = {}
+    for name, hierarchy in hierarchies.items():
+        level = levels.get(name, 0)
+        labels = hierarchy.domain(level) if hierarchy and isinstance(level, int) and 0 <= level < hierarchy.levels else None
+        if hierarchy is None or labels is None or len(labels) < 2:
+            raise ReleaseError(
+                f"--local needs a fixed --level of {name} whose labels are known without the data, and two or more"
+            )
+        # Direct encoding has the smaller variance up to about 3 exp(epsilon) + 2 labels (Wang et al. 2017).
+        few = len(labels) < 3 * exp(epsilon) + 2
+        mechanisms[name] = DirectEncoding(labels, epsilon) if few else OptimizedUnary(labels, epsilon)
+        prepare[name] = _generalizer(hierarchy, level)
+    with progress_bar(f"randomizing {file.name}") as progress:
+        rows = randomize_file(file, output, mechanisms, overwrite=options["force"], prepare=prepare, progress=progress)
+    total = sum(mechanism.epsilon for mechanism in mechanisms.values())
+    described = {name: mechanism.to_dict() for name, mechanism in mechanisms.items()}
+    if options["as_json_"]:
+        click.echo(as_json({"output": str(output), "rows": rows, "epsilon_local": total, "columns": described}))
+        return
+    click.echo(f"Wrote {rows:,} randomized rows to {output}; the mechanisms are recorded in {columns_file(output).name}.")
+    click.echo(f"epsilon {total:.4g} per row, {epsilon:.4g} per column; estimate with: deniable estimate {output}")
+
+
+def _generalizer(hierarchy: Hierarchy, level: int) -> Callable[[list[Any]], list[Any]]:
+    known: dict[Any, Any] = {}
+
+    def generalize(cells: list[Any]) -> list[Any]:
+        for position, cell in enumerate(cells):
+            if cell not in known:
+                try:
+                    hierarchy.check(cell)
+                except ValueError as error:
+                    raise UnknownLabelError(position, str(error)) from None
+                known[cell] = hierarchy.label(cell, level)
+        return [known[cell] for cell in cells]
+
+    return generalize
+
+
+def _read(file: Path, columns: list[str], person: str | None = None) -> CodedTable:
+    wanted = list(dict.fromkeys([*columns, *([person] if person else [])]))
+    with progress_bar(f"reading {file.name}") as progress, _file_named(file):
+        return CodedTable.of((chunk.columns for chunk in read_chunks(file, wanted, progress)), columns, person)
+
+
+@contextmanager
+def _file_named(file: Path) -> Iterator[None]:
+    """Errors about a row say of which file."""
+    try:
+        yield
+    except ReleaseError as error:
+        raise ReleaseError(f"{file}, {error}" if str(error).startswith("row ") else str(error)) from None
+
+
+def _level(text: str) -> tuple[str, int | tuple[int, int]]:
+    name, _, value = text.rpartition("=")
+    first, dash, last = value.partition("-")
+    if not name or not first.isdecimal() or (dash and not last.isdecimal()):
+        raise ReleaseError(f"--level {text!r} must have the form NAME=2 or NAME=1-3")
+    return name, (int(first), int(last)) if dash else int(first)
+
+
+def _constraints(options: dict[str, Any]) -> list[Constraint]:
+    found: list[Constraint] = []
+    for text in options["l_diversity"]:
+        name, value, kind = _rule(text, "--l-diversity")
+        if not kind:
+            found.append(DistinctDiversity(name, value))
+        elif kind == "entropy":
+            found.append(EntropyDiversity(name, value))
+        elif kind.startswith("recursive=") and value == int(value):
+            found.append(RecursiveDiversity(name, int(value), _number(kind.removeprefix("recursive="), text)))
+        else:
+            raise ReleaseError(f"--l-diversity {text!r} must end in :entropy or :recursive=C, or in neither")
+    for text in options["t_closeness"]:
+        name, value, kind = _rule(text, "--t-closeness")
+        if kind not in {"", "ordered"}:
+            raise ReleaseError(f"--t-closeness {text!r} must end in :ordered, or not")
+        found.append(TCloseness(name, value, ordered=bool(kind)))
+    return found
+
+
+def _rule(text: str, option: str) -> tuple[str, float, str]:
+    name, equals, rest = text.partition("=")
+    value, _, kind = rest.partition(":")
+    if not (name and equals):
+        raise ReleaseError(f"{option} {text!r} must have the form NAME=NUMBER")
+    return name, _number(value, text), kind
+
+
+def _number(value: str, text: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ReleaseError(f"{value!r} in {text!r} must be a number") from None
+
+
+def _write(output: Path, made: Released, combinations: bool) -> None:
+    """The table and what describes it: both, or neither."""
+    rows: dict[str, list[Any]] = made.combinations() if combinations else made.rows()
+    described = made.description()
+    levels = described.pop("levels")
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in described.items()]
+    lines += ["", "[levels]", *(f"{json.dumps(name, ensure_ascii=False)} = {level}" for name, level in levels.items()), ""]
+    partial = columns_file(output).with_name(columns_file(output).name + ".partial")
+    try:
+        with table_writer(output, list(rows)) as write:
+            write(rows)
+            partial.write_text("\n".join(lines), encoding="utf-8")
+        partial.replace(columns_file(output))
+    except OSError as error:
+        raise SurveyError(f"{columns_file(output)} cannot be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _readable(output: Path, made: Released) -> str:
+    lines = [f"Wrote {made.n:,} rows to {output}; how it was made is recorded in {columns_file(output).name}."]
+    if made.guarantee is not None:
+        rows, searched = made.guarantee.epsilon, made.search_epsilon
+        parts = f" ({rows:.4g} for the rows, {searched:.4g} for the search)" if searched else ""
+        lines.append(f"epsilon {made.epsilon:.4g}{parts}, delta {made.delta:.2g}, for one row more or less")
+        lines.append(
+            f"A row was kept with probability {float(made.guarantee.sampling):.4g}; "
+            f"a combination of labels with fewer than {made.guarantee.k} kept rows was dropped."
+        )
+    for constraint, achieved in made.achieved.items():
+        lines.append(f"{constraint!r}: the worst class has {achieved:.4g}")
+    if made.found is not None:
+        how = (
+            "the best of"
+            if made.found.optimal
+            else f"at most {100 * (made.found.bound - made.found.kept):.2g} % short of the best of"
+        )
+        lines.append(f"Levels: {how} {made.found.size:,} generalisations ({made.found.tried:,} tried)")
+    width = max(map(len, made.levels))
+    lines += [f"  {name:<{width}}  level {level}" for name, level in made.levels.items()]
+    loss, before, after = made.loss, made.risk_before, made.risk_after
+    lines += [
+        "For you alone, computed from the original without protection:",
+        f"  lost         rows {_percent(loss.rows)}, granularity {_percent(loss.granularity)}, entropy {_percent(loss.entropy)}, "
+        f"discernibility {_percent(loss.discernibility)}; {loss.average_class:.4g} rows in an average class",
+    ]
+    lines += [
+        f"  {name:<11}  prosecutor {_percent(risk.prosecutor)}, journalist {_percent(risk.journalist)}, "
+        f"marketer {_percent(risk.marketer)}; {_percent(risk.unique)} of the rows are unique"
+        for name, risk in (("risk before", before), ("risk after", after))
+    ]
+    return "\n".join(lines)
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.3g} %"

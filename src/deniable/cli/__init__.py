@@ -16,6 +16,7 @@ COMMANDS = {
     "aggregator": "deniable.cli.aggregator:aggregator",
     "demo": "deniable.cli.demo:demo",
     "estimate": "deniable.cli.survey:estimate",
+    "graph": "deniable.cli.graph:graph",
     "kafka": "deniable.cli.kafka:kafka",
     "plan": "deniable.cli.plan:plan",
     "proxy": "deniable.cli.proxy:proxy",

@@ -1,7 +1,7 @@
 """What a trusted curator who sees the whole graph would publish: the baselines of Wang, Wu and Hu's figures 5 and 6.
 
-Neighbouring graphs differ in one edge. All noise is discrete Laplace on whole numbers, drawn exactly. Each published figure spends its
-own epsilon; reports under randomized response can be evaluated again and again.
+Neighbouring graphs differ in one edge. All noise is discrete Laplace on whole numbers, drawn exactly. Each published figure
+spends its own epsilon; reports under randomized response can be evaluated again and again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _BLOCK_ROWS = 512
 class CuratorRelease:
     """Whole numbers with discrete Laplace noise.
 
-    With smooth sensitivity the scale depends on the graph: its size tells something, and that is paid for by `delta` and by part of
-    epsilon, as long as the values are published and the scale is used for nothing but the ±.
+    With smooth sensitivity the scale depends on the graph: its size tells something, and that is paid for by `delta` and by
+    part of epsilon, as long as the values are published and the scale is used for nothing but the ±.
     """
 
     values: NDArray[np.int64]
@@ -84,8 +84,8 @@ def smooth_curator_triangles(
 ) -> CuratorRelease:
     """The same with noise by smooth sensitivity (Nissim, Raskhodnikova and Smith 2007): (epsilon, delta), not epsilon.
 
-    The scale is 2 S/epsilon. Half of epsilon pays for the difference between neighbouring counts, at most S; the other half for the
-    difference between neighbouring scales, at most a factor e^beta (:func:`smooth_beta`). The L1 sensitivity of the
+    The scale is 2 S/epsilon. Half of epsilon pays for the difference between neighbouring counts, at most S; the other half for
+    the difference between neighbouring scales, at most a factor e^beta (:func:`smooth_beta`). The L1 sensitivity of the
     sequence is 3 times that of the total.
     """
     graph = Graph.of(graph)
@@ -96,20 +96,20 @@ def smooth_curator_triangles(
     return _noisy(values, round_up(Fraction(2 * sensitivity) / Fraction(epsilon)), epsilon, delta, source)
 
 
-def _noisy(
-    values: NDArray[np.int64], scale: Fraction, epsilon: float, delta: float, source: Source | None
-) -> CuratorRelease:
+def _noisy(values: NDArray[np.int64], scale: Fraction, epsilon: float, delta: float, source: Source | None) -> CuratorRelease:
     noise = discrete_laplace(scale, values.size, source or system_source())
     return CuratorRelease(values + noise, scale, epsilon, delta)
 
 
 def smooth_beta(epsilon: float, delta: float, dimensions: int = 1) -> float:
-    """How fast smooth sensitivity may change per edge, so that the noise's scale gives (epsilon, delta) with discrete Laplace noise.
+    """How fast smooth sensitivity may change per edge, so that discrete Laplace noise of its scale gives (epsilon, delta).
 
-    A scale that is a factor e^beta larger makes an outcome at distance x (in units of the larger scale, summed over dimensions) at
-    most e^(x (e^beta - 1)) times as likely, and x exceeds its (1 - delta) quantile with probability delta only. That is ln(2/delta)
-    in one dimension, with room to spare for the discreteness; the sum of more has a Gamma distribution. So e^beta - 1 is
-    epsilon/2 over the quantile, less 2**-18 for the rounding of the scale.
+    A scale that is a factor e^beta larger makes an outcome of noise that sums to x scales (over all dimensions) at most e^(x
+    (e^beta - 1)) times as likely, and x exceeds its (1 - delta) quantile with probability delta only. A smaller scale makes it
+    at most e^(dimensions beta) times as likely. So e^beta - 1 is epsilon/2 over the quantile, or over the number of dimensions
+    if that is larger, less a bit for the rounding of the scale. In one dimension ln(2/delta) is beyond the quantile; the sum of
+    d magnitudes is at most a Gamma variable with shape d plus d/2 over the scale, which is no less than 6/epsilon for a
+    sequence.
     """
     check_epsilon(epsilon)
     if not 0 < check_number("delta", delta) < 1:
@@ -119,12 +119,9 @@ def smooth_beta(epsilon: float, delta: float, dimensions: int = 1) -> float:
     else:
         from scipy.stats import gamma  # noqa: PLC0415 - slow to import
 
-        # |x| of a discrete Laplace is at most the whole part of an exponential of the same scale plus one.
-        quantile = float(gamma.isf(delta / 2, dimensions)) + dimensions * 2.0**-18
-    beta = math.log1p(epsilon / 2 / quantile - 2.0**-18)
-    if beta <= 0:
-        raise ParameterError("epsilon", epsilon, f"is too small for smooth sensitivity with delta = {delta!r}")
-    return beta
+        quantile = float(gamma.isf(delta, dimensions)) + dimensions * epsilon / 12
+    # Scales are rounded up to multiples of 2**-20 and are at least 2/epsilon.
+    return math.log1p(epsilon / 2 / max(quantile, dimensions) - epsilon * 2.0**-20)
 
 
 def triangles_per_node(graph: Graph) -> NDArray[np.int64]:

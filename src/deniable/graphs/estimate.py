@@ -36,7 +36,7 @@ class GraphStatistic(Statistic):
     """
 
     bounds: tuple[float, float] | None = None
-    """What the figure can be at all: its interval where nothing better can be said, because coins fall too rarely to be normal."""
+    """What the figure can be at all: its interval where coins fall too rarely for a better one."""
     ratio: tuple[float, float, float, float, float] | None = None
     """Of a quotient: numerator, denominator, and their variances and covariance (numerator's, both's, denominator's)."""
     exact: tuple[int, int, float, float, int] | None = None
@@ -45,13 +45,15 @@ class GraphStatistic(Statistic):
     """What one edge adds to such a count."""
     slope: float = 0.0
     """How fast the variance grows with the true figure, where it does enough to make a symmetric interval miss on one side."""
+    lost: float = 0.0
+    """At most so much of the true figure is missing from the mean of the estimate; the interval is drawn out by it."""
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Low and high, which cover the true figure with the given probability.
 
         All figures within that many of their own standard errors: estimate ± normal quantile times standard error where the
-        standard error does not depend on the figure. Of a quotient it is Fieller's (1954), cut to what it can be; of a count of few
-        coins, it comes from the exact law.
+        standard error does not depend on the figure. Of a quotient it is Fieller's (1954), cut to what it can be; of a count of
+        few coins, it comes from the exact law.
         """
         check_confidence(confidence)
         if self.exact is not None:
@@ -62,22 +64,32 @@ class GraphStatistic(Statistic):
             return self.bounds
         if self.ratio is None:
             squared = normal_reach(confidence) ** 2
-            middle, reach = self.value + squared * self.slope / 2, math.sqrt(squared * self.stderr**2 + (squared * self.slope / 2) ** 2)
-            return middle - reach, middle + reach
+            middle, reach = (
+                self.value + squared * self.slope / 2,
+                math.sqrt(squared * self.stderr**2 + (squared * self.slope / 2) ** 2),
+            )
+            high = middle + reach
+            return middle - reach, high / (1 - self.lost) if high > 0 else high
         return _fieller(self.ratio, self.bounds or (-math.inf, math.inf), normal_reach(confidence) ** 2)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON, from which :meth:`from_dict` makes the same statistic."""
         out = super().to_dict(confidence)
-        return out | {"bounds": self.bounds, "ratio": self.ratio, "exact": self.exact, "unit": self.unit, "slope": self.slope}
+        return out | {
+            "bounds": self.bounds,
+            "ratio": self.ratio,
+            "exact": self.exact,
+            "unit": self.unit,
+            "slope": self.slope,
+            "lost": self.lost,
+        }
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> GraphStatistic:
         """The statistic that :meth:`to_dict` described."""
-        own = {key: None if content[key] is None else tuple(content[key]) for key in ("bounds", "ratio", "exact")}
-        return GraphStatistic(
-            content["name"], content["value"], content["stderr"], content["n"], tuple(content["notes"]), **own, unit=content["unit"], slope=content["slope"]
-        )
+        own: dict[str, Any] = {key: None if content[key] is None else tuple(content[key]) for key in ("bounds", "ratio", "exact")}
+        plain = {key: content[key] for key in ("name", "value", "stderr", "n", "unit", "slope", "lost")}
+        return GraphStatistic(**plain, **own, notes=tuple(content["notes"]))
 
     def plus_minus(self) -> str:
         """The value and its ± or, where it has none, its interval."""
@@ -212,9 +224,9 @@ class GraphEstimate:
     def __str__(self) -> str:
         rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]
         rows.append(("degree of a node", f"± {self._typical(self.degree_interval()):,.3g}"))
-        if self.node_triangles is not None and self.degree_noise.channel is not None:
-            if flips(self.nodes - 1, self.degree_noise.channel) >= ENOUGH:
-                rows.append(("triangles at a node", f"± {self._typical(self.node_triangle_interval()):,.3g}"))
+        channel = self.degree_noise.channel
+        if self.node_triangles is not None and channel is not None and flips(self.nodes - 1, channel) >= ENOUGH:
+            rows.append(("triangles at a node", f"± {self._typical(self.node_triangle_interval()):,.3g}"))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
         return "\n".join([*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; ± covers 95 %", *self.notes])
@@ -268,7 +280,9 @@ def _floored(counted: Degrees, nodes: int, channel: EdgeChannel) -> _Floats:
 
 
 def _wedges_slope(wedges: float, edges: float, nodes: int, channel: EdgeChannel) -> float:
-    """How the variance of wedges grows with them: v ((n - 2) sum d^2 + 4 m^2) is what it owes to the degrees d, sum d^2 = 2 (W + m).
+    """How the variance of wedges grows with them.
+
+    It owes v ((n - 2) sum d^2 + 4 m^2) to the degrees d, and sum d^2 = 2 (W + m).
 
     Of the square of the edges, the part 4 m^2 / (n sum d^2) grows with the wedges: all of it where degrees are equal.
     """
@@ -311,6 +325,4 @@ def clustering_of(triangles: GraphStatistic, wedges: GraphStatistic, covariance:
     value = top / bottom if bottom else math.nan
     squared = (top_variance - 2 * value * shared + value**2 * bottom_variance) / bottom**2 if bottom else math.inf
     parts = (top, bottom, top_variance, shared, bottom_variance)
-    return GraphStatistic(
-        "clustering", value, math.sqrt(squared), triangles.n, bounds=(0.0, 1.0), ratio=None if few else parts
-    )
+    return GraphStatistic("clustering", value, math.sqrt(squared), triangles.n, bounds=(0.0, 1.0), ratio=None if few else parts)

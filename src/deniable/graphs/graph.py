@@ -129,11 +129,11 @@ def _from_pairs(pairs: NDArray[Any], nodes: int, labels: Sequence[Hashable] | No
     if labels is not None and len(set(labels)) != nodes:
         raise ParameterError("labels", len(set(labels)), f"is the number of distinct labels, which must be {nodes}")
     if pairs.size == 0:
-        pairs = np.empty((0, 2), dtype=np.int64)
+        return Graph(nodes, np.empty((0, 2), dtype=np.int64), None if labels is None else tuple(labels))
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
         raise GraphError("edges must be pairs of whole numbers, one row per edge")
     pairs = pairs.astype(np.int64)
-    _refuse(((pairs < 0) | (pairs >= nodes)).any(axis=1), f"has a node outside 0 to {nodes - 1}")
+    _refuse((pairs.min(axis=1) < 0) | (pairs.max(axis=1) >= nodes), f"has a node outside 0 to {nodes - 1}")
     _refuse(pairs[:, 0] == pairs[:, 1], "is a self-loop")
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     keys = low * nodes + high

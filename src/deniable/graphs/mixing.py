@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.errors import GraphError
 from deniable.graphs.estimate import GraphStatistic
@@ -24,8 +25,8 @@ _VISIBLE = 5.0
 def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphStatistic:
     """Newman's coefficient r = (sum_g e_gg - sum_g a_g^2)/(1 - sum_g a_g^2) with its linearised error.
 
-    e_gh is the proportion of edge ends between the groups g and h, a_g = sum_h e_gh. Each count of edges between two groups is the
-    sum of its own pairs' entries, so that they are unbiased and independent, with known variances.
+    e_gh is the proportion of edge ends between the groups g and h, a_g = sum_h e_gh. Each count of edges between two groups is
+    the sum of its own pairs' entries, so that they are unbiased and independent, with known variances.
     """
     nodes, channel = reports.nodes, reports.response.channel
     if len(groups) != nodes:
@@ -40,9 +41,11 @@ def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphSta
     np.fill_diagonal(pairs, sizes * (sizes - 1) / 2)
     # A block of rows at a time, in whole numbers below 2**24, and added up in doubles.
     bits = reports.bits()
-    ones = sum(
-        member[start : start + 1024].T.astype(np.float64) @ (bits[start : start + 1024] @ member) for start in range(0, nodes, 1024)
-    ) / np.float64(channel.copies)
+    ones = np.zeros((len(names), len(names)))
+    for start in range(0, nodes, 1024):
+        part = slice(start, start + 1024)
+        ones += member[part].T.astype(np.float64) @ (bits[part] @ member)
+    ones /= channel.copies
     ones[np.diag_indices(len(names))] /= 2
     edges = (ones - channel.b * pairs) / channel.gap
     variance = channel.variance * pairs + channel.excess * np.clip(edges, 0, pairs)
@@ -50,12 +53,15 @@ def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphSta
     upper = np.triu_indices(len(names))
     total, noise = edges[upper].sum(), math.sqrt(variance[upper].sum())
     stderr = math.sqrt((gradient[upper] ** 2 * variance[upper]).sum())
-    seen = total > _VISIBLE * noise and flips(float(pairs[upper].sum()), channel) >= ENOUGH
-    note = () if seen else ("The edges do not stand out of the noise: any assortativity fits.",)
-    return GraphStatistic("assortativity", value, stderr, nodes, note, bounds=None if seen else (-1.0, 1.0))
+    reasons = (
+        (total <= _VISIBLE * noise, "The edges do not stand out of the noise: any assortativity fits."),
+        (flips(float(pairs[upper].sum()), channel) < ENOUGH, "Too few coins turn over for an interval of the assortativity."),
+    )
+    notes = tuple(text for holds, text in reasons if holds)
+    return GraphStatistic("assortativity", value, stderr, nodes, notes, bounds=(-1.0, 1.0) if notes else None)
 
 
-def _newman(edges: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+def _newman(edges: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     """The coefficient and its derivative by the number of edges between each two groups."""
     within, m = float(np.trace(edges)), float(np.triu(edges).sum())
     ends = edges.sum(axis=1) + np.diag(edges)

@@ -1,19 +1,19 @@
 """Sums over pairs, wedges and triangles of a noisy graph, and the variance of what is estimated from them.
 
-Let A be the true adjacency matrix and X the unbiased one: X_e = A_e + N_e, where the N_e are independent with mean 0 and variance
-v_e = v + d A_e (d = 0 for a symmetric coin). Products of distinct entries of X are unbiased for the same products of A: degrees
-D_i = sum_j X_ij, wedges W = sum of X_e X_f over pairs that share a node, triangles T = sum of X_e X_f X_g. Expanding such a sum in
-the N_e, terms with different sets of N are uncorrelated (Hoeffding 1948), so that with C_e the common neighbours of the pair e,
-s_e = D_i + D_j - 2 A_e its other edges, and m edges of n nodes
+Let A be the true adjacency matrix and X the unbiased one: X_e = A_e + N_e, where the N_e are independent with mean 0 and
+variance v_e = v + d A_e (d = 0 for a symmetric coin). Products of distinct entries of X are unbiased for the same products of
+A: degrees D_i = sum_j X_ij, wedges W = sum of X_e X_f over pairs that share a node, triangles T = sum of X_e X_f X_g. Expanding
+such a sum in the N_e, terms with different sets of N are uncorrelated (Hoeffding 1948), so that with C_e the common neighbours
+of the pair e, s_e = D_i + D_j - 2 A_e its other edges, and m edges of n nodes
 
     Var T   = sum_e v_e C_e^2 + sum over triples of (v_e v_f A_g + v_e A_f v_g + A_e v_f v_g) + sum over triples of v_e v_f v_g
     Var W   = sum_e v_e s_e^2 + sum over wedges of v_e v_f
     Cov     = sum_e v_e C_e s_e + sum over triples of (v_e v_f A_g + …)
 
-In each, v_e = v + d A_e leaves polynomials of A, which X estimates without bias as well: with C and s computed from X, C^2 exceeds
-the true square by its own variance, (n-2) v^2 + v (1+d) s + (2d + d^2) C on average, s^2 by 2 (n-2) v + d s, and C s by v s + 2 d C.
-C_e and s_e do not involve X_e, hence products with it stay unbiased. For a symmetric coin and known graph, for instance,
-Var T = v sum_e C_e^2 + v^2 (n-2) m + v^3 n(n-1)(n-2)/6.
+In each, v_e = v + d A_e leaves polynomials of A, which X estimates without bias as well: with C and s computed from X, C^2
+exceeds the true square by its own variance, (n-2) v^2 + v (1+d) s + (2d + d^2) C on average, s^2 by 2 (n-2) v + d s, and C s by
+v s + 2 d C. C_e and s_e do not involve X_e, hence products with it stay unbiased. For a symmetric coin and known graph, for
+instance, Var T = v sum_e C_e^2 + v^2 (n-2) m + v^3 n(n-1)(n-2)/6.
 """
 
 from __future__ import annotations

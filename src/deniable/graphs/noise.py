@@ -16,21 +16,31 @@ from deniable.errors import ParameterError
 from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
 
-__all__ = ["LARGEST_SCALE", "discrete_laplace", "laplace_fourth_moment", "laplace_quantile", "laplace_variance", "scale_for"]
+__all__ = [
+    "LARGEST_SCALE",
+    "discrete_laplace",
+    "discrete_laplace_each",
+    "laplace_fourth_moment",
+    "laplace_quantile",
+    "laplace_variance",
+    "round_up",
+    "scale_for",
+]
 
 _Ints = NDArray[np.int64]
 LARGEST_SCALE = (1 << 32) - 1
 _LARGEST_DENOMINATOR = 1 << 20
 
 
-def scale_for(sensitivity: int, epsilon: float) -> Fraction:
+def scale_for(sensitivity: int, epsilon: float | Fraction) -> Fraction:
     """The smallest scale that is no less than sensitivity/epsilon and has a small enough denominator to be drawn.
 
     >>> scale_for(2, 0.5)
     Fraction(4, 1)
     """
-    wanted = Fraction(sensitivity) / Fraction(exact.check_epsilon(epsilon))
-    return round_up(wanted)
+    if not isinstance(epsilon, Fraction):
+        epsilon = Fraction(exact.check_epsilon(epsilon))
+    return round_up(Fraction(sensitivity) / epsilon)
 
 
 def round_up(scale: Fraction | float) -> Fraction:
@@ -45,37 +55,45 @@ def round_up(scale: Fraction | float) -> Fraction:
 
 
 def discrete_laplace(scale: Fraction, n: int, source: Source) -> _Ints:
-    """`n` independent draws.
+    """`n` independent draws of one scale."""
+    return _draw(np.full(n, scale.numerator, dtype=np.int64), scale.denominator, source)
 
-    With scale = t/s: a number u + t k, u uniform below t and kept with probability e^(-u/t), k geometric with e^-1, has
+
+def discrete_laplace_each(scales: _Ints, source: Source) -> _Ints:
+    """One draw for each of many scales, which are whole numbers."""
+    return _draw(scales, 1, source)
+
+
+def _draw(numerators: _Ints, denominator: int, source: Source) -> _Ints:
+    """With scale = t/s: a number u + t k, u uniform below t and kept with probability e^(-u/t), k geometric with e^-1, has
     probability proportional to e^(-x/t); divided by s and rounded down it has e^(-x s/t), and a fair sign makes it two-sided,
     where one of the two zeros is drawn again.
     """
-    t, s = scale.numerator, scale.denominator
-    if not 1 <= t <= LARGEST_SCALE:
-        raise ParameterError("scale", scale, f"must have a numerator between 1 and {LARGEST_SCALE}")
-    out = np.zeros(n, dtype=np.int64)
-    left = np.arange(n)
+    if numerators.size and not 1 <= numerators.min() <= numerators.max() <= LARGEST_SCALE:
+        raise ParameterError("scale", int(numerators.max()), f"must have a numerator between 1 and {LARGEST_SCALE}")
+    out = np.zeros(numerators.size, dtype=np.int64)
+    left = np.arange(numerators.size)
     while left.size:
-        size = left.size
-        remainder = source.below(t, size)
+        t = numerators[left]
+        remainder = _below_each(t, source)
         kept = _exponential_coins(remainder, t, source)
         # e^-1 coins until the first that fails: how many held.
-        times = np.zeros(size, dtype=np.int64)
-        running = np.arange(size)
+        times = np.zeros(left.size, dtype=np.int64)
+        running = np.arange(left.size)
+        ones = np.ones(left.size, dtype=np.int64)
         while running.size:
-            running = running[_exponential_coins(np.full(running.size, t, dtype=np.int64), t, source)]
+            running = running[_exponential_coins(ones[: running.size], ones[: running.size], source)]
             times[running] += 1
-        magnitude = (remainder + t * times) // s
-        negative = source.coins(ONE // 2, size).astype(bool)
+        magnitude = (remainder + t * times) // denominator
+        negative = source.coins(ONE // 2, left.size).astype(bool)
         done = kept & ~(negative & (magnitude == 0))
         out[left[done]] = np.where(negative, -magnitude, magnitude)[done]
         left = left[~done]
     return out
 
 
-def _exponential_coins(numerators: _Ints, denominator: int, source: Source) -> NDArray[np.bool_]:
-    """Coins that are true with probability e^-(numerator/denominator), for numerators up to the denominator.
+def _exponential_coins(numerators: _Ints, denominators: _Ints, source: Source) -> NDArray[np.bool_]:
+    """Coins that are true with probability e^-(numerator/denominator), for numerators up to the denominators.
 
     Von Neumann's (1951): the length of a run of coins with probabilities x, x/2, x/3, … is even with probability e^-x. The coin
     of probability x/k is made of two, x and 1/k.
@@ -84,13 +102,27 @@ def _exponential_coins(numerators: _Ints, denominator: int, source: Source) -> N
     running = np.arange(numerators.size)
     k = 1
     while running.size:
-        held = source.below(denominator, running.size) < numerators[running]
+        held = _below_each(denominators[running], source) < numerators[running]
         if k > 1:
             held &= source.below(k, running.size) == 0
         running = running[held]
         length[running] += 1
         k += 1
-    return length % 2 == 0
+    even: NDArray[np.bool_] = length % 2 == 0
+    return even
+
+
+def _below_each(bounds: _Ints, source: Source) -> _Ints:
+    """An integer below each of the bounds, uniform, by the rejection of :meth:`Source.below`."""
+    out = np.zeros(bounds.size, dtype=np.int64)
+    left = np.flatnonzero(bounds > 1)
+    while left.size:
+        bound = bounds[left].astype(np.uint64)
+        product = (source.words(left.size) >> np.uint64(32)) * bound
+        done = (product & np.uint64(0xFFFFFFFF)) >= np.uint64(1 << 32) % bound
+        out[left[done]] = (product[done] >> np.uint64(32)).astype(np.int64)
+        left = left[~done]
+    return out
 
 
 def laplace_variance(scale: float | Fraction) -> float:

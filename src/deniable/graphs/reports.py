@@ -106,11 +106,11 @@ class GraphReports:
 
         return estimate_reports(self, triangles, progress)
 
-    def degree_distribution(self, edges: Sequence[int] | None = None) -> DegreeDistribution:
-        """The proportion of nodes per range of degrees; see :class:`DegreeDistribution`."""
+    def degree_distribution(self, thresholds: Sequence[int] | None = None) -> DegreeDistribution:
+        """The proportion of nodes with a degree of at most each of some thresholds; see :class:`DegreeDistribution`."""
         from deniable.graphs.degrees import from_reports  # noqa: PLC0415 - each needs the other
 
-        return from_reports(self, edges)
+        return from_reports(self, thresholds)
 
     def assortativity(self, groups: Sequence[Hashable]) -> Statistic:
         """How much more often edges stay within a group than they would by chance (Newman 2003, eq. 2).

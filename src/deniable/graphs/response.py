@@ -89,7 +89,9 @@ class EdgeResponse:
             if 2 * b >= ONE:
                 raise ParameterError("epsilon", self.epsilon, "is too small for a coin of 64 binary digits")
             object.__setattr__(self, "coins", (ONE - b, b))
-        elif not (len(self.coins) == 2 and all(isinstance(c, int) for c in self.coins) and 0 < self.coins[1] < self.coins[0] < ONE):
+        elif not (
+            len(self.coins) == 2 and all(isinstance(c, int) for c in self.coins) and 0 < self.coins[1] < self.coins[0] < ONE
+        ):
             raise ParameterError("coins", self.coins, "must be two integers with 0 < P(1 | no edge) < P(1 | edge) < 2**64")
         object.__setattr__(self, "epsilon", exact.log_ratio(self._ratio, self.copies))
 
@@ -114,8 +116,8 @@ class EdgeResponse:
     def sparse(cls, epsilon: float, keep: float = 1.0) -> EdgeResponse:
         """Randomized response of which only a part `keep` of the ones is sent: fewer noisy edges to pass around.
 
-        P(1 | edge) = keep e^epsilon/(e^epsilon + 1), P(1 | no edge) = keep/(e^epsilon + 1), both rounded to multiples of 2**-16, in
-        the private direction (asymmetric randomized response: Imola, Murakami and Chaudhuri 2022, section 4.2).
+        P(1 | edge) = keep e^epsilon/(e^epsilon + 1), P(1 | no edge) = keep/(e^epsilon + 1), both rounded to multiples of
+        2**-16, in the private direction (asymmetric randomized response: Imola, Murakami and Chaudhuri 2022, section 4.2).
         """
         kept = Fraction(1) if keep == 1 else exact.check_probability("keep", keep)
         growth = exact.exp(exact.check_epsilon(epsilon))
@@ -170,7 +172,8 @@ class EdgeResponse:
             raise GraphError("a node cannot be its own neighbour: that is a self-loop")
         if (places[1:] == places[:-1]).any():
             raise GraphError("a neighbour is listed twice")
-        return self._draw(node, node + 1, np.zeros(places.size, dtype=np.int64), places, nodes, source or system_source())[0]
+        row: _Bytes = self._draw(node, node + 1, np.zeros_like(places), places, nodes, source or system_source())[0]
+        return row
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> GraphReports:
         """What everybody in the graph sends. On people's own devices, :meth:`report` is the same for one person."""
@@ -214,12 +217,8 @@ class EdgeResponse:
 
     def mask(self, start: int, end: int, nodes: int) -> _Bytes:
         """Packed ones where nodes `start` … `end` - 1 report."""
-        allowed = np.ones((end - start, nodes), dtype=np.uint8)
-        own = np.arange(start, end)
-        if self.reporting == "both":
-            allowed[own - start, own] = 0
-        else:
-            allowed = np.arange(nodes)[None, :] < own[:, None]
+        own, others = np.arange(start, end)[:, None], np.arange(nodes)
+        allowed = others != own if self.reporting == "both" else others < own
         return np.packbits(allowed, axis=1, bitorder="little")
 
     def to_dict(self) -> dict[str, Any]:

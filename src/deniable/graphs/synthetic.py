@@ -1,9 +1,10 @@
-"""A synthetic graph out of reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with an edge count that is private.
+"""A synthetic graph out of reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with a private edge count.
 
-The paper keeps as many edges as the true graph has, which tells that number exactly. Here it is the estimated number m. By Bayes,
-of the m edges a proportion P(z | edge) is expected among the pairs that reported z ones; so many of these pairs are drawn, without
-preference. It needs nothing but the reports, so it costs no further privacy and may be published. Edges are right one by one with the
-probability that the reports allow; figures of the synthetic graph are not unbiased, and :meth:`GraphReports.estimate` is better.
+The paper keeps as many edges as the true graph has, which tells that number exactly. Here it is the estimated number m. By
+Bayes, of the m edges a proportion P(z | edge) is expected among the pairs that reported z ones; so many of these pairs are
+drawn, without preference. It needs nothing but the reports, so it costs no further privacy and may be published. Edges are
+right one by one with the probability that the reports allow; figures of the synthetic graph are not unbiased, and
+:meth:`GraphReports.estimate` is better.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from deniable.graphs.graph import Graph
 from deniable.graphs.moments import count_degrees, count_triangles
 from deniable.graphs.plan import plan_graph
 from deniable.graphs.response import EdgeResponse, Progress
-from deniable.graphs.two_rounds import TwoRounds
 from deniable.randomness import Source, system_source
 
 __all__ = ["METHODS", "MethodError", "compare_graph"]
@@ -94,8 +93,7 @@ def _mean_error(rows: list[_Floats | None], truth: _Floats) -> float | None:
 def _runs(graph: Graph, epsilon: float, delta: float, source: Source) -> dict[str, Callable[[], _Row]]:
     """For each method, one collection or release."""
     degrees = graph.degrees
-    plan = plan_graph(graph.nodes, epsilon, mean_degree=float(degrees.mean()), degree_sd=float(degrees.std()))
-    two = plan.protocol if isinstance(plan.protocol, TwoRounds) else TwoRounds(epsilon)
+    two = plan_graph(graph.nodes, epsilon, mean_degree=float(degrees.mean()), degree_sd=float(degrees.std())).two
 
     def local(response: EdgeResponse) -> _Row:
         bits, channel = response.privatize(graph, source).bits(), response.channel

@@ -46,8 +46,8 @@ def read_graph(path: Path | str, nodes: Path | str | int | None = None) -> Graph
     try:
         return Graph.of(pairs, nodes=len(labels), labels=None if _numbered(labels) else labels)
     except GraphError as error:
-        where = "" if error.position is None else f", row {error.position + 1}"
-        raise GraphError(f"{path}{where}: {error.rule}") from None
+        where = ":" if error.position is None else f", row {error.position + 1}"
+        raise GraphError(f"{path}{where} {error.rule}") from None
 
 
 def read_column(path: Path | str, name: str, labels: Sequence[Any]) -> list[str]:

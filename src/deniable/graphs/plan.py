@@ -25,12 +25,13 @@ class GraphPlan:
     """Which protocol to take, and the errors to expect of each."""
 
     nodes: int
-    protocol: EdgeResponse | TwoRounds
-    """The better one for triangles; both have a method `privatize`."""
+    one: EdgeResponse
+    two: TwoRounds
+    """At the best division of epsilon."""
     one_round: float
     """The standard error of the number of triangles in one round."""
     two_rounds: float
-    """In two, at the best division of epsilon; what cut lists can lose is counted in."""
+    """In two; what cut lists can lose is counted in."""
     triangles: float
     """How many the guesses amount to."""
     degree_errors: tuple[float, float]
@@ -38,8 +39,13 @@ class GraphPlan:
 
     @property
     def rounds(self) -> int:
-        """1 or 2."""
-        return 2 if isinstance(self.protocol, TwoRounds) else 1
+        """1 or 2, whichever counts triangles better."""
+        return 1 if self.one_round <= self.two_rounds else 2
+
+    @property
+    def protocol(self) -> EdgeResponse | TwoRounds:
+        """The better one for triangles."""
+        return self.one if self.rounds == 1 else self.two
 
     def __str__(self) -> str:
         best = min(self.one_round, self.two_rounds)
@@ -103,7 +109,7 @@ def plan_graph(
             best, least = two, error
     assert best is not None  # noqa: S101 - the grid is not empty
     errors = (math.sqrt((n - 1) * v), math.sqrt(2) * float(best.degree_scale))
-    return GraphPlan(n, once if one_round <= least else best, one_round, least, triangles, errors)
+    return GraphPlan(n, once, best, one_round, least, triangles, errors)
 
 
 def _two_rounds(n: int, epsilon: float, parts: tuple[float, float, float], cut: float, noisy_edges: float | None) -> TwoRounds:

@@ -58,16 +58,23 @@ def draw_comparison(errors: Sequence[MethodError]) -> Any:
     """One figure with a panel for degrees, one for triangles at nodes and one for their number; errors against epsilon."""
     panels = {"degrees": "degree of a node", "node_triangles": "triangles at a node", "triangles": "number of triangles"}
     figure, axes = _pyplot().subplots(1, len(panels), figsize=(12, 3.8), layout="constrained")
+    methods = list(dict.fromkeys(error.method for error in errors))
     for ax, (name, title) in zip(axes, panels.items(), strict=True):
-        for method in dict.fromkeys(error.method for error in errors):
+        for place, method in enumerate(methods):
             rows = [(e.epsilon, getattr(e, name)) for e in errors if e.method == method and getattr(e, name) is not None]
             if rows:
                 style = "--" if method.startswith("curator") else "-"
-                ax.plot(*zip(*rows, strict=True), style, marker="o", markersize=4, label=method)
+                ax.plot(*zip(*rows, strict=True), style, color=f"C{place}", marker="o", markersize=4, label=method)
         ax.set_yscale("log")
         ax.set_xlabel("epsilon per edge")
         ax.set_title(title, fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("error")
-    axes[1].legend(frameon=False, fontsize=7)
+    figure.legend(*_legend(axes), loc="outside lower center", ncols=len(methods), frameon=False, fontsize=8)
     return figure
+
+
+def _legend(axes: Any) -> tuple[list[Any], list[str]]:
+    """Every method once, though not every panel has it."""
+    found = {name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    return list(found.values()), list(found)

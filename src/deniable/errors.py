@@ -11,6 +11,7 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   └── NoReportsError          an empty set has no estimate
+    ├── GraphError              a graph or its reports cannot be used: ``position`` says which edge, never between whom
     ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── ReleaseError            a table cannot be released, or a hierarchy cannot be used; says which row
     ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
@@ -75,6 +76,7 @@ __all__ = [
     "ExpiredQueryError",
     "FitError",
     "ForbiddenSqlError",
+    "GraphError",
     "ImportDataError",
     "InfeasiblePlanError",
     "KeyFileError",
@@ -191,6 +193,17 @@ class ReportFormatError(ReportError):
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class GraphError(DeniableError, ValueError):
+    """A graph, or reports about one, cannot be used. The message says where, never between whom an edge is."""
+
+    def __init__(self, rule: str, position: int | None = None) -> None:
+        self.rule, self.position = rule, position
+        super().__init__(rule if position is None else f"edges[{position}] {rule}")
+
+    def __reduce__(self) -> tuple[type[GraphError], tuple[str, int | None]]:
+        return type(self), (self.rule, self.position)
 
 
 class SurveyError(DeniableError, ValueError):

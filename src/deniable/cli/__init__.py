@@ -35,6 +35,7 @@ ROLES = {
         "curate": "deniable.cli.curate:curate",
         "demo": "deniable.cli.demo:demo",
         "estimate": "deniable.cli.survey:estimate",
+        "graph": "deniable.cli.graph:graph",
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
         "release": "deniable.cli.release:release",

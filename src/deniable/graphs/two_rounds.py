@@ -1,0 +1,338 @@
+"""Triangles in two rounds: noisy degrees and noisy edges first, then everybody counts with what they know themselves.
+
+In one round all three sides of a triangle are noise. In two, a person knows two of them for sure and reads the third from the
+noisy graph, so that the noise of n^3 triples becomes that of the wedges that really exist, at the price of one noisy number per
+person (Imola, Murakami and Chaudhuri 2021, section 4.3; with fewer noisy edges 2022, sections 4.2 and 5).
+
+1. Everybody publishes their degree with discrete Laplace noise (two degrees change with an edge: scale 2/epsilon_0), and their
+   pairs with randomized response at epsilon_1, of which a part may be withheld (:meth:`EdgeResponse.sparse`).
+2. The noisy degrees put the nodes in an order, which is public. Node i owns its edges to nodes after it; of a triangle, the first
+   node owns two. Its list of owned neighbours is cut to a bound c_i: its noisy degree plus a margin, or the number of nodes
+   after it if that is less. It sends w_i = the sum over pairs j, k of its list of (Y_jk - b), with discrete Laplace noise of
+   scale (c_i - 1)/epsilon_2: one owned edge more or less, or another one in its place where the list was cut, changes at most
+   c_i - 1 pairs by at most 1.
+
+An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 + epsilon_2.
+
+T = sum w_i/(a - b) is unbiased but for lists that were cut: a triangle is lost with the probability `cut` at most, so that the
+mean lies between (1 - cut) T and T, and the interval is drawn out accordingly. The variance is sum over pairs j, k of v_jk
+c_jk^2, with c_jk the number of lists that hold both, plus that of the noise. The latter is known; the former is estimated from
+the noisy edges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import GraphError, ParameterError
+from deniable.graphs.degrees import DegreeDistribution, from_first_round
+from deniable.graphs.estimate import DegreeNoise, GraphEstimate, GraphStatistic, clustering_of
+from deniable.graphs.graph import Graph, check_nodes
+from deniable.graphs.noise import (
+    LARGEST_SCALE,
+    discrete_laplace,
+    discrete_laplace_each,
+    laplace_fourth_moment,
+    laplace_variance,
+    scale_for,
+)
+from deniable.graphs.reports import GraphReports, pack, read_labels, read_rows, unpack
+from deniable.graphs.response import EdgeChannel, EdgeResponse, Progress
+from deniable.mechanisms.exact import check_epsilon, check_number, check_probability
+from deniable.randomness import Source, system_source
+
+__all__ = ["FirstRound", "TwoRoundReports", "TwoRounds"]
+
+_Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+_UNIT = 1 << 16
+"""Counts of the second round are whole numbers of 1/65536, for b is."""
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class TwoRounds:
+    """The protocol: its epsilon, how that is divided among degrees, noisy edges and counts, and how many noisy edges are kept.
+
+    >>> protocol = TwoRounds(3.0)
+    >>> protocol.epsilon <= 3.0, round(protocol.response.epsilon, 3)
+    (True, 1.2)
+    """
+
+    requested_epsilon: float
+    parts: tuple[float, float, float] = (0.2, 0.4, 0.4)
+    """Of epsilon: for degrees, noisy edges, counts."""
+    keep: float = 1.0
+    """The part of the noisy edges that is passed around."""
+    cut: float = 0.02
+    """The probability, at most, that a list is cut because the noise of its degree was far below 0."""
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.requested_epsilon)
+        if len(self.parts) != 3 or min(check_number("parts", part) for part in self.parts) <= 0:
+            raise ParameterError("parts", self.parts, "must be three numbers above 0")
+        if not math.isclose(sum(self.parts), 1, abs_tol=1e-9):
+            raise ParameterError("parts", self.parts, f"must sum to 1, and they sum to {sum(self.parts):g}")
+        object.__setattr__(self, "parts", tuple(float(part) for part in self.parts))
+        object.__setattr__(self, "keep", float(check_number("keep", self.keep)))
+        object.__setattr__(self, "cut", float(check_probability("cut", self.cut)))
+        _ = self.response, self.count_epsilon
+
+    @cached_property
+    def degree_scale(self) -> Fraction:
+        """Of the noise on a degree."""
+        return scale_for(2, self.requested_epsilon * self.parts[0])
+
+    @cached_property
+    def response(self) -> EdgeResponse:
+        """How pairs are reported in the first round."""
+        return EdgeResponse.sparse(self.requested_epsilon * self.parts[1], self.keep)
+
+    @cached_property
+    def count_epsilon(self) -> Fraction:
+        """What the second round may spend: all that the first one has left, so that roundings cannot add up."""
+        left = Fraction(self.requested_epsilon) - 2 / self.degree_scale - Fraction(self.response.epsilon)
+        return min(left, Fraction(self.requested_epsilon) * Fraction(self.parts[2]))
+
+    @property
+    def epsilon(self) -> float:
+        """The loss of an edge over both rounds."""
+        total = 2 / self.degree_scale + Fraction(self.response.epsilon) + self.count_epsilon
+        rounded = float(total)
+        return rounded if Fraction(rounded) >= total else math.nextafter(rounded, math.inf)
+
+    @property
+    def margin(self) -> int:
+        """What is added to a noisy degree: P(noise < -margin) = q^(margin + 1)/(1 + q) is at most `cut`."""
+        scale = float(self.degree_scale)
+        return max(0, math.ceil(-scale * math.log(self.cut * (1 + math.exp(-1 / scale))) - 1))
+
+    def report_degree(self, degree: int, source: Source | None = None) -> int:
+        """What one person sends about their degree."""
+        return int(degree + discrete_laplace(self.degree_scale, 1, source or system_source())[0])
+
+    def first(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> FirstRound:
+        """What everybody sends in the first round; all of it is then published."""
+        graph, source = Graph.of(graph), source or system_source()
+        degrees = graph.degrees + discrete_laplace(self.degree_scale, graph.nodes, source)
+        return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
+
+    def count_scales(self, bounds: _Ints) -> _Ints:
+        """Of the noise on counts, in units of 1/65536, for lists of at most so many; 0 where there is nothing to count."""
+        distinct, which = np.unique(bounds, return_inverse=True)
+        spent = self.count_epsilon
+        scales = [0 if bound < 2 else math.ceil((bound - 1) * _UNIT / spent) for bound in distinct.tolist()]
+        if max(scales, default=0) > LARGEST_SCALE:
+            raise ParameterError("epsilon", self.requested_epsilon, f"is too small for lists of {int(distinct[-1])} neighbours")
+        return np.array(scales, dtype=np.int64)[which.reshape(-1)]
+
+    def report_count(self, node: int, neighbours: Collection[int], first: FirstRound, source: Source | None = None) -> int:
+        """What one person sends in the second round, in units of 1/65536."""
+        return int(self._counts(np.array([node]), [np.array(sorted(neighbours), dtype=np.int64)], first, source)[0])
+
+    def _counts(self, nodes: _Ints, lists: Sequence[_Ints], first: FirstRound, source: Source | None) -> _Ints:
+        scales = self.count_scales(first.bounds[nodes])
+        noisy = np.flatnonzero(scales)  # where a list has room for a pair, which is public
+        out = np.zeros(nodes.size, dtype=np.int64)
+        out[noisy] = discrete_laplace_each(scales[noisy], source or system_source())
+        for place in noisy.tolist():
+            out[place] += first.count(int(nodes[place]), lists[place])
+        return out
+
+    def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
+        """What everybody sends in both rounds."""
+        graph, source = Graph.of(graph), source or system_source()
+        first = self.first(graph, source, progress)
+        matrix = graph.to_sparse()
+        matrix.sort_indices()
+        lists = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
+        return TwoRoundReports(first, self._counts(np.arange(graph.nodes), lists, first, source))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return {"epsilon": self.requested_epsilon, "parts": list(self.parts), "keep": self.keep, "cut": self.cut}
+
+    @staticmethod
+    def from_dict(content: Any) -> TwoRounds:
+        """The protocol that :meth:`to_dict` described."""
+        try:
+            return TwoRounds(content["epsilon"], tuple(content["parts"]), content["keep"], content["cut"])
+        except (KeyError, TypeError):
+            raise GraphError("the description of the protocol is not one that this library writes") from None
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRound:
+    """What is public after the first round."""
+
+    protocol: TwoRounds
+    degrees: _Ints
+    """With noise."""
+    reports: GraphReports
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.reports.nodes
+
+    @cached_property
+    def ranks(self) -> _Ints:
+        """The place of each node in the order: smaller noisy degree first, equal ones by number."""
+        ranks = np.empty(self.nodes, dtype=np.int64)
+        ranks[np.argsort(self.degrees, kind="stable")] = np.arange(self.nodes)
+        return ranks
+
+    @cached_property
+    def bounds(self) -> _Ints:
+        """How long each node's list may be."""
+        return np.clip(self.degrees + self.protocol.margin, 0, self.nodes - 1 - self.ranks)
+
+    def count(self, node: int, neighbours: _Ints) -> int:
+        """The count of one node without noise, in units of 1/65536. Never leaves the device."""
+        own = neighbours[self.ranks[neighbours] > self.ranks[node]][: int(self.bounds[node])]
+        left, right = np.triu_indices(own.size, 1)
+        low, high = np.minimum(own[left], own[right]), np.maximum(own[left], own[right])
+        seen = self.reports.rows[high, low >> 3] >> (low & 7).astype(np.uint8) & 1
+        return int(seen.sum(dtype=np.int64)) * _UNIT - round(self.protocol.response.channel.b * _UNIT) * left.size
+
+
+@dataclass(frozen=True, eq=False)
+class TwoRoundReports:
+    """What everybody sent in both rounds."""
+
+    first: FirstRound
+    counts: _Ints
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.first.nodes
+
+    @property
+    def protocol(self) -> TwoRounds:
+        """How the reports were made."""
+        return self.first.protocol
+
+    @property
+    def triangles(self) -> float:
+        """The estimated number of triangles, without its error, which takes most of the time."""
+        return float(self.counts.sum()) / (_UNIT * self.protocol.response.channel.gap)
+
+    def estimate(self, *, progress: Progress | None = None) -> GraphEstimate:
+        """Edges, density, degrees, wedges, triangles and clustering, each with its error."""
+        nodes, protocol = self.nodes, self.protocol
+        degrees = self.first.degrees.astype(np.float64)
+        noise = laplace_variance(protocol.degree_scale)
+        pairs = nodes * (nodes - 1) / 2
+        edges = GraphStatistic("edges", degrees.sum() / 2, math.sqrt(nodes * noise) / 2, nodes)
+        wedges = self._wedges(noise)
+        triangles, notes = self._triangles(wedges, progress)
+        return GraphEstimate(
+            nodes=nodes,
+            edges=edges,
+            density=GraphStatistic("density", edges.value / pairs, edges.stderr / pairs, nodes),
+            degrees=degrees,
+            degrees_stderr=np.full(nodes, math.sqrt(noise)),
+            degree_noise=DegreeNoise(scale=float(protocol.degree_scale)),
+            triangles=triangles,
+            wedges=wedges,
+            # Given the degrees' noise, the triangles are unbiased: the two do not covary.
+            clustering=clustering_of(triangles, wedges, 0.0),
+            epsilon=protocol.epsilon,
+            mechanism="in two rounds",
+            labels=self.first.reports.labels,
+            notes=notes,
+        )
+
+    def _wedges(self, noise: float) -> GraphStatistic:
+        """sum of d (d - 1)/2: of noisy degrees, less the noise's own variance."""
+        degrees = self.first.degrees.astype(np.float64)
+        value = float((degrees * (degrees - 1) - noise).sum() / 2)
+        slopes = (2 * degrees - 1) ** 2 - 4 * noise  # unbiased for (2 d - 1)^2
+        fourth = laplace_fourth_moment(self.protocol.degree_scale) - noise**2
+        variance = (noise * max(float(slopes.sum()), 0.0) + self.nodes * fourth) / 4
+        # sum (2 d - 1)^2 = 8 W + n grows with the wedges.
+        return GraphStatistic("wedges", value, math.sqrt(variance), self.nodes, slope=2 * noise)
+
+    def _triangles(self, wedges: GraphStatistic, progress: Progress | None) -> tuple[GraphStatistic, tuple[str, ...]]:
+        protocol, channel = self.protocol, self.protocol.response.channel
+        scales, times = np.unique(protocol.count_scales(self.first.bounds), return_counts=True)
+        spread = sum(int(n) * laplace_variance(int(scale)) for scale, n in zip(scales, times, strict=True) if scale)
+        noise = spread / (_UNIT * channel.gap) ** 2
+        coins, uncertain = self._coins_variance(channel, progress)
+        variance = noise + coins
+        notes: tuple[str, ...] = ()
+        if uncertain > 0.2 * variance:
+            # The part of the variance that had to be estimated is not known well: rather too much of it than too little.
+            variance += uncertain
+            notes = ("The error of the triangles is itself uncertain, and its ± errs on the wide side.",)
+        return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.cut), notes
+
+    def _coins_variance(self, channel: EdgeChannel, progress: Progress | None) -> tuple[float, float]:
+        """What the coins of the noisy edges contribute, sum of v_jk c_jk^2, and roughly the standard error of that.
+
+        With U the unbiased entries above the diagonal, nodes in order: (U'U)_jk estimates c_jk, and its square is too large by
+        the products of a list with itself, which are in (U^2)'(U^2); they are replaced by what they estimate.
+        """
+        n, v = self.nodes, channel.variance
+        order = np.argsort(self.first.ranks)
+        bits = self.first.reports.bits()
+        upper = np.empty((n, n), dtype=np.float32)
+        for start in range(0, n, _BLOCK):
+            part = slice(start, min(start + _BLOCK, n))
+            block = (bits[order[part]][:, order] - np.float32(channel.b)) / np.float32(channel.gap)
+            upper[part] = np.triu(block, start + 1)
+        del bits
+        total, lists, steps = 0.0, 0.0, range(0, n, _BLOCK)
+        for start in steps:
+            end = min(start + _BLOCK, n)
+            left = upper[:end, start:end]
+            for other in range(start, n, _BLOCK):
+                right = upper[:end, other : other + _BLOCK]
+                common = (left.T @ right).astype(np.float64)
+                squares = common**2 - (left**2).T @ right**2 + common
+                first = np.triu(np.ones_like(common), other == start) if other == start else 1.0
+                weight = v + channel.excess * upper[start:end, other : other + _BLOCK].astype(np.float64)
+                total += float((squares * weight * first).sum())
+                lists += float((common * first).sum())
+            if progress:
+                progress(end / n)
+        # Squares are no less than what is squared; and where nothing is seen, what noise alone would make of the sum.
+        least = v * max(lists, 0.0)
+        spread = v * math.sqrt(v**4 * n**4 / 6 + 4 * v**2 * n * max(total / v, lists, 0.0))
+        return max(total, least, 0.0), spread
+
+    def degree_distribution(self, thresholds: Sequence[int] | None = None) -> DegreeDistribution:
+        """The proportion of nodes with a degree of at most each of some thresholds; see :class:`DegreeDistribution`."""
+        return from_first_round(self.first, thresholds)
+
+    def to_bytes(self) -> bytes:
+        """The reports with the description of their protocol and the nodes' labels."""
+        reports = self.first.reports
+        description = {"kind": "two rounds", "nodes": self.nodes, "labels": reports.labels, "protocol": self.protocol.to_dict()}
+        numbers = np.concatenate([self.first.degrees, self.counts]).astype("<i8").tobytes()
+        return pack(description, numbers + reports.rows.tobytes())
+
+    @staticmethod
+    def from_bytes(content: bytes) -> TwoRoundReports:
+        """The reports that :meth:`to_bytes` wrote."""
+        description, body = unpack(content)
+        if description.get("kind") != "two rounds":
+            raise GraphError(f"these bytes hold {description.get('kind')!r}, not the reports of two rounds")
+        nodes, protocol = check_nodes(description.get("nodes")), TwoRounds.from_dict(description.get("protocol"))
+        if len(body) < 16 * nodes:
+            raise GraphError(f"the numbers of {nodes} nodes take {16 * nodes} bytes, and {len(body)} follow")
+        degrees, counts = np.frombuffer(body[: 16 * nodes], dtype="<i8").astype(np.int64).reshape(2, nodes)
+        reports = GraphReports(protocol.response, read_rows(body[16 * nodes :], nodes), read_labels(description, nodes))
+        return TwoRoundReports(FirstRound(protocol, degrees, reports), counts)
+
+    def __repr__(self) -> str:
+        return f"<reports of {self.nodes:,} nodes in two rounds, epsilon {self.protocol.epsilon:.4g} per edge>"

@@ -65,7 +65,7 @@ class Categorical:
         if not 1 <= len(weights) <= self.LARGEST:
             raise ParameterError("weights", len(weights), f"is their number, which must lie between 1 and {self.LARGEST}")
         if min(weights) < 0 or sum(weights) != ONE:
-            raise ParameterError("weights", sum(weights), "is their sum, which must be 2**64, and none may be negative")
+            raise ParameterError("sum(weights)", sum(weights), "must be 2**64, and no weight may be negative")
         self.weights = tuple(weights)
         owned = [weight >> 48 for weight in weights]
         self.owned = sum(owned)
@@ -371,7 +371,7 @@ def system_source() -> Source:
 
 
 def seeded_source(seed: int | str | bytes) -> Source:
-    """A source that draws the same bits for the same seed. For simulation and tests: whoever knows the seed knows the answers.
+    """A source that draws the same bits for the same seed. For simulation and tests: anyone who knows the seed knows the answers.
 
     >>> seeded_source(7).below(6, 5).tolist() == seeded_source(7).below(6, 5).tolist()
     True

@@ -76,7 +76,7 @@ def test_it_is_not_started_twice_and_names_a_port_that_is_taken(broker: Broker, 
     with pytest.raises(ServiceError, match="is running already"):
         broker.start()
     taken = int(broker.bootstrap.rpartition(":")[2])
-    with pytest.raises(ServiceError, match=f"cannot listen on 127.0.0.1:{taken}: somebody else does"):
+    with pytest.raises(ServiceError, match=f"the broker cannot start: 127.0.0.1:{taken} is already in use"):
         Broker(tmp_path / "other", taken).start()
 
 

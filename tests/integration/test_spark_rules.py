@@ -189,11 +189,11 @@ def test_a_batch_is_written_once_and_only_with_its_checkpoint(crowd: SparkCrowd)
 
 def test_one_engine_has_a_state_for_itself(crowd: SparkCrowd) -> None:
     sink = sink_of(crowd)
-    with pytest.raises(StateError, match="is counted by the engine 'spark'"):
+    with pytest.raises(StateError, match="belongs to engine 'spark'"):
         Engine(sink.state, [object(), object()])  # type: ignore[list-item]
     sink.state.close()
     engine = crowd.engine()
-    with pytest.raises(StateError, match="is counted by the engine 'embedded'"):
+    with pytest.raises(StateError, match="belongs to engine 'embedded'"):
         Sink(engine.state, 4, EngineLimits(), lambda: crowd.now)
 
 

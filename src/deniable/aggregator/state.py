@@ -194,9 +194,7 @@ class State:
         if known is None:
             self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
         elif known[0] != name:
-            raise StateError(
-                f"{self.path} is counted by the engine {known[0]!r}, and this is {name!r}: begin with a state of its own"
-            )
+            raise StateError(f"{self.path} belongs to engine {known[0]!r}; give engine {name!r} its own state file")
 
     # --- what the engine starts from --------------------------------------------------------------------------------
 

@@ -162,7 +162,7 @@ def _head(simulation: Simulation, words: _Words) -> RenderableType:
     lines = [
         (f"{words.title}\n", "bold"),
         (f"{who}\n{how} {asked}\n", ""),
-        (f"epsilon, local    {query.epsilon_local:.4f}  an answer, against whoever sees who answered\n", "cyan"),
+        (f"epsilon, local    {query.epsilon_local:.4f}  an answer, against anyone who sees who answered\n", "cyan"),
         (f"epsilon, sampled  {query.epsilon_sampled:.4f}  against those who cannot tell who took part", "cyan"),
     ]
     return Text.assemble(*lines)

@@ -40,7 +40,7 @@ _FIGURES = {
 @click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
 @click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
 @click.option("--margin", type=float, help="± wanted; without --share, whatever the share is.")
-@click.option("--epsilon", type=float, help="Most that whoever cannot tell who took part may learn (sampled).")
+@click.option("--epsilon", type=float, help="Most that anyone who cannot tell who took part may learn (sampled).")
 @click.option("--local-epsilon", "epsilon_local", type=float, help="Most that anybody may learn (local).")
 @click.option("--buckets", type=number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
 @click.option(
@@ -127,7 +127,7 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
                 f"{percent(made.share + made.detectable_difference)} (power 80 %, level 5 %)",
             )
         )
-    facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against whoever sees who answers"))
+    facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against anyone who sees who answers"))
     facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against anyone who cannot tell who took part"))
     zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
     facts.append(("Zero-knowledge", zero_knowledge))

@@ -48,10 +48,10 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
 @click.command()
 @click.argument("query_file", metavar="[QUERY]", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--clients", type=number, required=True, help="People who are asked; may be written as 1e6.")
-@_time("every", "How long an epoch takes; of QUERY, or 1 h.")
-@click.option("--sampling", type=float, help="The part of them that answers an epoch; of QUERY, or 1.")
-@click.option("--proxies", type=int, help="Into how many shares an answer is split; of QUERY, or 2.")
-@click.option("--buckets", type=int, help="Buckets, of a bit each; of QUERY, or 11.")
+@_time("every", "Epoch length [default: from QUERY, else 1 h].")
+@click.option("--sampling", type=float, help="Proportion of people who answer in an epoch [default: from QUERY, else 1].")
+@click.option("--proxies", type=int, help="Number of shares an answer is split into [default: from QUERY, else 2].")
+@click.option("--buckets", type=int, help="Number of buckets, one bit each [default: from QUERY, else 11].")
 @click.option("--report-bytes", type=int, help="Bytes of a report, for other mechanisms (deniable plan says how many).")
 @_time("poll", "Time between two rounds of a device, in which it asks for queries.", _POLL)
 @_time("within", "Time within which a device sends its answer; 0 for at once.", Demand.within)
@@ -72,10 +72,10 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
     "--price-egress", type=float, default=Prices.egress, show_default=True, help="A gigabyte that leaves a proxy (example)."
 )
 @click.option("--price-core", type=float, default=Prices.core, show_default=True, help="A core for an hour (example).")
-@click.option("--sources", is_flag=True, help="Also say each figure that is reckoned with, and where it comes from.")
+@click.option("--sources", is_flag=True, help="Also list each measured figure and its source.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 def size(query_file: Path | None, wants_json: bool, sources: bool, **given: Any) -> None:
-    """Reckon what a query takes: of the file QUERY (TOML or signed), or as the options say.
+    """Estimate the resources a query needs, from the file QUERY (TOML or signed) or from options.
 
     All is linear in people, or nearly: what matters is which resource runs out first, and what would relieve it.
     """

@@ -55,7 +55,7 @@ def import_data(file: Path, table: str, data: Path) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True)
 def share(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Share COLUMNS of TABLE, besides what is shared already. Whoever may ask about a table can also count its rows."""
+    """Share COLUMNS of TABLE, besides what is shared already. Anyone who may ask about a table can also count its rows."""
     opened = Vault.open(file)
     opened.share(table, columns)
     _show(opened)

@@ -32,7 +32,7 @@ DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, peri
 
 @dataclass(frozen=True)
 class Policy:
-    """What one person allows. The defaults are careful; whoever wants to give more has to say so.
+    """What one person allows. The defaults are careful; anyone who wants to give more has to say so.
 
     >>> print(Policy(KeyRing(), {"https://one.example": "token"}))
     0 keys are trusted. Shares may go to https://one.example.

@@ -121,7 +121,7 @@ class Broker:
             return False
 
     def _taken(self) -> ServiceError:
-        return ServiceError(f"the broker cannot listen on {self.bootstrap}: somebody else does")
+        return ServiceError(f"the broker cannot start: {self.bootstrap} is already in use")
 
     def kill(self) -> None:
         """End it at once, as a crash would (SIGKILL). Its data stay."""

@@ -52,9 +52,9 @@ def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
     a, b = _pair(first, second)
     if abs(a.sum() - b.sum()) > 1e-6 * max(1.0, abs(a.sum())):
         raise ParameterError(
-            "second",
+            "sum(second)",
             float(b.sum()),
-            f"is its sum, which must be that of the first, {float(a.sum())!r}; see Estimate.consistent()",
+            f"must equal sum(first) = {float(a.sum())!r}; see Estimate.consistent()",
         )
     if positions is None:
         steps = np.ones(a.size - 1)

@@ -44,9 +44,9 @@ class Estimate:
     """How many people there are, where that is known: the error then vanishes as n approaches it, but for the coins."""
     mechanism: str = ""
     epsilon: float = math.nan
-    """Local: what a report tells whoever knows who sent it."""
+    """Local: what a report tells anyone who knows who sent it."""
     sampled_epsilon: float | None = None
-    """What it tells whoever does not know who took part."""
+    """What it tells anyone who does not know who took part."""
     support: tuple[_Floats, _Floats] | None = None
     """P(report supports the label | the label is true) and P(… | it is not), where reports either support a label or do not."""
     window: tuple[Any, Any] | None = None
@@ -200,7 +200,7 @@ class Estimate:
         """How many reported, how private each report is, and what the ± covers, as the last line of the printed table."""
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
-        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a report; ± covers 95 %"
+        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} per report; ± covers 95 %"
 
     def __str__(self) -> str:
         return "\n".join([*_rows(self), self.privacy_line(), *self.notes])

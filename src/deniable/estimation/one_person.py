@@ -111,7 +111,7 @@ def check_prior(prior: Any, k: int) -> _Floats:
     if given.shape != (k,):
         raise ParameterError("prior", given.shape, f"is its shape, which must be ({k},): one probability a label")
     if not np.all(given >= 0) or abs(given.sum() - 1) > 1e-9:
-        raise ParameterError("prior", float(given.sum()), "is its sum, which must be 1, with no entry negative")
+        raise ParameterError("sum(prior)", float(given.sum()), "must be 1, and no entry may be negative")
     return given
 
 

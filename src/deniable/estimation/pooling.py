@@ -31,7 +31,7 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     >>> print(stratified({"town": town, "country": country}, {"town": 4_000, "country": 1_000}))
     0    65.73 % ± 2.92
     1    34.27 % ± 2.92
-    1,400 reports of 5,000 people; epsilon 2.197 a report; ± covers 95 %
+    1,400 reports of 5,000 people; epsilon 2.197 per report; ± covers 95 %
     the sum of 2 strata: town, country
     """
     names = list(estimates) if isinstance(estimates, Mapping) else list(range(len(estimates)))
@@ -78,7 +78,7 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     tea       30.64 % ± 1.65
     coffee    49.60 % ± 1.76
     none      19.97 % ± 1.56
-    20,000 reports; epsilon 2 a report; ± covers 95 %
+    20,000 reports; epsilon 2 per report; ± covers 95 %
     2 batches of different people, combined by inverse variance; epsilon is the largest of theirs
     """
     parts = check_poolable(list(estimates))

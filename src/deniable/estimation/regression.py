@@ -81,7 +81,7 @@ class Regression:
             ):
                 lines.append(f"  {name:<{name_width}}  {value:+9.4f} ± {1.96 * error:.4f}   z = {z:+.2f}   {p_text(p)}")
         lines.append(
-            f"{self.n:,} reports; epsilon {self.epsilon:.4g} a report; log-likelihood {self.log_likelihood:.2f}; ± covers 95 %"
+            f"{self.n:,} reports; epsilon {self.epsilon:.4g} per report; log-likelihood {self.log_likelihood:.2f}; ± covers 95 %"
         )
         return "\n".join(lines)
 
@@ -120,7 +120,7 @@ def regress(
     log-odds of 1 against 0
       (intercept)    -1.0071 ± 0.1700   z = -11.61   p < 1e-16
       age            +0.8723 ± 0.1563   z = +10.94   p < 1e-16
-    2,000 reports; epsilon 2 a report; log-likelihood -1208.71; ± covers 95 %
+    2,000 reports; epsilon 2 per report; log-likelihood -1208.71; ± covers 95 %
     """
     likelihood = likelihoods(mechanism, reports)
     if not len(likelihood):

@@ -1,6 +1,6 @@
 """Errors side by side at equal epsilon: figures 5 and 6 of Wang, Wu and Hu (2016), for any graph.
 
-It looks at the true graph, so that its results are not private: it is for whoever holds a graph and wants to know what collecting
+It looks at the true graph, so its results are not private: it is for anyone who holds a graph and wants to know what collecting
 or publishing it would cost.
 """
 

@@ -2,7 +2,7 @@
 
 One transaction carries blocks, marks, and, into the topic `<topic>.memory`, what the proxy must know when it starts again: which
 segments of the spool were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
-The transactional id is the proxy's own. Whoever opens the log under it shuts out its predecessor and has an interrupted
+The transactional id is the proxy's own. Anyone who opens the log under it shuts out its predecessor and has an interrupted
 transaction aborted; so what the memory then says is what was committed, and nothing else was. The memory also says who opened it
 last: a proxy that lost its connection does not take the log back from one that was started meanwhile.
 
@@ -123,7 +123,7 @@ class KafkaLog:
     # --- opening ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Shut out whoever had the log before, and learn what was committed."""
+        """Shut out anyone who had the log before, and learn what was committed."""
         topic, memory = self.settings.topic, self.settings.memory_topic
         room = {"max.message.bytes": str(self._largest + _FRAMING)} if self._largest > _LARGEST_MESSAGE else {}
         kept = {"cleanup.policy": "delete", "retention.ms": str(1000 * self._retention), "retention.bytes": "-1", **room}

@@ -1,7 +1,7 @@
 """Reading a Kafka topic as a log: partitions from given offsets on, committed records only, and nothing skipped in silence.
 
 A position has one offset a partition: how many places of it lie behind the reader. No consumer group is joined and no offset is
-left with Kafka: whoever reads keeps the position himself, beside what he made of the records.
+left with Kafka: a reader keeps the position beside what it made of the records.
 """
 
 from __future__ import annotations
@@ -249,9 +249,7 @@ class KafkaLogReader:
                     place[message.partition()] = max(place[message.partition()], message.offset())
                 elif error.code() in _OUT_OF_RANGE:
                     where = f"partition {message.partition()} of the topic {self.topic}"
-                    raise LogError(
-                        f"{where} does not hold what comes after {place[message.partition()]} any more: it was dropped"
-                    )
+                    raise LogError(f"{where}: records after offset {place[message.partition()]} were deleted by retention")
                 elif error.code() in _GONE | _REFUSED:
                     raise about(error, self.topic, self._settings.bootstrap)
             if found:

@@ -1,7 +1,7 @@
 """A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
 
 Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says
-of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: whoever has read so far has seen them.
+of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: a reader that got so far has seen them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two-step randomized response: a permanent answer, drawn once and kept, and reports that are drawn from it.
 
-Whoever asks the same thing again and again averages fresh noise away. So the noise that protects the person is drawn once
+Anyone who asks the same thing again and again averages fresh noise away. So the noise that protects the person is drawn once
 (the permanent step) and kept; each report then randomizes the kept bits once more (the instantaneous step). However many reports
 are sent, together they can reveal the permanent answer, and never more (Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014).
 """
@@ -164,7 +164,7 @@ class MemoizedMechanism(Mechanism):
         return Reports(self, self.draw_report(permanent.data, source or system_source()))
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
-        """Both steps at once, for whoever reports a value only once: the permanent answer is forgotten.
+        """Both steps at once, for anyone who reports a value only once: the permanent answer is forgotten.
 
         To report the same value again, keep :meth:`permanent` and :meth:`replay` it: fresh reports would be averaged.
         """

@@ -34,7 +34,7 @@ def bloom_positions(text: str, cohort: int, hashes: int, bits: int) -> tuple[int
 
     BLAKE2b with a digest of 64 bytes, the personalization "deniable rappor1" and as salt the cohort's number in 8 little-endian
     bytes, of the text in UTF-8 as it stands (not normalised). Hash i is the i-th little-endian 64-bit word of the digest,
-    modulo `bits`. All of it is public: whoever wants to look for a text has to be able to compute its bits.
+    modulo `bits`. All of it is public: anyone who wants to look for a text has to be able to compute its bits.
 
     >>> bloom_positions("www.example.com", cohort=3, hashes=2, bits=128) == bloom_positions("www.example.com", 3, 2, 128)
     True

@@ -107,12 +107,12 @@ class Plan:
 
     @property
     def epsilon_local(self) -> float:
-        """Of one answer, to whoever sees who sent it."""
+        """Of one answer, to anyone who sees who sent it."""
         return self.mechanism.epsilon
 
     @cached_property
     def epsilon_sampled(self) -> float:
-        """Of one answer, to whoever cannot tell who took part."""
+        """Of one answer, to anyone who cannot tell who took part."""
         return sampled_epsilon(self.mechanism.epsilon, self.sampling)
 
     @cached_property
@@ -127,12 +127,12 @@ class Plan:
 
     @property
     def lifetime_local(self) -> float:
-        """Of all epochs together, to whoever sees who sent what."""
+        """Of all epochs together, to anyone who sees who sent what."""
         return repeated_epsilon(self.epsilon_local, self.wishes.answers)
 
     @property
     def lifetime_sampled(self) -> float:
-        """Of all epochs together, to whoever cannot tell who took part."""
+        """Of all epochs together, to anyone who cannot tell who took part."""
         return repeated_epsilon(self.epsilon_sampled, self.wishes.answers)
 
     @property
@@ -226,7 +226,7 @@ def plan(
 
     Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
     to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
-    (sampled: against whoever cannot tell who took part), `epsilon_local` (against everybody), or both. Leave one open, and it is
+    (sampled: against anyone who cannot tell who took part), `epsilon_local` (everybody), or both. Leave one open, and it is
     found. Leave none, and the plan spends as little of the sampled epsilon as its target needs.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.

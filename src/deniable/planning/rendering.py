@@ -132,7 +132,7 @@ def _bytes(rival: Alternative) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """A few lines for whoever prints a plan."""
+    """A few lines for anyone who prints a plan."""
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
         f"share {error(plan)}",

@@ -1,7 +1,7 @@
 """The ledger's rules: what a person's device has given away, what it still may, and why it stays silent.
 
 An event says what is about to happen; an :class:`Accountant` says whether it may. It computes and remembers, and touches no disk:
-whoever keeps the ledger stores :meth:`Accountant.to_dict` in the same transaction as the answer. Losses are *local* epsilons, the
+the ledger's keeper stores :meth:`Accountant.to_dict` in the same transaction as the answer. Losses are *local* epsilons, the
 ones that hold against everybody; they are added as exact decimals, so that ten times 0.1 is 1 and the tenth answer is allowed.
 """
 

@@ -1,4 +1,4 @@
-"""What one answer gives away: of a bit, of a whole answer, and to whoever cannot tell who took part.
+"""What one answer gives away: of a bit, of a whole answer, and to anyone who cannot tell who took part.
 
 Two coins (Quoc et al. 2017, Lavengood 2017): tell the truth with probability p, else say 1 with probability q, so that
 a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q. With probability s a client answers at all.
@@ -87,7 +87,7 @@ def quoc_one_sided_epsilon(p: float, q: float) -> float:
 
 
 def sampled_epsilon(epsilon: float, s: float) -> float:
-    """The loss to whoever cannot tell who took part, if each client does with probability `s`: ln( 1 + s (e^epsilon - 1) ).
+    """The loss to anyone who cannot tell who took part, if each client does with probability `s`: ln( 1 + s (e^epsilon - 1) ).
 
     It holds against the aggregator and the analyst as long as they cannot tell whether the person took part. Anyone who can (a
     proxy, the network, someone who knows exactly which others did and counts the reports) faces the local epsilon.

@@ -225,7 +225,7 @@ class Intake:
                 if n_ids + n_new > self.rules.most_ids:
                     raise RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
                 if n_waiting + n_new > self.rules.most_waiting:
-                    raise RefusedError("behind", 503, "as many shares wait for the proxy's log as may", retry_after=30)
+                    raise RefusedError("behind", 503, "The backlog is full; retry later.", retry_after=30)
             except RefusedError as error:
                 results.append(error)
                 continue

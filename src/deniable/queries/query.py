@@ -71,7 +71,7 @@ class Budget:
     """What a query may cost, and what it is worth."""
 
     epsilon: float | None = None
-    """The most one person may lose over the query's whole life, against whoever sees who answered; None for no bound."""
+    """The most one person may lose over the query's whole life, against anyone who sees who answered; None for no bound."""
     error: float | None = None
     """The half-width of the 95 % interval the analyst wants for each proportion; None where it is left open."""
 
@@ -233,7 +233,7 @@ class Query:
 
     @property
     def epsilon_local(self) -> float:
-        """The loss of one epoch against whoever sees who answered: that of a row, for each row that may be sent."""
+        """The loss of one epoch against anyone who sees who answered: that of a row, for each row that may be sent."""
         total = Fraction(self.epsilon) * self.most_rows
         rounded = float(total)
         return rounded if rounded >= total else math.nextafter(rounded, math.inf)
@@ -247,7 +247,7 @@ class Query:
 
     @property
     def epsilon_sampled(self) -> float:
-        """The loss of one epoch against whoever cannot see who answered, in the stratum that is sampled most."""
+        """The loss of one epoch against anyone who cannot see who answered, in the stratum that is sampled most."""
         shares = [self.sampling if stratum.sampling is None else stratum.sampling for stratum in self.strata]
         return sampled_epsilon(self.epsilon_local, max(shares, default=self.sampling))
 

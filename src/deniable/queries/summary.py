@@ -35,7 +35,7 @@ def _asked(query: Query) -> list[str]:
     outside = (
         "An answer in no bucket is counted as other."
         if query.buckets.complete
-        else "An answer in no bucket is sent as one that is in none of them."
+        else 'An answer outside every bucket is sent, randomized, as "no bucket".'
     )
     return [*query.sql.strip().splitlines(), rows, f"{len(query.labels)} buckets: {'  '.join(labels)}", outside]
 
@@ -73,7 +73,7 @@ def _hidden(query: Query) -> list[str]:
 
 
 def _cost(query: Query) -> list[str]:
-    lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against whoever sees that the device answered."]
+    lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against anyone who sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
     lines.append(

@@ -42,7 +42,7 @@ Number = Annotated[int, BeforeValidator(_digits)]
 def parameters_problem(error: Exception) -> str:
     """What is wrong with the address of a request, or with its parameters."""
     if not isinstance(error, RequestValidationError):
-        return "there is nothing here that answers to this"
+        return "No such endpoint, or method not allowed."
     found = error.errors()[0]
     return f"{'.'.join(map(str, found['loc'][1:]))[:64]}: {found['msg'].removeprefix('Value error, ')[:200]}"
 
@@ -56,7 +56,7 @@ def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.most_connections:
-                self._turn_away("connections", 503, "there are as many connections as may be")
+                self._turn_away("connections", 503, "Too many connections.")
             else:
                 self._arm()
 

@@ -188,7 +188,7 @@ class Sizing:
 
 
 def _proxy_memory(demand: Demand, figures: Figures) -> float:
-    """Tokens are those of devices, or of whoever collects for them; ids are kept while their epoch is open."""
+    """Tokens are those of devices, or of anyone who collects for them; ids are kept while their epoch is open."""
     return demand.clients / demand.collected * figures.token_bytes + demand.open_messages * figures.id_bytes
 
 

@@ -1,7 +1,7 @@
 """Marks: a proxy's promise, written between its blocks, that nothing more comes of the epochs before one.
 
 Where a log has several partitions, every partition carries its own mark, behind the last of its blocks that the promise is about.
-So whoever reads a partition in order knows from it alone when an epoch of it is complete.
+So anyone who reads a partition in order knows from it alone when an epoch of it is complete.
 """
 
 from __future__ import annotations

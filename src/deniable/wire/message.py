@@ -7,7 +7,7 @@ In 64-bit little-endian words, of a row of `row_words(c)` words whose first two 
     words 2 …   the report, filled up with zeros
     last three  key (two words), SipHash-2-4 of all words before the key
 
-XOR shares are malleable: whoever flips a bit of a share flips it in the message. The key is drawn for each message and travels
+XOR shares are malleable: anyone who flips a bit of a share flips it in the message. The key is drawn for each message and travels
 inside it, so it is shared too and no proxy knows it; a proxy that changes its share has to guess the tag's change, one
 chance in 2**64 (the idea of algebraic manipulation detection: Cramer, Dodis, Fehr, Padró and Wichs, EUROCRYPT 2008).
 """

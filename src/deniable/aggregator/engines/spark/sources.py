@@ -1,7 +1,7 @@
 """Proxies' logs as Spark reads them: a Kafka topic, or files with the same columns.
 
 The driver asks how far a log reaches, and cuts what is new into *spans*, one a partition. A span is a few bytes: only it goes
-through Spark. Whoever counts the partition fetches its records from the log itself.
+through Spark. Anyone who counts the partition fetches its records from the log itself.
 """
 
 from __future__ import annotations

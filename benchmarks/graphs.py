@@ -55,7 +55,8 @@ def main() -> int:
     context = multiprocessing.get_context("spawn")
     failed = False
     with tempfile.TemporaryDirectory() as name:
-        for title, protocol in {"one round": EdgeResponse(options.epsilon), "two rounds": TwoRounds(options.epsilon)}.items():
+        protocols: list[EdgeResponse | TwoRounds] = [EdgeResponse(options.epsilon), TwoRounds(options.epsilon)]
+        for title, protocol in zip(["one round", "two rounds"], protocols, strict=True):
             path = Path(name) / title
             start = time.perf_counter()
             write_reports(protocol.privatize(graph), path)

@@ -7,6 +7,7 @@ import json
 import math
 from collections import defaultdict
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -104,7 +105,7 @@ def test_an_edge_changes_the_probability_of_no_report_by_more_than_epsilon(respo
     for edges in ([(0, 1)], [(0, 1), (0, 2)]):
         graph = Graph.of(edges, nodes=3)
         law: defaultdict[bytes, Fraction] = defaultdict(Fraction)
-        for probability, reports in every_path(lambda source, graph=graph: response.privatize(graph, source)):
+        for probability, reports in every_path(partial(response.privatize, graph)):
             law[reports.rows.tobytes()] += probability
         laws.append(law)
     assert set(laws[0]) == set(laws[1])
@@ -271,6 +272,7 @@ def test_without_noise_to_speak_of_every_figure_is_the_true_one() -> None:
     estimate = reports.estimate()
     assert estimate.triangles is not None
     assert estimate.clustering is not None
+    assert estimate.node_triangles is not None
     assert estimate.edges.value == pytest.approx(graph.number_of_edges(), abs=1e-9)
     assert estimate.triangles.value == pytest.approx(sum(nx.triangles(graph).values()) / 3, abs=1e-6)
     assert estimate.clustering.value == pytest.approx(nx.transitivity(graph), abs=1e-9)

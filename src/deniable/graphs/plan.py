@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from math import comb
 
+import numpy as np
+
 from deniable.errors import ParameterError
 from deniable.graphs.graph import check_nodes
 from deniable.graphs.response import EdgeResponse
@@ -76,7 +78,7 @@ def plan_graph(
     has common neighbours at all having 1 + clustering mean_degree of them,
 
         one round:   v W (1 + …) + v^2 n m + v^3 n^3/6
-        two rounds:  v W/3 (1 + …) + 2 sum over nodes of (degree + margin)^2/(epsilon_2 (a - b))^2
+        two rounds:  v W/3 (1 + …) + 2 sum over nodes of (bound - 1)^2/(epsilon_2 (a - b))^2
 
     are the variances. The first grows with n^3 and the second with n, so that two rounds win in large graphs.
 
@@ -100,16 +102,26 @@ def plan_graph(
         if degree_part + edge_part > 0.9:
             continue
         two = _two_rounds(n, epsilon, (degree_part, edge_part, 1 - degree_part - edge_part), cut, noisy_edges)
-        channel, scale = two.response.channel, float(two.degree_scale)
-        # A bound is the degree plus margin plus noise; what is cut off at 0 is left out of account.
-        squares = n * ((mean_degree + two.margin) ** 2 + spread**2 + 2 * scale**2)
-        noise = 2 * squares / (two.count_epsilon * channel.gap) ** 2
+        channel = two.response.channel
+        noise = 2 * n * _mean_square_bound(n, mean_degree, spread, two) / (float(two.count_epsilon) * channel.gap) ** 2
         error = math.sqrt(channel.variance * wedges / 3 * shared + noise) + cut * triangles
         if error < least:
             best, least = two, error
     assert best is not None  # noqa: S101 - the grid is not empty
     errors = (math.sqrt((n - 1) * v), math.sqrt(2) * float(best.degree_scale))
     return GraphPlan(n, once, best, one_round, least, triangles, errors)
+
+
+def _mean_square_bound(n: int, mean_degree: float, spread: float, two: TwoRounds) -> float:
+    """Of the lengths of lists: in order of their noisy degrees, the degree and the margin, or the nodes that come after.
+
+    Degrees and their noise together are taken as one Laplace variable.
+    """
+    places = (np.arange(400) + 0.5) / 400
+    scale = math.sqrt(float(two.degree_scale) ** 2 + spread**2 / 2)
+    noisy = mean_degree - scale * np.sign(places - 0.5) * np.log1p(-2 * np.abs(places - 0.5))
+    bounds = np.clip(noisy + two.margin, 0, n * (1 - places))
+    return float((np.maximum(bounds - 1, 0) ** 2).mean())
 
 
 def _two_rounds(n: int, epsilon: float, parts: tuple[float, float, float], cut: float, noisy_edges: float | None) -> TwoRounds:

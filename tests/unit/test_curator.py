@@ -30,7 +30,7 @@ FRAME: dict[str, list[Any]] = {
     "pay": [1.5, 2.25, 3.0, 4.5, 0.0, 10.0],
     "city": ["Oslo", "Paris", "Oslo", "Rome", "Oslo", "Paris"],
 }
-BOUNDS = (18, 95)
+BOUNDS: tuple[float, float] = (18, 95)
 
 
 @pytest.fixture

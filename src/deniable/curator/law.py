@@ -18,7 +18,7 @@ from deniable.estimation.intervals import check_confidence
 __all__ = ["DiscreteLaplace", "choice_shortfall", "proportion_limits", "sum_reach"]
 
 _Floats = NDArray[np.float64]
-_HALVINGS = 60
+_HALVINGS = 45
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _reach_of_terms(terms: Any, confidence: float) -> _Floats:
     return np.asarray(np.interp(1 / np.asarray(terms, dtype=np.float64), inverse[::-1], reaches[::-1]))
 
 
-def proportion_limits(parts: Any, total: float, scale: float, terms: int, confidence: float, grid: float = 1.0) -> _Floats:
+def proportion_limits(parts: Any, total: Any, scale: float, terms: int, confidence: float, grid: float = 1.0) -> _Floats:
     """Low and high for each part's proportion of a total, where part and total carry noise: one row a part.
 
     Of `terms` parts each has Laplace noise of the given scale and grid, and the total is the sum of the noisy parts. For the
@@ -123,26 +123,24 @@ def proportion_limits(parts: Any, total: float, scale: float, terms: int, confid
     not larger than this noise reaches are in the interval (Fieller 1954). Half a step of the grid is added, for noise on a grid
     reaches up to that much further than noise on a line. Where the noise drowns the total, it is 0 to 1.
     """
-    noisy = np.atleast_1d(np.asarray(parts, dtype=np.float64))
-    if total <= 3 * scale * math.sqrt(2 * terms):
-        return np.tile([0.0, 1.0], (noisy.size, 1))
+    noisy, totals = np.broadcast_arrays(np.atleast_1d(np.asarray(parts, dtype=np.float64)), np.asarray(total, dtype=np.float64))
+    others = terms - 1
 
-    def reach(r: _Floats) -> _Floats:
-        others = terms - 1
+    def within(r: _Floats) -> NDArray[np.bool_]:
         square = (1 - r) ** 2 + others * r**2
         effective = square**2 / ((1 - r) ** 4 + others * r**4)
-        return scale * np.sqrt(2 * square) * _reach_of_terms(effective, confidence) + grid / 2
+        reach = scale * np.sqrt(2 * square) * _reach_of_terms(effective, confidence) + grid / 2
+        return np.asarray(np.abs(noisy[:, np.newaxis] - r * totals[:, np.newaxis]) <= reach)
 
-    limits = np.empty((noisy.size, 2))
-    for side, sign in ((0, 1), (1, -1)):
-        inside = np.clip(noisy / total, 0, 1)
-        outside = np.full(noisy.size, float(side))
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            within = sign * (noisy - middle * total) <= reach(middle)
-            inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
-        limits[:, side] = np.where(sign * (noisy - side * total) <= reach(np.full(noisy.size, float(side))), side, inside)
-    return limits
+    drowned = totals <= 3 * scale * math.sqrt(2 * terms)
+    share = np.clip(noisy / np.where(drowned, 1.0, totals), 0, 1)
+    inside, outside = np.column_stack([share, share]), np.tile([0.0, 1.0], (noisy.size, 1))
+    ends = within(outside) | drowned[:, np.newaxis]
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        good = within(middle)
+        inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
+    return np.where(ends, [0.0, 1.0], inside)
 
 
 def choice_shortfall(scale: float, candidates: int, confidence: float) -> float:

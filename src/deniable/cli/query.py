@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from deniable.cli.output import say
 from deniable.errors import KeyFileError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
@@ -108,14 +109,14 @@ def new(file: Path, query_id: str, analyst: str) -> None:
     content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
     parse_query(content, file.name)  # what is written can be read
     _write_new(file, content)
-    click.echo(f"wrote {file}: edit it, then run  deniable query check {file}")
+    say(f"wrote {file}: edit it, then run  deniable query check {file}")
 
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
-    click.echo(summary(load_query(file)[0]))
+    say(summary(load_query(file)[0]))
 
 
 @query.command(name="sign")
@@ -130,7 +131,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
     signed = sign(found, AnalystKey.load(key))
     target = out or file.with_suffix(".signed.json")
     _write_new(target, signed.to_bytes().decode())
-    click.echo(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
+    say(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
 
 
 @query.command()
@@ -156,15 +157,15 @@ def show(file: Path, as_json: bool, ring: Path | None) -> None:
         "signature": status,
     }
     if as_json:
-        click.echo(json.dumps({"query": found.to_dict(), **facts}, indent=2, ensure_ascii=False))
+        say(json.dumps({"query": found.to_dict(), **facts}, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{found.id}, version {found.serial}, asked by {found.analyst}")
+    say(f"{found.id}, version {found.serial}, asked by {found.analyst}")
     for name, value in found.to_dict().items():
         if name not in ("format", "id", "serial", "analyst") and value not in (None, "", []):
-            click.echo(f"  {name:<15} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+            say(f"  {name:<15} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     for name, fact in facts.items():
         if fact is not None:
-            click.echo(f"  {name:<15} {fact}")
+            say(f"  {name:<15} {fact}")
 
 
 @query.command()
@@ -178,4 +179,4 @@ def keygen(file: Path, owner: str) -> None:
     key = AnalystKey.generate(owner)
     key.save(file)
     key.public.save(public)
-    click.echo(f"wrote {file} (keep it secret) and {public}: key {key.public.id} of {owner}")
+    say(f"wrote {file} (keep it secret) and {public}: key {key.public.id} of {owner}")

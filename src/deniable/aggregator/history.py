@@ -22,7 +22,7 @@ import numpy as np
 
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.aggregator.windows import estimate_period
-from deniable.errors import NoReportsError, ParameterError
+from deniable.errors import DeniableError, NoReportsError, ParameterError, ReportFormatError
 from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
 
@@ -116,7 +116,13 @@ def estimate(folder: str, versions: Query | Sequence[Query], start: int, end: in
     asked = [versions] if isinstance(versions, Query) else list(versions)
     epochs = asked[-1].schedule.epochs_between(start, end)
     chosen = (pc.field("query") == asked[-1].id) & (pc.field("epoch") >= epochs.start) & (pc.field("epoch") < epochs.stop)
-    found = ds.dataset(folder, schema=schema(), format="parquet")
-    batches = found.to_batches(columns=["serial", "epoch", "stratum", "report"], filter=chosen)
-    tables = (ds.pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
-    return estimate_panes(asked, add_panes(count_table(table, asked) for table in tables), start, end)
+    try:
+        found = ds.dataset(folder, schema=schema(), format="parquet")
+        batches = found.to_batches(columns=["serial", "epoch", "stratum", "report"], filter=chosen)
+        tables = (ds.pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
+        panes = add_panes(count_table(table, asked) for table in tables)
+    except DeniableError:
+        raise
+    except (ds.pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
+        raise ReportFormatError(f"the history in {folder} cannot be read, or is damaged: {type(error).__name__}") from None
+    return estimate_panes(asked, panes, start, end)

@@ -7,6 +7,7 @@ import importlib
 import click
 
 import deniable
+from deniable.cli.output import plain, say
 from deniable.errors import DeniableError
 
 __all__ = ["cli", "main"]
@@ -99,7 +100,7 @@ class OneLineError(click.ClickException):
 
     def show(self, file: object = None) -> None:
         """One line, on standard error."""
-        click.echo(f"deniable: {self.message}", err=True)
+        say(f"deniable: {plain(self.message, lines=False)}", err=True)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

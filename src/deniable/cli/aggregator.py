@@ -10,6 +10,7 @@ import click
 from deniable.aggregator.aggregator_settings import read_settings
 from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import ROLES, add_token, revoke_token
+from deniable.cli.output import say
 from deniable.errors import MissingExtraError
 
 __all__ = ["aggregator"]
@@ -31,7 +32,7 @@ def run(settings: Path) -> None:
         from deniable.aggregator.aggregator_process import serve  # noqa: PLC0415 - needs the extra `service`
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "an aggregator") from None
-    serve(chosen, lambda address: click.echo(f"aggregator at {address}"))
+    serve(chosen, lambda address: say(f"aggregator at {address}"))
 
 
 @aggregator.command()
@@ -44,8 +45,8 @@ def token(settings: Path, name: str, role: str, revoke: bool) -> None:
     connection = connect(read_settings(settings).state)
     try:
         if revoke:
-            click.echo(f"{revoke_token(connection, name)} tokens of {name} revoked")
+            say(f"{revoke_token(connection, name)} tokens of {name} revoked")
         else:
-            click.echo(add_token(connection, name, role, int(time.time())))
+            say(add_token(connection, name, role, int(time.time())))
     finally:
         connection.close()

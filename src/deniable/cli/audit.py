@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from deniable.audit.mechanisms import Audit, audit_mechanism
-from deniable.cli.output import as_json, progress_bar
+from deniable.cli.output import as_json, progress_bar, say
 from deniable.cli.plan import number
 from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
 from deniable.mechanisms.mechanism import Mechanism
@@ -74,10 +74,8 @@ def _run(subjects: dict[str, Mechanism], claim: float | None, n: int, confidence
         with progress_bar(name) as progress:
             found[name] = audit_mechanism(mechanism, n, claim, confidence, progress=progress)
         if not wants_json:
-            click.echo(f"{'' if len(subjects) == 1 else f'{name}: '}{found[name]}")
+            say(f"{'' if len(subjects) == 1 else f'{name}: '}{found[name]}")
     if wants_json:
-        click.echo(
-            as_json({"holds": all(each.holds for each in found.values()), "audits": {k: v.to_dict() for k, v in found.items()}})
-        )
+        say(as_json({"holds": all(each.holds for each in found.values()), "audits": {k: v.to_dict() for k, v in found.items()}}))
     if not all(each.holds for each in found.values()):
         raise click.exceptions.Exit(_NOT_HELD)

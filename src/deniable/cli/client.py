@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options
+from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
@@ -85,7 +85,7 @@ def client() -> None:
 def policy(vault: Path, policy_file: Path | None, new: bool) -> None:
     """Say in plain words what your settings allow."""
     if not new:
-        click.echo(str(_policy(vault, policy_file)))
+        say(str(_policy(vault, policy_file)))
         return
     path = policy_file or vault.with_name(vault.name + ".policy.toml")
     try:
@@ -94,7 +94,7 @@ def policy(vault: Path, policy_file: Path | None, new: bool) -> None:
         raise PolicyError("file", str(path), f"cannot be written: {error.strerror}", path.name) from None
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(_TEMPLATE)
-    click.echo(f"wrote {path}: name the ring of keys and the proxies, then run  deniable client policy {vault}")
+    say(f"wrote {path}: name the ring of keys and the proxies, then run  deniable client policy {vault}")
 
 
 @client.command()
@@ -177,21 +177,21 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
             {"analyst": analyst, "spent": float(spent), "left": None if left is None else float(left)}
             for analyst, spent, left in budget
         ]
-        click.echo(as_json({"receipts": rows, "budget": balances, "counters": counters}))
+        say(as_json({"receipts": rows, "budget": balances, "counters": counters}))
     elif as_csv_:
         header = list(Receipt(0, "", "", "", "", "", 0, "").to_dict())
-        click.echo(as_csv(header, [list(row.values()) for row in rows]))
+        say(as_csv(header, [list(row.values()) for row in rows]))
     else:
         for receipt in receipts:
-            click.echo(str(receipt))
+            say(str(receipt))
         if not receipts:
-            click.echo("Nobody has asked anything yet.")
+            say("Nobody has asked anything yet.")
         for analyst, spent, left in budget:
             rest = "no limit covers it" if left is None else f"{float(left):.6g} is left now"
-            click.echo(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
+            say(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
         for name, n in counters.items():
             if name.startswith("shares dropped"):
-                click.echo(f"{name}: {n}")
+                say(f"{name}: {n}")
 
 
 @client.command()
@@ -206,31 +206,31 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
     queue = {proxy: [due for other, due, _ in waiting if other == proxy] for proxy in proxies}
     if as_json_:
         shares = [{"proxy": proxy, "shares": len(dues), "next": min(dues)} for proxy, dues in queue.items()]
-        click.echo(as_json({"waiting": shares, "counters": counters}))
+        say(as_json({"waiting": shares, "counters": counters}))
         return
     if as_csv_:
         rows: list[tuple[str, str, int]] = [("waiting", proxy, len(dues)) for proxy, dues in queue.items()]
-        click.echo(as_csv(["kind", "name", "n"], rows + [("counter", name, n) for name, n in counters.items()]))
+        say(as_csv(["kind", "name", "n"], rows + [("counter", name, n) for name, n in counters.items()]))
         return
     for proxy, dues in queue.items():
-        click.echo(f"{_counted(len(dues), 'share')} for {proxy}, the next from {spoken_time(min(dues))} on")
+        say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {spoken_time(min(dues))} on")
     if not queue:
-        click.echo("Nothing waits to be sent.")
+        say("Nothing waits to be sent.")
     for name, n in counters.items():
-        click.echo(f"{name}: {n}")
+        say(f"{name}: {n}")
 
 
 def _say(receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        click.echo(str(receipt))
+        say(str(receipt))
 
 
 def _say_uploaded(uploaded: Uploaded) -> None:
     lost = uploaded.refused + uploaded.expired
     rest = f"{_counted(uploaded.waiting, 'share')} still waiting" + (f", {lost} given up" if lost else "")
-    click.echo(f"{_counted(uploaded.sent, 'share')} sent, {rest}.")
+    say(f"{_counted(uploaded.sent, 'share')} sent, {rest}.")
     for problem in uploaded.problems:
-        click.echo(problem, err=True)
+        say(problem, err=True)
 
 
 def _counted(n: int, noun: str) -> str:

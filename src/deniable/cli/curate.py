@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.curator import Budget, Curator, Grouped, GroupedCurator, Histogram, question
 from deniable.curator.questions import Question
 from deniable.errors import CuratorError, SurveyError
@@ -133,14 +133,14 @@ def curate(
     if as_json_:
         spent = {"epsilon": float(kept.epsilon), "spent": float(kept.spent), "left": float(kept.left)}
         told = [{"statistic": made.name, **result.to_dict(confidence)} for made, result in zip(questions, results, strict=True)]
-        click.echo(as_json({"results": told, "budget": spent}))
+        say(as_json({"results": told, "budget": spent}))
     elif as_csv_:
-        click.echo(_csv(questions, results, confidence, preview))
+        say(_csv(questions, results, confidence, preview))
     else:
         for made, result in zip(questions, results, strict=True):
             title = f"{made.name}\n" if isinstance(result, Histogram | Grouped) else ""
-            click.echo(title + (_indented(str(result)) if title else str(result)))
-        click.echo(f"Budget: {float(kept.spent):.6g} of {float(kept.epsilon):.6g} spent, {float(kept.left):.6g} left")
+            say(title + (_indented(str(result)) if title else str(result)))
+        say(f"Budget: {float(kept.spent):.6g} of {float(kept.epsilon):.6g} spent, {float(kept.left):.6g} left")
 
 
 def _budget(path: Path, total: str | None, epsilon: str, preview: bool) -> Budget:

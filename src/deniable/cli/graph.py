@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.errors import GraphError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.graphs import (
@@ -96,7 +96,7 @@ def randomize(
     kind = (
         "two rounds" if isinstance(protocol, TwoRounds) else f"each pair reported {'once' if protocol.copies == 1 else 'twice'}"
     )
-    click.echo(f"Wrote the reports of {loaded.nodes:,} nodes to {output}: epsilon {protocol.epsilon:.4g} per edge, {kind}.")
+    say(f"Wrote the reports of {loaded.nodes:,} nodes to {output}: epsilon {protocol.epsilon:.4g} per edge, {kind}.")
 
 
 @graph.command()
@@ -143,7 +143,7 @@ def estimate(
     if as_json_:
         more = {"assortativity": None if mixing is None else mixing.to_dict(confidence)}
         more |= {"degree_distribution": None if degrees is None else degrees.to_dict()}
-        click.echo(as_json(found.to_dict(confidence) | {"rounds": 2 if two else 1} | more))
+        say(as_json(found.to_dict(confidence) | {"rounds": 2 if two else 1} | more))
     elif as_csv_:
         statistics = [*found.statistics(), *([] if mixing is None else [mixing])]
         rows: list[list[Any]] = [[s.name, "", s.value, s.stderr, *s.interval(confidence)] for s in statistics]
@@ -154,10 +154,10 @@ def estimate(
             limits_of = found.node_triangle_interval(confidence)
             at_nodes = zip(names, found.node_triangles, found.node_triangles_stderr, limits_of, strict=True)
             rows += [["triangles at node", name, value, stderr, *limits] for name, value, stderr, limits in at_nodes]
-        click.echo(as_csv(["figure", "node", "estimate", "stderr", "low", "high"], rows))
+        say(as_csv(["figure", "node", "estimate", "stderr", "low", "high"], rows))
     else:
         parts = [str(found), *([] if mixing is None else [str(mixing)]), *([] if degrees is None else [str(degrees)])]
-        click.echo("\n\n".join(parts))
+        say("\n\n".join(parts))
 
 
 def _groups(text: str, labels: Any) -> list[str]:
@@ -206,12 +206,12 @@ def compare(
 
         _save(draw_comparison(errors), plot)
     if as_json_:
-        click.echo(as_json({"nodes": loaded.nodes, "trials": trials, "delta": delta, "errors": [e.to_dict() for e in errors]}))
+        say(as_json({"nodes": loaded.nodes, "trials": trials, "delta": delta, "errors": [e.to_dict() for e in errors]}))
     elif as_csv_:
         header = ["method", "epsilon", "trusted", "degrees", "node_triangles", "triangles"]
-        click.echo(as_csv(header, [[getattr(e, name) for name in header] for e in errors]))
+        say(as_csv(header, [[getattr(e, name) for name in header] for e in errors]))
     else:
-        click.echo(_table(errors))
+        say(_table(errors))
 
 
 def _table(errors: list[MethodError]) -> str:

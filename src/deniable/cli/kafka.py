@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from deniable.cli.output import say
 from deniable.devtools.broker import KAFKA_VERSION, Broker
 from deniable.errors import ServiceError
 
@@ -40,11 +41,11 @@ def dev(port: int, data: Path | None, wants_json: bool) -> None:
             folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deniable-kafka-")))
             broker = stack.enter_context(Broker(folder, port))
             told = {"bootstrap": broker.bootstrap, "version": KAFKA_VERSION, "data": str(broker.data), "kept": data is not None}
-            click.echo(json.dumps(told) if wants_json else f"Kafka {KAFKA_VERSION} at {broker.bootstrap}; Ctrl-C stops it")
+            say(json.dumps(told) if wants_json else f"Kafka {KAFKA_VERSION} at {broker.bootstrap}; Ctrl-C stops it")
             while broker.running:
                 time.sleep(_LOOK)
             raise ServiceError(f"the broker has ended by itself{f': see {broker.log}' if data else ''}")
         except KeyboardInterrupt:
             pass  # this is how it ends
     if not wants_json:
-        click.echo("Stopped. Nothing is left running.")
+        say("Stopped. Nothing is left running.")

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from deniable.aggregator.conservation import Account
 from deniable.aggregator.windows import Window
-from deniable.cli.output import as_json
+from deniable.cli.output import as_json, make_console, say
 from deniable.local.simulation import Simulation
 from deniable.queries.schedule import spoken_duration
 
@@ -47,9 +45,9 @@ def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: floa
         except KeyboardInterrupt:
             interrupted = True
     if wants_json and simulation.started:
-        click.echo(as_json(simulation.to_dict()))
+        say(as_json(simulation.to_dict()))
     elif interrupted:
-        click.echo("Stopped. Nothing is left running.")
+        say("Stopped. Nothing is left running.")
     if interrupted:
         sys.exit(_INTERRUPTED)
 
@@ -87,9 +85,8 @@ def _run_silently(simulation: Simulation, seconds: float | None) -> None:
 
 
 def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -> None:
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and only for people
 
-    console = Console(width=100, color_system=None, highlight=False, force_terminal=False)
+    console = make_console(width=100, color_system=None, highlight=False, force_terminal=False)
     shown = 0
 
     def show() -> None:
@@ -113,10 +110,9 @@ def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -
 
 
 def _run_live(simulation: Simulation, words: _Words, seconds: float | None) -> None:
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and only for people
     from rich.live import Live  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     with console.status(f"Starting proxies and aggregator, and making {words.crowd} …"):
         simulation.__enter__()
     try:

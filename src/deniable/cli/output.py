@@ -1,4 +1,8 @@
-"""What commands have in common: how results are printed, and the bar that shows that something is going on."""
+"""What commands have in common: how results are printed, and the bar that shows that something is going on.
+
+All that is printed goes through :func:`say` or a :func:`make_console`: texts come from query files, labels and other people's
+services, and a terminal obeys control characters. They are shown as JSON writes them, `\\u001b`, so that JSON stays JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,49 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["as_csv", "as_json", "loss_text", "output_options", "progress_bar"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["as_csv", "as_json", "loss_text", "make_console", "output_options", "plain", "progress_bar", "say"]
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal, breaks a line or turns the reading direction; but for the tab and the end of a line."""
+
+
+def plain(text: str, lines: bool = True) -> str:
+    """The text, with what would steer a terminal made visible; without `lines`, ends of lines too.
+
+    >>> print(plain("City\\x1b[2J of\\u202e nope"))
+    City\\u001b[2J of\\u202e nope
+    """
+    shown = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return shown if lines else shown.replace("\n", "\\n")
+
+
+def say(text: object = "", err: bool = False) -> None:
+    """Print a line (or several) for a person or a program to read."""
+    click.echo(plain(str(text)), err=err)
+
+
+def make_console(**options: Any) -> Console:
+    """A console for tables and live views, on which texts cannot steer the terminal either."""
+    from rich.console import Console, ConsoleOptions, RenderableType  # noqa: PLC0415 - slow to import, and only for people
+    from rich.segment import Segment  # noqa: PLC0415
+
+    class PlainConsole(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+    return PlainConsole(**options)
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,10 +93,9 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console  # noqa: PLC0415 - only where a person is looking
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=1.0)
         yield lambda share: progress.update(task, completed=share)

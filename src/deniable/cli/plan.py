@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import deniable
-from deniable.cli.output import as_json, loss_text
+from deniable.cli.output import as_json, loss_text, make_console, say
 from deniable.planning.plan import SHUFFLED_DELTA
 from deniable.planning.rendering import error, figure, percent
 
@@ -69,17 +69,16 @@ def plan(wants_json: bool, plot_file: Path | None, **wishes: Any) -> None:
 
         draw(made, plot_file)
     if wants_json:
-        click.echo(as_json(made.to_dict()))
+        say(as_json(made.to_dict()))
     else:
         _show(made)
 
 
 def _show(made: deniable.Plan) -> None:
     from rich import box  # noqa: PLC0415 - not needed for JSON
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column()

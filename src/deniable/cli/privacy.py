@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from deniable import privacy as losses
-from deniable.cli.output import as_json, loss_text
+from deniable.cli.output import as_json, loss_text, say
 from deniable.cli.plan import number
 from deniable.errors import ParameterError
 from deniable.mechanisms.by_epsilon import mechanism_by_name
@@ -48,11 +48,11 @@ def privacy(wants_json: bool, **given: Any) -> None:
     mechanism, local = _local(given)
     figures = _figures(given, mechanism, local)
     if wants_json:
-        click.echo(as_json({"figures": [_plain(figure) for figure in figures]}))
+        say(as_json({"figures": [_plain(figure) for figure in figures]}))
         return
     width = max(len(figure.name) for figure in figures)
     for figure in figures:
-        click.echo(f"{figure.name:<{width}}  {loss_text(figure.epsilon):>8}  {figure.meaning}")
+        say(f"{figure.name:<{width}}  {loss_text(figure.epsilon):>8}  {figure.meaning}")
 
 
 def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from deniable.cli.output import say
 from deniable.errors import MissingExtraError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
@@ -62,7 +63,7 @@ def new(file: Path) -> None:
             out.write(_TEMPLATE.format(file=file.name, folder=file.with_suffix(".data").name))
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
-    click.echo(f"wrote {file}: edit it, then run  deniable proxy token add {file}  and  deniable proxy run {file}")
+    say(f"wrote {file}: edit it, then run  deniable proxy token add {file}  and  deniable proxy run {file}")
 
 
 @proxy.command()
@@ -74,7 +75,7 @@ def run(file: Path) -> None:
         from deniable.proxy.proxy_process import serve  # noqa: PLC0415 - needs the extra `service`
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "a proxy") from None
-    if not serve(settings, lambda address: click.echo(f"listening on {address}")):
+    if not serve(settings, lambda address: say(f"listening on {address}")):
         raise click.ClickException("the disk or the log failed; nothing that was acknowledged is lost")
 
 
@@ -97,7 +98,7 @@ def add(file: Path, role: Role, quota: int | None, count: int) -> None:
     """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept."""
     book = _book(read_settings(file))
     for made in book.add(role, quota, count):
-        click.echo(made)
+        say(made)
     book.close()
 
 
@@ -110,10 +111,10 @@ def list_tokens(file: Path, as_json: bool) -> None:
     rows = [{"id": each.id, "role": each.role, "quota": each.quota} for each in book.tokens()]
     book.close()
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        say(json.dumps(rows, indent=2))
         return
     for row in rows:
-        click.echo(f"{row['id']}  {row['role']:<8}  {row['quota'] or 'as queries allow'}")
+        say(f"{row['id']}  {row['role']:<8}  {row['quota'] or 'as queries allow'}")
 
 
 @token.command()
@@ -124,7 +125,7 @@ def revoke(file: Path, token_id: str) -> None:
     book = _book(read_settings(file))
     n_revoked = book.revoke(token_id)
     book.close()
-    click.echo(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
+    say(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
 
 
 @proxy.command()
@@ -135,12 +136,12 @@ def show(file: Path, as_json: bool) -> None:
     settings = read_settings(file)
     facts = _of_topic(settings.kafka) if settings.kafka else _of_file(settings.folder / "log.db")
     if as_json:
-        click.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
-    click.echo(f"log {facts['identity']}: offsets {facts['first_offset']} to {facts['last_offset']}")
+    say(f"log {facts['identity']}: offsets {facts['first_offset']} to {facts['last_offset']}")
     for channel, mark in facts["channels"].items():
         at = f", at offset {mark['offset']}" if "offset" in mark else ""
-        click.echo(f"  channel {channel}: epochs before {mark['closed_before']} are closed{at}")
+        say(f"  channel {channel}: epochs before {mark['closed_before']} are closed{at}")
 
 
 def _of_file(path: Path) -> dict[str, Any]:

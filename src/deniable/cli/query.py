@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from deniable.cli.connecting import aggregator_options, connect
-from deniable.cli.output import as_csv, as_json, output_options
+from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.errors import KeyFileError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
@@ -113,14 +113,14 @@ def new(file: Path, query_id: str, analyst: str) -> None:
     content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
     parse_query(content, file.name)  # what is written can be read
     _write_new(file, content)
-    click.echo(f"wrote {file}: edit it, then run  deniable query check {file}")
+    say(f"wrote {file}: edit it, then run  deniable query check {file}")
 
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
-    click.echo(summary(load_query(file)[0]))
+    say(summary(load_query(file)[0]))
 
 
 @query.command(name="sign")
@@ -135,7 +135,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
     signed = sign(found, _signing_key(key, found.analyst))
     target = out or file.with_suffix(".signed.json")
     _write_new(target, signed.to_bytes().decode())
-    click.echo(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
+    say(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
 
 
 def _signing_key(path: Path, owner: str) -> AnalystKey:
@@ -160,11 +160,11 @@ def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> 
     with connect(url, token_file) as analyst:
         answer = analyst.publish(signed)
     if wants_json:
-        click.echo(as_json(answer))
+        say(as_json(answer))
         return
-    click.echo(f"Published {found.id}, version {found.serial}. The first window closes at {spoken_time(_first_end(found))}.")
+    say(f"Published {found.id}, version {found.serial}. The first window closes at {spoken_time(_first_end(found))}.")
     for proxy, state in answer["relayed"].items():
-        click.echo(f"  {proxy}: {'has it' if state == 'done' else state}")
+        say(f"  {proxy}: {'has it' if state == 'done' else state}")
 
 
 def _first_end(found: Query) -> int:
@@ -182,7 +182,7 @@ def stop(query_id: str, url: str, token_file: Path | None) -> None:
     """Stop the query QUERY_ID for good: devices are asked no more, and answers of the present epoch are still counted."""
     with connect(url, token_file) as analyst:
         analyst.stop(query_id)
-    click.echo(f"Stopped {query_id}. Answers of the present epoch are still counted.")
+    say(f"Stopped {query_id}. Answers of the present epoch are still counted.")
 
 
 @query.command("list")
@@ -193,16 +193,16 @@ def list_queries(url: str, token_file: Path | None, as_json_: bool, as_csv_: boo
     with connect(url, token_file) as analyst:
         found = analyst.queries()
     if as_json_:
-        click.echo(as_json(found))
+        say(as_json(found))
         return
     rows = [[each["id"], each["serial"], each["analyst"], _state(each)] for each in found]
     if as_csv_:
-        click.echo(as_csv(["id", "version", "analyst", "state"], rows))
+        say(as_csv(["id", "version", "analyst", "state"], rows))
         return
     for query_id, serial, analyst_name, state in rows:
-        click.echo(f"{query_id}  version {serial}  {analyst_name}  {state}")
+        say(f"{query_id}  version {serial}  {analyst_name}  {state}")
     if not rows:
-        click.echo("No query has been published.")
+        say("No query has been published.")
 
 
 def _state(entry: dict[str, Any]) -> str:
@@ -235,15 +235,15 @@ def show(file: Path, wants_json: bool, ring: Path | None) -> None:
         "signature": status,
     }
     if wants_json:
-        click.echo(as_json({"query": found.to_dict(), **facts}))
+        say(as_json({"query": found.to_dict(), **facts}))
         return
-    click.echo(f"{found.id}, version {found.serial}, asked by {found.analyst}")
+    say(f"{found.id}, version {found.serial}, asked by {found.analyst}")
     for name, value in found.to_dict().items():
         if name not in ("format", "id", "serial", "analyst") and value not in (None, "", []):
-            click.echo(f"  {name:<15} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+            say(f"  {name:<15} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     for name, fact in facts.items():
         if fact is not None:
-            click.echo(f"  {name:<15} {fact}")
+            say(f"  {name:<15} {fact}")
 
 
 @query.command()
@@ -257,4 +257,4 @@ def keygen(file: Path, owner: str) -> None:
     key = AnalystKey.generate(owner)
     key.save(file)
     key.public.save(public)
-    click.echo(f"wrote {file} (keep it secret) and {public}: key {key.public.id} of {owner}")
+    say(f"wrote {file} (keep it secret) and {public}: key {key.public.id} of {owner}")

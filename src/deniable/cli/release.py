@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_json, progress_bar
+from deniable.cli.output import as_json, progress_bar, say
 from deniable.errors import ReleaseError, SurveyError, UnknownLabelError
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.exact import check_epsilon, exp
@@ -108,9 +108,9 @@ def release(file: Path, output: Path, attributes: tuple[str, ...], levels: tuple
         made = make(file, hierarchies, chosen, options)
     _write(output, made, options["combinations"])
     if options["as_json_"]:
-        click.echo(as_json({"output": str(output), **made.to_dict()}))
+        say(as_json({"output": str(output), **made.to_dict()}))
     else:
-        click.echo(_readable(output, made))
+        say(_readable(output, made))
 
 
 def _make_private(
@@ -207,10 +207,10 @@ def _release_locally(
     total = sum(mechanism.epsilon for mechanism in mechanisms.values())
     described = {name: mechanism.to_dict() for name, mechanism in mechanisms.items()}
     if options["as_json_"]:
-        click.echo(as_json({"output": str(output), "rows": rows, "epsilon_local": total, "columns": described}))
+        say(as_json({"output": str(output), "rows": rows, "epsilon_local": total, "columns": described}))
         return
-    click.echo(f"Wrote {rows:,} randomized rows to {output}; the mechanisms are recorded in {columns_file(output).name}.")
-    click.echo(f"epsilon {total:.4g} per row, {epsilon:.4g} per column; estimate with: deniable estimate {output}")
+    say(f"Wrote {rows:,} randomized rows to {output}; the mechanisms are recorded in {columns_file(output).name}.")
+    say(f"epsilon {total:.4g} per row, {epsilon:.4g} per column; estimate with: deniable estimate {output}")
 
 
 def _generalizer(hierarchy: Hierarchy, level: int) -> Callable[[list[Any]], list[Any]]:

@@ -12,7 +12,7 @@ import click
 from deniable.aggregator.windows import Window
 from deniable.analyst.analyst import Analyst
 from deniable.cli.connecting import aggregator_options, connect
-from deniable.cli.output import as_csv, as_json, output_options
+from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.errors import DeniableError, ParameterError
 from deniable.queries.times import moment
 
@@ -69,7 +69,7 @@ def results(
     if plot_file is not None:
         _plot(windows[-1], plot_file, confidence)
     elif as_json_:
-        click.echo(as_json([window.to_dict(confidence) for window in windows]))
+        say(as_json([window.to_dict(confidence) for window in windows]))
     else:
         _print_each(windows, confidence, False, as_csv_)
 
@@ -92,16 +92,16 @@ def _windows(
 
 def _print_each(windows: Iterable[Window], confidence: float, as_json_: bool, as_csv_: bool) -> None:
     if as_csv_:
-        click.echo(",".join(_COLUMNS))
+        say(",".join(_COLUMNS))
     for window in windows:
         if as_json_:
-            click.echo(json.dumps(window.to_dict(confidence), ensure_ascii=False))
+            say(json.dumps(window.to_dict(confidence), ensure_ascii=False))
         elif as_csv_:
             rows = list(_rows(window, confidence))
             if rows:
-                click.echo(as_csv(_COLUMNS, rows).partition("\n")[2])
+                say(as_csv(_COLUMNS, rows).partition("\n")[2])
         else:
-            click.echo(f"{window}\n")
+            say(f"{window}\n")
 
 
 def _rows(window: Window, confidence: float) -> Iterator[list[Any]]:
@@ -121,4 +121,4 @@ def _plot(window: Window, path: Path, confidence: float) -> None:
         axes.figure.savefig(path)
     except (OSError, ValueError) as error:
         raise ParameterError("--plot", str(path), f"cannot be written: {error}") from None
-    click.echo(f"Drew window {window.index} into {path}.")
+    say(f"Drew window {window.index} into {path}.")

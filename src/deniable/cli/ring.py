@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options
+from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.queries.keys import KeyRing, PublicKey, TrustedKey
 from deniable.queries.schedule import LATEST, duration
 from deniable.queries.times import moment, spoken_time
@@ -40,7 +40,7 @@ def add(file: Path, key: Path, valid_from: str | None, valid_until: str | None, 
     first = 0 if valid_from is None else moment("--from", valid_from)
     last = LATEST if valid_until is None else moment("--until", valid_until)
     known.add(public, first, last).save(file)
-    click.echo(f"Added key {public.id} of {public.owner} to {file}, which now has {_keys(len(known) + 1)}.")
+    say(f"Added key {public.id} of {public.owner} to {file}, which now has {_keys(len(known) + 1)}.")
 
 
 @ring.command()
@@ -58,7 +58,7 @@ def rotate(file: Path, old_id: str, key: Path, at: str | None, overlap: str, own
     long = duration("--overlap", overlap)
     known.rotate(old_id, public, when, long).save(file)
     until = spoken_time(when + long)
-    click.echo(f"Key {public.id} of {public.owner} is trusted from {spoken_time(when)}; key {old_id} until {until}.")
+    say(f"Key {public.id} of {public.owner} is trusted from {spoken_time(when)}; key {old_id} until {until}.")
 
 
 @ring.command()
@@ -70,7 +70,7 @@ def revoke(file: Path, key_id: str) -> None:
     The key stays on the ring, marked, so that it cannot be added again by mistake.
     """
     KeyRing.load(file).revoke(key_id).save(file)
-    click.echo(f"Revoked key {key_id}.")
+    say(f"Revoked key {key_id}.")
 
 
 @ring.command()
@@ -80,15 +80,15 @@ def show(file: Path, as_json_: bool, as_csv_: bool) -> None:
     """List the keys on the ring in FILE: whose they are, from when until when they are trusted, which are revoked."""
     rows = [_row(trusted) for trusted in KeyRing.load(file)]
     if as_json_:
-        click.echo(as_json(rows))
+        say(as_json(rows))
     elif as_csv_:
         names = ["id", "owner", "valid_from", "valid_until", "revoked"]
-        click.echo(as_csv(names, [[row[name] for name in names] for row in rows]))
+        say(as_csv(names, [[row[name] for name in names] for row in rows]))
     else:
         for row in rows:
             state = "revoked" if row["revoked"] else f"{row['valid_from'] or 'always'} to {row['valid_until'] or 'always'}"
-            click.echo(f"{row['id']}  {row['owner']}  {state}")
-        click.echo(f"{_keys(len(rows))}.")
+            say(f"{row['id']}  {row['owner']}  {state}")
+        say(f"{_keys(len(rows))}.")
 
 
 def _row(trusted: TrustedKey) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from deniable.cli.client import run as client_run
-from deniable.cli.output import as_json
+from deniable.cli.output import as_json, make_console, say
 from deniable.cli.plan import number
 from deniable.cli.query import load_query
 from deniable.errors import ParameterError
@@ -88,7 +88,7 @@ def size(query_file: Path | None, wants_json: bool, sources: bool, **given: Any)
     run = simulate(demand, Stations.of(made), made.cells, epochs=2)
     if wants_json:
         explained = {name: {"unit": unit, "source": source} for name, (unit, source) in Figures.explain().items()}
-        click.echo(as_json({**made.to_dict(), "simulated": run.to_dict(), **({"sources": explained} if sources else {})}))
+        say(as_json({**made.to_dict(), "simulated": run.to_dict(), **({"sources": explained} if sources else {})}))
     else:
         _show(made, run, sources)
 
@@ -149,10 +149,9 @@ def _rate(amount: float) -> str:
 
 def _show(made: Sizing, run: Run, sources: bool) -> None:
     from rich import box  # noqa: PLC0415 - not needed for JSON
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     for title, rows in _facts(made, run).items():
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title=title, title_justify="left", title_style="bold")
         table.add_column(no_wrap=True)

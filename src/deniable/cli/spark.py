@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from deniable.aggregator.aggregator_settings import read_settings
+from deniable.cli.output import say
 from deniable.errors import ServiceError, SettingsError, StateError
 
 __all__ = ["spark"]
@@ -46,7 +47,7 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     session = open_session(master, chosen.spark.options)
     for each in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
         signal.signal(each, lambda *_: stop.set())
-    click.echo(_line({"event": "started", "version": session.version}, f"Spark {session.version} counts", as_json))
+    say(_line({"event": "started", "version": session.version}, f"Spark {session.version} counts", as_json))
     pause = 1.0
 
     def watch(progress: dict[str, Any]) -> None:
@@ -54,7 +55,7 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
         pause = 1.0
         told = {"event": "batch", **_figures(progress)}
         text = "batch {batch}: {shares:,} shares in {seconds:.1f} s, {state_bytes} bytes of state".format(**told)
-        click.echo(_line(told, text, as_json))
+        say(_line(told, text, as_json))
 
     try:
         while True:
@@ -66,15 +67,13 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
             except ServiceError as error:
                 if available_now or not is_alive(session):
                     raise
-                click.echo(
-                    _line({"event": "failed", "problem": str(error)}, f"{error}; again in {pause:.0f} s", as_json), err=True
-                )
+                say(_line({"event": "failed", "problem": str(error)}, f"{error}; again in {pause:.0f} s", as_json), err=True)
                 if stop.wait(pause):
                     break
                 pause = min(2 * pause, _LONGEST_PAUSE)
     finally:
         session.stop()
-    click.echo(_line({"event": "stopped"}, "Stopped. The next start goes on from here.", as_json))
+    say(_line({"event": "stopped"}, "Stopped. The next start goes on from here.", as_json))
 
 
 def _line(told: dict[str, Any], text: str, as_json: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.errors import SurveyError
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
@@ -54,10 +54,10 @@ def randomize(
     with progress_bar(f"randomizing {file.name}") as progress:
         rows = randomize_file(file, output, given, keep=keep, overwrite=force, progress=progress)
     total = sum(mechanism.epsilon for mechanism in given.values())
-    click.echo(f"{rows:,} rows randomized into {output}; how stands in {columns_file(output).name}")
+    say(f"{rows:,} rows randomized into {output}; how stands in {columns_file(output).name}")
     for name, mechanism in given.items():
-        click.echo(f"  {name}: {mechanism!r}, epsilon {mechanism.epsilon:.4g}")
-    click.echo(f"A person's row as a whole: epsilon {total:.4g}")
+        say(f"  {name}: {mechanism!r}, epsilon {mechanism.epsilon:.4g}")
+    say(f"A person's row as a whole: epsilon {total:.4g}")
 
 
 @click.command()
@@ -108,11 +108,11 @@ def estimate(
         except ValueError as error:  # an ending that matplotlib has no format for
             raise SurveyError(f"{plot} cannot be drawn: {error}") from None
     if as_json_:
-        click.echo(as_json(_to_dict(survey, confidence)))
+        say(as_json(_to_dict(survey, confidence)))
     elif as_csv_:
-        click.echo(as_csv(["column", "label", "estimate", "stderr", "low", "high"], _rows(survey, confidence)))
+        say(as_csv(["column", "label", "estimate", "stderr", "low", "high"], _rows(survey, confidence)))
     else:
-        click.echo(_readable(survey))
+        say(_readable(survey))
 
 
 def _options(estimators: tuple[str, ...], candidates: tuple[str, ...]) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deniable.cli.output import say
 from deniable.errors import MissingExtraError, ParameterError, ResponseError
 from deniable.local.up_settings import MODES, ServicesPlan, Settings, read_settings
 from deniable.queries.keys import AnalystKey
@@ -70,17 +71,17 @@ def _serve(settings: Settings, plan: ServicesPlan) -> None:
             with services:
                 for proxy in plan.proxies:
                     if proxy.here:
-                        click.echo(f"{proxy.name} at {proxy.address.url}; tokens for devices:")
-                        click.echo(f"  deniable proxy token add {plan.folder / proxy.name}.toml")
+                        say(f"{proxy.name} at {proxy.address.url}; tokens for devices:")
+                        say(f"  deniable proxy token add {plan.folder / proxy.name}.toml")
                 if plan.aggregator.here:
-                    click.echo(f"aggregator at {plan.aggregator.address.url}; its analyst's token: {services.analyst_token_file}")
+                    say(f"aggregator at {plan.aggregator.address.url}; its analyst's token: {services.analyst_token_file}")
                     _follow(settings.query, plan, services)
                 while True:
                     services.check()
                     time.sleep(_REFRESH)
         except KeyboardInterrupt:
             pass  # this is how it ends
-    click.echo("Stopped.")
+    say("Stopped.")
 
 
 def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
@@ -90,13 +91,13 @@ def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
     with Analyst(plan.aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
         if plan.analyst_key is not None:
             analyst.publish(sign(query, AnalystKey.load(plan.analyst_key)))
-            click.echo(f"{query.id}, version {query.serial}, is published")
+            say(f"{query.id}, version {query.serial}, is published")
         newest = 0
         while True:
             services.check()
             try:
                 for window in analyst.range(query, start=newest):
-                    click.echo(str(window))
+                    say(str(window))
                     newest = window.start + 1
             except ResponseError as error:
                 if error.status not in (0, 404):  # 404: nobody has published it yet

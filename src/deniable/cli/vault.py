@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from deniable.cli.output import say
 from deniable.client.vault import TableInfo, Vault
 
 __all__ = ["vault"]
@@ -28,7 +29,7 @@ def vault() -> None:
 def init(file: Path) -> None:
     """Make an empty vault in FILE, which only you can open. It shares nothing."""
     Vault.create(file)
-    click.echo(f"{file} is an empty vault. Nothing is shared.")
+    say(f"{file} is an empty vault. Nothing is shared.")
 
 
 @vault.command("import")
@@ -47,7 +48,7 @@ def import_data(file: Path, table: str, data: Path) -> None:
     opened = Vault.open(file)
     n_rows = readers[data.suffix.lower()](opened, table, data)
     info = next(each for each in opened.tables() if each.name.lower() == table.lower())
-    click.echo(f"{_counted(n_rows, 'row')} added to {info.name}. {_sentence(info)}")
+    say(f"{_counted(n_rows, 'row')} added to {info.name}. {_sentence(info)}")
 
 
 @vault.command()
@@ -85,15 +86,15 @@ def show(file: Path, as_json: bool) -> None:
         {"table": each.name, "rows": each.n_rows, "shared": list(each.shared), "not_shared": list(each.unshared)}
         for each in opened.tables()
     ]
-    click.echo(json.dumps({"file": str(file), "tables": tables}, indent=2))
+    say(json.dumps({"file": str(file), "tables": tables}, indent=2))
 
 
 def _show(opened: Vault) -> None:
     tables = opened.tables()
     for each in tables:
-        click.echo(f"{each.name} ({_counted(each.n_rows, 'row')}): {_sentence(each)}")
+        say(f"{each.name} ({_counted(each.n_rows, 'row')}): {_sentence(each)}")
     if not tables:
-        click.echo("The vault is empty.")
+        say("The vault is empty.")
 
 
 def _sentence(info: TableInfo) -> str:

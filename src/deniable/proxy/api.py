@@ -191,7 +191,7 @@ async def _drain(request: Request) -> None:
         async with asyncio.timeout(_SECONDS_TO_DRAIN):
             async for _ in request.stream():
                 pass
-    except (TimeoutError, ClientDisconnect):
+    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused when its last bytes had come
         return
 
 

@@ -96,8 +96,11 @@ def _parquet_chunks(path: Path, columns: Sequence[str] | None, progress: Callabl
                 yield Chunk(row + 1, {name: batch.column(name).to_pylist() for name in columns})
                 row += batch.num_rows
                 progress(row / total)
-    except pa.ArrowInvalid as error:
-        raise SurveyError(f"{path} is not Parquet: {error}") from None
+    except SurveyError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
+        # Whatever a damaged file makes Arrow say: it may quote what stands there.
+        raise SurveyError(f"{path} is not Parquet, or is damaged: {type(error).__name__}") from None
 
 
 def _place(path: Path, header: Sequence[str], name: str) -> int:

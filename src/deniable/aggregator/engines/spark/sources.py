@@ -218,7 +218,9 @@ class FileSource:
         for name in json.loads(span):
             try:
                 yield from _records(self.folder, name, partition, self.partitions)
-            except (OSError, KeyError, pa.ArrowException) as error:
+            except LogError:
+                raise
+            except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
                 raise LogError(f"{name} in {self.folder} cannot be read as a log: {type(error).__name__}") from None
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from deniable.cli import cli
 from deniable.cli.output import as_json, make_console, plain, say
 from deniable.queries import canonical
-from deniable.queries.query import SEPARATOR
+from deniable.queries.header import SEPARATOR
 from deniable.queries.signing import SignedQuery
 from toolkit.devices import KEY, asked
 

@@ -132,9 +132,9 @@ def test_rounds_must_have_room_for_an_answer_however_long_its_sql_takes(deniable
     settings(proxies)
     path = Path("ann.db.policy.toml")
     path.write_text(path.read_text().replace("upload_within = 0", 'upload_within = "10 min"\ndeadline = 3.0'))
-    out = deniable("run", "ann.db", "--every", "19", code=2)
+    out = deniable("run", "ann.db", "--every", "29", code=2)
     assert (
-        out == "deniable: every = 19 must be at least 20 seconds: half of a round is for answers, and one may take 10 seconds\n"
+        out == "deniable: every = 29 must be at least 30 seconds: half of a round is for answers, and one may take 15 seconds\n"
     )
 
 

@@ -647,6 +647,24 @@ def test_a_device_without_a_network_goes_on_with_what_it_knows_until_its_quota_i
         assert book.n_queued() == 2
 
 
+def test_queries_whose_sql_is_refused_take_a_slot_once_an_epoch_and_keep_no_other_from_being_answered(tmp_path: Path) -> None:
+    good = asked(id="good")
+    bad = [asked(id=f"bad-{i}", serial=9, sql="SELECT secret FROM trips") for i in range(5)]
+    device = make_device(tmp_path, good)
+    everything = [signed(query) for query in (*bad, good)]
+    found = [[receipt.reason or receipt.outcome for receipt in device.answer_all(everything, at(0), most=2)] for _ in range(3)]
+    refused, again = "not shared", "again"
+    assert found == [[refused] * 2, [again] * 2 + [refused] * 2, [again] * 4 + [refused, "answered"]]
+
+
+def test_each_query_of_a_call_is_answered_as_at_the_beginning_of_its_slot(tmp_path: Path) -> None:
+    queries = [asked(id=f"q-{i}") for i in range(3)]
+    device = make_device(tmp_path, queries[0], policy=make_policy(queries[0], upload_within=1))
+    device.answer_all([signed(query) for query in queries], at(0))
+    slot = device.policy.slot
+    assert [due for _, due, _ in queued(device)[::2]] == [at(0, slot * (i + 1)) for i in range(3)]
+
+
 def test_ten_thousand_devices_hold_nothing_open(tmp_path: Path) -> None:
     query = asked()
     device = make_device(tmp_path, query)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -177,3 +179,24 @@ def test_a_client_that_sleeps_after_its_work_is_caught(tmp_path: Path, monkeypat
     quick, slow = (seen_over_time(tmp_path / str(d), sleeping_after_the_work, d, monkeypatch) for d in (1.5, 2.5))
     assert quick.polls != slow.polls
     assert quick.sends != slow.sends
+
+
+def test_a_read_that_does_not_end_is_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vault that has changed is copied before it is read, and that takes as long as it is large."""
+    query = asked(mechanism=MECHANISM)
+    source = PositionedSource("coins")
+    device = make_person(tmp_path / "ann", make_policy(query, deadline=0.1), source, on_step=source.step)
+    released = threading.Event()
+
+    def run(*_: Any, **options: Any) -> sandbox.Rows:
+        released.wait(60)
+        raise AssertionError
+
+    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr("deniable.client.device._START_UP", 0.1)
+    started = time.monotonic()
+    receipt = device.answer(signed(query), at(0))
+    taken = time.monotonic() - started
+    released.set()
+    assert receipt.outcome == "answered"
+    assert taken < device.policy.slot

@@ -16,9 +16,12 @@ policy, the clock and coins, and of nothing else (docs/threat-model.md). Only th
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +43,20 @@ __all__ = ["STEPS", "Device"]
 
 STEPS = ("verified", "allowed", "sampled", "read", "charged", "randomized", "queued", "written", "committed")
 """The stations of the walk, in order: what `on_step` is told."""
+_OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
+"""Why a query is refused once its SQL was looked at, which takes a slot like an answer."""
+_START_UP = 2.0  # seconds that a busy machine may take to start a process, beside the SQL's deadline
+_T = TypeVar("_T")
 
 
 class _Stop(Exception):  # noqa: N818 - not an error: the walk ends here, with a receipt
     def __init__(self, outcome: str, reason: str, detail: str) -> None:
         self.outcome, self.reason, self.detail = outcome, reason, detail
         super().__init__(outcome, reason, detail)
+
+
+class _Late(Exception):  # noqa: N818 - not an error: the slot is over
+    pass
 
 
 class Device:
@@ -122,7 +133,7 @@ class Device:
             receipts.append(receipt)
             if receipt.verified:
                 done.add((receipt.analyst, receipt.query))
-            slots += receipt.outcome == "answered" or receipt.reason == "not shared"
+            slots += receipt.outcome in ("answered", "sampled out") or receipt.reason in _OF_SQL
         return receipts
 
     def _refusals(self, errors: Sequence[QueryError], now: int) -> list[Receipt]:
@@ -218,7 +229,11 @@ class Device:
         payment = Payment(book, policy, query, now)
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
-        self._check_sql(query)
+        try:
+            self._check_sql(query)
+        except _Stop:
+            book.decide(query.analyst, query.id, epoch)  # it took a slot, and is not to take another in this epoch
+            raise
         stratum = policy.stratum(query) or 0
         end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
         due = ready + int(self.source.below(max(1, min(policy.upload_within, end - ready)), 1)[0])
@@ -247,10 +262,11 @@ class Device:
     def _check_sql(self, query: Query) -> None:
         """Refuse SQL that does not compile on what is shared: the last that can be refused, and before the data are read."""
         policy = self.policy
+        options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
         try:
-            n_columns = sandbox.check(
-                self.vault, query.sql, deadline=policy.deadline, max_memory=policy.max_memory, isolated=self._isolated
-            )
+            n_columns = self._in_time(lambda: sandbox.check(self.vault, query.sql, **options))
+        except _Late:
+            return  # the vault is still being copied for an answer before: this one comes too late to read it as well
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except SandboxError as error:
@@ -273,14 +289,8 @@ class Device:
     def _read(self, book: StoreTransaction, query: Query) -> list[int]:
         """The buckets of up to `most_rows` of the rows that the SQL finds."""
         policy = self.policy
-        rows = sandbox.run(
-            self.vault,
-            query.sql,
-            deadline=policy.deadline,
-            max_rows=policy.max_rows,
-            max_memory=policy.max_memory,
-            isolated=self._isolated,
-        )
+        options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
+        rows = self._in_time(lambda: sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options))
         if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
             return []
         if not query.memoize:
@@ -292,6 +302,30 @@ class Device:
                 return []
             found.append(query.buckets.index(row))
         return book.choose(scope_of(query), found, query.most_rows)
+
+    def _in_time(self, work: Callable[[], _T]) -> _T:
+        """What the work gives, if it takes no longer than the slot allows; else it goes on without anyone waiting for it.
+
+        SQL keeps its deadline by itself. But a vault that has changed is copied before, and that takes as long as it is large.
+        """
+        if not self.policy.slot:
+            return work()
+        done: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
+
+        def attempt() -> None:
+            try:
+                done.put((work(), None))
+            except Exception as error:
+                done.put((None, error))
+
+        threading.Thread(target=attempt, daemon=True).start()
+        try:
+            result, error = done.get(timeout=self.policy.deadline + _START_UP)
+        except queue.Empty:
+            raise _Late from None
+        if error is not None:
+            raise error
+        return cast("_T", result)
 
     def _some(self, n: int, most: int) -> list[int]:
         """Up to `most` of `n` rows, every choice of them equally likely (the first steps of a Fisher-Yates shuffle)."""

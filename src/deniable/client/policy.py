@@ -26,7 +26,7 @@ from deniable.toml_file import TomlFile
 __all__ = ["Policy", "read_policy"]
 
 _DAY = 86_400
-_SPARE = 4
+_SPARE = 6
 DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, period=30 * _DAY))
 
 
@@ -92,10 +92,10 @@ class Policy:
     def slot(self) -> int:
         """Seconds set aside for one answer, however long it takes: nothing that it leads to happens before they are over.
 
-        The SQL may run for `deadline`, and finding the buckets of its rows takes at most as long again; the rest is for starting
-        a process and writing to the disk.
+        Compiling the SQL, running it and finding the buckets of its rows take up to `deadline` each; the rest is for starting
+        processes and writing to the disk.
         """
-        return math.ceil(2 * self.deadline) + _SPARE if self.upload_within else 0
+        return math.ceil(3 * self.deadline) + _SPARE if self.upload_within else 0
 
     def check(self, query: Query) -> tuple[str, str] | None:
         """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.api import create_app
 from deniable.aggregator.service import Service
+from deniable.service.database import keep_files_private
 from deniable.service.hosting import Endpoint, write_json_lines
 from deniable.service.limits import ConnectionLimits
 
@@ -16,6 +17,7 @@ __all__ = ["serve"]
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) -> None:
     """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached."""
+    keep_files_private()
     write_json_lines("deniable.aggregator")
     place = Endpoint("aggregator", settings.host, settings.port, settings.tls)
     listener = place.listen()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
-from deniable.aggregator.service import Service
+from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem
 from deniable.service.metrics import CONTENT_TYPE
@@ -31,6 +32,7 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
 _MOST_RESULTS = 1000
 _MOST_FOLLOWERS = 200
+_MOST_FOLLOWERS_PER_TOKEN = 20
 
 _PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -98,13 +100,15 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     app.add_exception_handler(Exception, broken)
 
 
-def _authorize(service: Service, request: Request, *roles: str) -> None:
+def _authorize(service: Service, request: Request, *roles: str) -> str:
+    """The token that the request shows, if it has one of these roles."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     role = service.role_of(token.strip()) if kind.lower() == "bearer" else None
     if role is None:
         raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
     if role not in roles:
         raise RefusedError("role", 403, f"this needs a token for {' or '.join(roles)}, and this one is for {role}")
+    return token.strip()
 
 
 async def _body(request: Request) -> bytes:
@@ -184,15 +188,16 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         _known(service, query_id)
         limit = min(max(1, limit), _MOST_RESULTS)
         found = service.results(query_id, after, start, end, limit)
-        following = found[-1][0] if len(found) == limit else None
+        following = (
+            found[-1][0] if found and (len(found) == limit or sum(len(each) for _, each in found) >= LARGEST_PAGE) else None
+        )
         windows = ",".join(_numbered(*row) for row in found)
         return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
 
-    n_followers = 0
+    followers: Counter[str] = Counter()
 
-    async def events(query_id: str, after: int) -> AsyncIterator[str]:
-        nonlocal n_followers
-        n_followers += 1
+    async def events(query_id: str, after: int, token: str) -> AsyncIterator[str]:
+        followers[token] += 1
         try:
             yield "retry: 1000\n\n"
             silence = 0.0
@@ -206,14 +211,18 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
                 await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
                 silence += _SECONDS_BETWEEN_LOOKS
         finally:
-            n_followers -= 1
+            followers[token] -= 1
+            if not followers[token]:
+                del followers[token]
 
     @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
     async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
         """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
-        await run_in_threadpool(_authorize, service, request, "analyst", "reader")
+        token = await run_in_threadpool(_authorize, service, request, "analyst", "reader")
         await run_in_threadpool(_known, service, query_id)
-        if n_followers >= _MOST_FOLLOWERS:
+        if followers[token] >= _MOST_FOLLOWERS_PER_TOKEN:
+            raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients follow results under this token already")
+        if followers.total() >= _MOST_FOLLOWERS:
             raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
         stated = request.headers.get("last-event-id", "")
         if stated.isascii() and stated.isdecimal() and len(stated) < 19:
@@ -222,7 +231,7 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
             newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
             after = newest[0][0] if newest else 0
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(query_id, after), headers=headers, media_type="text/event-stream")
+        return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
 
 
 def _numbered(number: int, document: str) -> str:

@@ -24,11 +24,12 @@ from deniable.queries.keys import KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
 
-__all__ = ["Service"]
+__all__ = ["LARGEST_PAGE", "Service"]
 
 _log = logging.getLogger("deniable.aggregator")
 _SECONDS_BETWEEN_TRIES = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.1
+LARGEST_PAGE = 8 << 20
 
 
 class _Embedded:
@@ -196,14 +197,26 @@ class Service:
         limit: int = 100,
         last: bool = False,
     ) -> list[tuple[int, str]]:
-        """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`."""
+        """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
+
+        Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
+        """
         order = "DESC" if last else "ASC"
+        found: list[tuple[int, str]] = []
+        n_characters = 0
         with self.reading() as connection:
-            return connection.execute(
+            rows = connection.execute(
                 "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
                 f"ORDER BY seq {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
-            ).fetchall()
+            )
+            for number, document in rows:
+                found.append((number, document))
+                n_characters += len(document)
+                if n_characters >= LARGEST_PAGE:
+                    break
+            rows.close()
+        return found
 
 
 def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:

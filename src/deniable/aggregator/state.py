@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.errors import StateError
+from deniable.service.database import keep_private
 
 __all__ = ["State", "Step", "Stored", "connect", "signed", "unsigned"]
 
@@ -81,6 +82,7 @@ def unsigned(number: int) -> int:
 
 def connect(path: str | Path) -> sqlite3.Connection:
     """A connection to a state file, made if it is not there, brought up to date if it is old, and refused if it is too new."""
+    _make_private(Path(path))
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
@@ -103,6 +105,15 @@ def connect(path: str | Path) -> sqlite3.Connection:
         connection.close()
         raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        keep_private(path)
+    except OSError as error:
+        raise StateError(f"{path} cannot be used as the aggregator's state: {error.strerror}") from None
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

@@ -13,6 +13,7 @@ import click
 from deniable.aggregator.aggregator_settings import read_settings
 from deniable.cli.output import say
 from deniable.errors import ServiceError, SettingsError, StateError
+from deniable.service.database import keep_files_private
 
 __all__ = ["spark"]
 
@@ -44,6 +45,7 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     if chosen.spark is None:
         raise SettingsError("spark", None, "must be there: a table [spark] with at least a checkpoint", settings.name)
     stop = threading.Event()
+    keep_files_private()  # also those of the JVM, which inherits this: a checkpoint holds shares that wait
     session = open_session(master, chosen.spark.options)
     for each in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
         signal.signal(each, lambda *_: stop.set())

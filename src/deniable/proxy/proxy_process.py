@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from deniable.proxy.api import Proxy, create_app
 from deniable.proxy.proxy_settings import Settings
+from deniable.service.database import keep_files_private
 from deniable.service.hosting import Endpoint, write_json_lines
 
 __all__ = ["serve"]
@@ -23,6 +24,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
 
     `announce` is called with the address once connections can be made.
     """
+    keep_files_private()
     write_json_lines("deniable.proxy")
     sys.setswitchinterval(_SWITCH)
     place = Endpoint("proxy", settings.host, settings.port, settings.tls)

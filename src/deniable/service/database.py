@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from deniable.errors import LogError
 
-__all__ = ["Layout", "lock"]
+__all__ = ["Layout", "keep_files_private", "keep_private", "lock"]
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,23 @@ def lock(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def keep_files_private() -> None:
+    """Let all files that this process, and those it starts, make from now on be their owner's alone: they hold shares."""
+    os.umask(0o077)
+
+
+def keep_private(path: Path) -> None:
+    """Have a file of SQLite, and what it keeps beside that, be its owner's alone, as far as they are ours to change."""
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        with suppress(OSError):
+            if each.stat().st_mode & 0o077:
+                each.chmod(0o600)
+
+
 def _make_private(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        return
+        keep_private(path)
     except OSError as error:
         raise LogError(f"{path} cannot be created: {error.strerror}") from None

@@ -1,6 +1,7 @@
 """HTTP connections that cannot be held open for nothing: uvicorn's protocol with a deadline for the head of a request.
 
-Slow bodies are the service's business; here it is connections that send no head, or send one a byte at a time.
+Slow bodies are the service's business; here it is connections that send no head, or send one a byte at a time, and those that do
+not read what they are sent.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H
 
     class Guarded(H11Protocol):
         _head_timer: asyncio.TimerHandle | None = None
+        _stalled: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -60,8 +62,24 @@ def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H
             else:
                 self._arm()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(limits.body_deadline, self._unread)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._stalled is not None:
+                self._stalled.cancel()
+
+        def _unread(self) -> None:
+            """Whoever does not read what they asked for is let go, and what was to be sent is dropped."""
+            refusals["unread"] += 1
+            self.transport.abort()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
+            if self._stalled is not None:
+                self._stalled.cancel()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:

@@ -24,7 +24,7 @@ class ConnectionLimits:
     """Uploads under way at a time under one token. Together they bring no more than half of `most_waiting`."""
     most_connections: int = 1000
     body_deadline: Seconds = 30
-    """Seconds in which a body must have come."""
+    """Seconds in which a body must have come, and for which somebody may leave unread what is sent to them."""
     header_deadline: Seconds = 10
     """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
 

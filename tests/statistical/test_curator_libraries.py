@@ -20,6 +20,7 @@ from toolkit.curators import releases
 from toolkit.diffprivlib_tools import tools as ibm
 
 dp.enable_features("contrib")
+transform: Any = dp.t
 
 RNG = np.random.default_rng(2021)
 N = 200
@@ -81,12 +82,12 @@ def opendp_release(name: str) -> Callable[[], Any]:
     """The same by a pipeline of OpenDP's transformations and measurements."""
     ints = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
     if name == "count":
-        count = ints >> dp.t.then_count() >> dp.m.then_laplace(scale=1 / EPSILON)
+        count = ints >> transform.then_count() >> dp.m.then_laplace(scale=1 / EPSILON)
         assert count.map(d_in=1) == EPSILON
         return lambda: count([1] * N)
     if name == "histogram":
         places = np.searchsorted(EDGES[1:-1], SALARIES, side="right").tolist()
-        counted = ints >> dp.t.then_count_by_categories(categories=list(range(20)), null_category=False)
+        counted = ints >> transform.then_count_by_categories(categories=list(range(20)), null_category=False)
         histogram = counted >> dp.m.then_laplace(scale=1 / EPSILON)
         assert histogram.map(d_in=1) == EPSILON
         return lambda: histogram(places)
@@ -94,9 +95,9 @@ def opendp_release(name: str) -> Callable[[], Any]:
     space = dp.vector_domain(dp.atom_domain(bounds=bounds, nan=False), size=N), dp.symmetric_distance()
     width = bounds[1] - bounds[0]
     step, scale = {
-        "sum": (dp.t.then_sum(), width),
-        "mean": (dp.t.then_mean(), width / N),
-        "variance": (dp.t.then_variance(ddof=0), width**2 * (N - 1) / N**2),
+        "sum": (transform.then_sum(), width),
+        "mean": (transform.then_mean(), width / N),
+        "variance": (transform.then_variance(ddof=0), width**2 * (N - 1) / N**2),
     }[name]
     made = space >> step >> dp.m.then_laplace(scale=scale / EPSILON)
     assert made.map(d_in=2) == pytest.approx(EPSILON, rel=5e-3)  # two moves replace one; OpenDP adds the rounding of floats

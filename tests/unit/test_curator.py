@@ -114,8 +114,8 @@ def test_each_result_names_its_cost_and_whom_it_protects() -> None:
     ]
     for result in results:
         assert "replace-one neighbours, up to 2 rows per person" in str(result)
-        told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-        assert (told["epsilon"], told["neighbours"], told["rows_per_person"]) == (0.5, "replace-one", 2)
+        document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        assert (document["epsilon"], document["neighbours"], document["rows_per_person"]) == (0.5, "replace-one", 2)
     assert isinstance(results[0], Statistic)
     assert isinstance(results[1], Estimate)
 
@@ -163,7 +163,7 @@ def test_a_thousand_labels_have_errors_too() -> None:
     assert curated.plus_minus() == pytest.approx(np.full(1000, 3.4 / curated.n), rel=0.1)
 
 
-# What is told before anything is bought
+# Previews
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])

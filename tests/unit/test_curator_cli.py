@@ -81,14 +81,14 @@ def test_all_statistics_at_once_from_csv_and_parquet(table: Path) -> None:
         options += [f"--{name}", "age"]
     options += ["--count", "--quantile", "age=0.25", "--histogram", "city", "--histogram", "age", "--bins", "age=18,40,95"]
     options += ["--histogram", "visits", "--most-frequent", "visits", "--step", "age=1"]
-    told = []
+    documents = []
     for file in (table, table.with_suffix(".parquet")):
         result = run(file, "--epsilon", 14, *options)
         assert result.exit_code == 0, result.stderr
-        told.append(json.loads(result.stdout))
-    assert told[0] == told[1]
-    assert told[0]["budget"] == {"epsilon": 14.0, "spent": 14.0, "left": 0.0}
-    found = {result["statistic"]: result for result in told[0]["results"]}
+        documents.append(json.loads(result.stdout))
+    assert documents[0] == documents[1]
+    assert documents[0]["budget"] == {"epsilon": 14.0, "spent": 14.0, "left": 0.0}
+    found = {result["statistic"]: result for result in documents[0]["results"]}
     assert len(found) == 14
     assert all(result["epsilon"] == 1 for result in found.values())
     assert found["count"]["value"] == 600

@@ -132,8 +132,10 @@ def curate(
     )
     if as_json_:
         spent = {"epsilon": float(kept.epsilon), "spent": float(kept.spent), "left": float(kept.left)}
-        told = [{"statistic": made.name, **result.to_dict(confidence)} for made, result in zip(questions, results, strict=True)]
-        say(as_json({"results": told, "budget": spent}))
+        documents = [
+            {"statistic": made.name, **result.to_dict(confidence)} for made, result in zip(questions, results, strict=True)
+        ]
+        say(as_json({"results": documents, "budget": spent}))
     elif as_csv_:
         say(_csv(questions, results, confidence, preview))
     else:

@@ -192,7 +192,7 @@ def _cells(values: Any) -> NDArray[Any]:
     if values and all(value is None or isinstance(value, int | float) for value in values):
         try:
             return np.array([math.nan if value is None else float(value) for value in values])
-        except OverflowError:  # left to anyone who takes it for a number
+        except OverflowError:  # refused where it is used as a number
             pass
     array = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):  # one by one, for NumPy would take lists apart

@@ -316,8 +316,10 @@ def _readable(output: Path, made: Released) -> str:
             f"A row was kept with probability {float(made.guarantee.sampling):.4g}; "
             f"a combination of labels with fewer than {made.guarantee.k} kept rows was dropped."
         )
-    for constraint, achieved in made.achieved.items():
-        lines.append(f"{constraint!r}: the worst class has {achieved:.4g}")
+    if not made.n:
+        lines.append("Nothing was frequent enough to be released: take coarser levels, fewer columns or a larger epsilon.")
+    else:
+        lines += [f"{constraint!r}: the worst class has {achieved:.4g}" for constraint, achieved in made.achieved.items()]
     if made.found is not None:
         how = (
             "the best of"
@@ -331,7 +333,7 @@ def _readable(output: Path, made: Released) -> str:
     lines += [
         "For you alone, computed from the original without protection:",
         f"  lost         rows {_percent(loss.rows)}, granularity {_percent(loss.granularity)}, entropy {_percent(loss.entropy)}, "
-        f"discernibility {_percent(loss.discernibility)}; {loss.average_class:.4g} rows in an average class",
+        f"discernibility {_percent(loss.discernibility)}" + (f"; {loss.average_class:.4g} rows per class" if made.n else ""),
     ]
     lines += [
         f"  {name:<11}  prosecutor {_percent(risk.prosecutor)}, journalist {_percent(risk.journalist)}, "

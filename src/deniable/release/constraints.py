@@ -167,7 +167,7 @@ class TCloseness(Constraint):
             above = np.maximum(share - overall[values], 0)
             return np.asarray(np.bincount(of_class, weights=above, minlength=classes.sizes.size), dtype=np.float64)
         out = np.empty(classes.sizes.size)
-        step = max(1, _BLOCK // present.size)
+        step = max(1, _BLOCK // max(present.size, 1))
         for start in range(0, out.size, step):
             here = (of_class >= start) & (of_class < start + step)
             block = np.zeros((min(step, out.size - start), present.size))

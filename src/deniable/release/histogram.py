@@ -49,11 +49,17 @@ class ReleasedHistogram(Estimate):
         if self.guarantee is None or self.population is None:
             raise ParameterError("guarantee", None, "must be known, and the population too")
         one = confidence ** (1 / len(self.labels)) if simultaneous else confidence
-        return np.minimum(count_limits(self.kept, self.guarantee, one) / self.population, 1.0)
+        limits: _Floats = np.minimum(count_limits(self.kept, self.guarantee, one) / self.population, 1.0)
+        if self.unbiased is not None:  # changed by `consistent`: drawn out to contain what it was changed to
+            limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
+            limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
+        return limits
 
     def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """The distance from each proportion to the farther end of its interval."""
-        return np.abs(self.interval(confidence, None, simultaneous) - self.proportions[:, None]).max(axis=1)
+        low, high = self.interval(confidence, None, simultaneous).T
+        reach: _Floats = np.maximum(self.proportions - low, high - self.proportions)
+        return reach
 
     @property
     def dropped(self) -> tuple[Hashable, ...]:

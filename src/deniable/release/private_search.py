@@ -33,7 +33,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, ReleaseError
 from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
 from deniable.release.classes import Cube
@@ -46,8 +46,9 @@ __all__ = ["Scores", "permute_and_flip", "private_choice", "public_choice"]
 STEPS = 8
 """Whole numbers into which the sensitivity is divided: what rounding costs is an eighth of what one row can change."""
 _WEIGHT_UNITS = 1 << 16
-_CHANCE_UNITS = 1 << 10
-_COINS_AT_ONCE = 512
+_CHANCE_UNITS = 1 << 14
+_FIRST_COINS, _MOST_COINS = 64, 1 << 20
+"""Coins tossed at once: few, for most runs end soon, and then twice as many, for with a small epsilon they do not."""
 
 
 class Scores:
@@ -58,6 +59,8 @@ class Scores:
 
     def __init__(self, cube: Cube, guarantee: Guarantee, scale: float = 1.0) -> None:
         self._cube, self._scale = cube, scale
+        if cube.n * scale * len(cube.attributes) * _WEIGHT_UNITS * _CHANCE_UNITS >= 1 << 62:
+            raise ReleaseError(f"{cube.n:,} rows of {len(cube.attributes)} columns are too many to be scored")
         self._worth = _expected_rows(guarantee)
         self._weights = [
             [np.round((1 - losses) * _WEIGHT_UNITS).astype(np.int64) for losses in attribute.losses]
@@ -164,11 +167,13 @@ def permute_and_flip(bounds: Sequence[int], score: Callable[[int], int], numerat
 
 
 def _all_heads(n: int, numerator: int, source: Source) -> bool:
+    at_once = _FIRST_COINS
     while n:
-        now = min(n, _COINS_AT_ONCE)
+        now = min(n, at_once)
         if not source.coins(numerator, now).all():
             return False
         n -= now
+        at_once = min(2 * at_once, _MOST_COINS)
     return True
 
 

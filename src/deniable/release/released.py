@@ -92,7 +92,7 @@ class Released:
         """Everything but the rows, as plain numbers and texts. Holds what is for the holder alone."""
         return {
             **self.description(),
-            "achieved": {repr(constraint): value for constraint, value in self.achieved.items()},
+            "achieved": {repr(rule): None if math.isnan(value) else value for rule, value in self.achieved.items()},
             "holder_only": {
                 "loss": self.loss.to_dict(),
                 "risk_before": self.risk_before.to_dict(),

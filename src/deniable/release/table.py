@@ -176,7 +176,7 @@ def _dense(key: Integers, size: int) -> tuple[Integers, int]:
         occurs = np.zeros(size, dtype=np.bool_)
         occurs[key] = True
         place = np.cumsum(occurs, dtype=np.int64) - 1
-        return place[key], int(place[-1]) + 1
+        return place[key], int(occurs.sum())
     distinct, dense = np.unique(key, return_inverse=True)
     return dense.reshape(-1).astype(np.int64, copy=False), int(distinct.size)
 

@@ -52,6 +52,14 @@ def make_policy(query: Query, **changes: Any) -> Policy:
     return Policy(**{**given, **changes})
 
 
+def make_vault(path: Path, distances: Sequence[float | None]) -> Vault:
+    """A vault with trips, of which the distance is shared."""
+    vault = Vault.create(path)
+    vault.import_rows("trips", {"distance": "REAL", "secret": "TEXT"}, [(distance, "x") for distance in distances])
+    vault.share("trips", ["distance"])
+    return vault
+
+
 def make_device(
     folder: Path,
     query: Query,
@@ -61,9 +69,7 @@ def make_device(
     source: Source | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> Device:
-    vault = Vault.create(folder / "ann.db")
-    vault.import_rows("trips", {"distance": "REAL", "secret": "TEXT"}, [(distance, "x") for distance in distances])
-    vault.share("trips", ["distance"])
+    vault = make_vault(folder / "ann.db", distances)
     store = Store(folder / "ann.db.client", durable=False)
     return Device(vault, policy or make_policy(query), store, source=source, clock=lambda: at(0), isolated=False, on_step=on_step)
 

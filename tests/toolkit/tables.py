@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deniable import Estimate, Mechanism, Table
 from deniable.estimation.cell_errors import CountedSpread
-from deniable.estimation.unbias import left_inverse
+from deniable.matrices import left_inverse
 
 Floats = NDArray[np.float64]
 

@@ -13,6 +13,10 @@ import httpx
 import pytest
 
 import deniable
+from deniable.queries.buckets import Column
+from deniable.queries.keys import KeyRing, TrustedKey
+from deniable.queries.signing import sign
+from toolkit.devices import KEY, asked, at, make_vault
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns
 
@@ -24,6 +28,7 @@ ROOMS = [
     "randomness",
     "checks",
     "toml_file",
+    "matrices",
     "estimation",
     "mechanisms",
     "privacy",
@@ -189,3 +194,57 @@ def test_a_door_that_is_opened_behind_three_others_is_seen(
     modules = dumping("import deniable.queries.query")  # which loads mechanisms, which load estimation
     run_a_proxy(tmp_path)
     assert {"mechanisms", "privacy"} <= closed_doors(modules(), READS_ANSWERS, HEAVY)
+
+
+DEVICE = """
+import sys
+from pathlib import Path
+from deniable.client.device import Device
+from deniable.client.policy import Policy
+from deniable.client.store import Store
+from deniable.client.vault import Vault
+from deniable.privacy.ledger import Limit
+from deniable.queries.keys import KeyRing
+from deniable.queries.signing import SignedQuery
+folder = Path(sys.argv[1])
+for file in sorted(folder.glob("*.signed.json")):
+    signed = SignedQuery.from_bytes(file.read_bytes())
+    policy = Policy(
+        ring=KeyRing.load(folder / "ring.json"),
+        proxies=dict.fromkeys(signed.unverified().proxies, "token"),
+        limits=(Limit(1000),),
+        epsilon_per_answer=100,
+    )
+    device = Device(Vault(folder / "ann.db"), policy, Store(folder / f"{file.name}.client"))
+    receipt = device.answer(signed, int(sys.argv[2]))
+    assert receipt.outcome == "answered", str(receipt)
+"""
+MECHANISMS: list[dict[str, object]] = [
+    {"name": "TwoCoin", "p": 0.5, "q": 0.5},
+    {"name": "OptimizedUnary", "epsilon": 2.0},
+    {"name": "DirectEncoding", "epsilon": 2.0},
+    {"name": "LaplaceEncoding", "epsilon": 2.0},
+    {"name": "DistanceSensitive", "epsilon": 2.0},
+    {"name": "SubsetSelection", "epsilon": 2.0},
+    {"name": "HadamardResponse", "epsilon": 2.0},
+    {"name": "LocalHashing", "epsilon": 2.0},
+    {"name": "BasicRappor", "f": 0.5, "p": 0.4, "q": 0.6},
+]
+
+
+def test_a_device_that_answers_has_loaded_nothing_that_solves_plans_or_counts(
+    tmp_path: Path, dumping: Callable[..., Callable[[], set[str]]]
+) -> None:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    buckets = [Column("distance", [f"[{i},{i + 1})" for i in range(6)], other=True)]
+    for i, mechanism in enumerate(MECHANISMS):
+        query = asked(id=f"query-{i}", mechanism=mechanism, columns=buckets, memoize=mechanism["name"] == "BasicRappor")
+        (folder / f"{i}.signed.json").write_bytes(sign(query, KEY).to_bytes())
+    KeyRing([TrustedKey(KEY.public)]).save(folder / "ring.json")
+    make_vault(folder / "ann.db", [3.5])
+    modules = dumping()
+    command = [sys.executable, "-c", DEVICE, str(folder), str(at(0))]
+    subprocess.run(command, check=True)  # noqa: S603 - our own code
+    assert {"deniable.client.device", "deniable.mechanisms.hashing"} <= modules()
+    assert closed_doors(modules(), {"estimation", "planning", "aggregator", "analyst", "proxy"}, HEAVY) == set()

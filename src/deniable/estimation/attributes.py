@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation import likelihood
-from deniable.estimation.unbias import left_inverse
+from deniable.matrices import left_inverse
 
 __all__ = ["Attribute", "Randomizer", "attribute"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.one_person import check_prior, matched
-from deniable.estimation.unbias import left_inverse
+from deniable.matrices import left_inverse
 
 __all__ = ["ErrorComparison", "laplace_matrix", "proportion_errors", "response_matrix", "value_errors"]
 

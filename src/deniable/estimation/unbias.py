@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 
-__all__ = ["affine_moments", "finite", "left_inverse", "matrix_moments", "pure_moments"]
+__all__ = ["affine_moments", "finite", "matrix_moments", "pure_moments"]
 
 _Floats = NDArray[np.float64]
 Moments = tuple[_Floats, _Floats, "_Floats | None"]
@@ -49,18 +49,6 @@ def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, var
         covariance = np.outer(proportions, -scale * proportions)
         np.fill_diagonal(covariance, spread)
     return proportions, spread, covariance
-
-
-def left_inverse(matrix: _Floats) -> _Floats:
-    """The inverse of a channel P[u, v]; with more outputs than values, the left inverse that weights an output by how rare it is.
-
-    The weights are those of a uniform population, not of the data, so the estimate stays unbiased.
-    """
-    if matrix.shape[0] == matrix.shape[1]:
-        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-    scale = 1 / np.sqrt(matrix.mean(axis=1, keepdims=True))
-    q, r = np.linalg.qr(scale * matrix)  # and not the normal equations, which would square the condition number
-    return np.asarray(np.linalg.solve(r, q.T * scale.T), dtype=np.float64)
 
 
 def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats) -> Moments:

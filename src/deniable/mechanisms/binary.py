@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.unbias import Moments, left_inverse, matrix_moments
-from deniable.mechanisms import exact
+from deniable.matrices import left_inverse
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, matrix_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.values import ValueReports
@@ -78,8 +78,8 @@ class BinaryResponse(ValueReports):
         # Bitwise, so that a report takes the same time whatever the answer is.
         return (truthful & indices.astype(np.uint8)) | (~truthful & 1 & made_up)
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return matrix_moments(counts, n, left_inverse(self.channel()))
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        return solving.matrix_moments(counts, n, left_inverse(self.channel()))
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""

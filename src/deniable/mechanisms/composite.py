@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import AnswerError, AnswerTypeError, ParameterError, ReportMismatchError
-from deniable.estimation.estimate import Estimate
-from deniable.estimation.tables import Table
+from deniable.mechanisms import solving
 from deniable.mechanisms.domain import LARGEST_DOMAIN, Domain
 
 __all__ = ["Composite", "composite"]
@@ -59,12 +58,12 @@ class Composite:
         assert out is not None  # noqa: S101 - there are at least two axes
         return out
 
-    def table(self, estimate: Estimate | Table) -> Table:
+    def table(self, estimate: solving.Estimate | solving.Table) -> solving.Table:
         """What a mechanism over these buckets learned, as a table of the attributes.
 
         From an Estimate of up to 512 buckets, or from `joint` with the mechanism as its only attribute, which has no such limit.
         """
-        flat = estimate if isinstance(estimate, Table) else Table.of(estimate)
+        flat = estimate if isinstance(estimate, solving.Table) else solving.Table.of(estimate)
         if flat.labels not in ((tuple(range(len(self))),), (tuple(self.labels),)):
             raise ReportMismatchError(f"what was estimated is not the shares of these {len(self)} buckets: {flat!r}")
         return flat.unfolded({axis: domain.labels for axis, domain in zip(self.axes, self.domains, strict=True)})

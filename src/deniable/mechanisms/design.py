@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation import em
-from deniable.estimation.estimate import Estimate, check_population
-from deniable.estimation.unbias import Moments, finite, left_inverse, matrix_moments
-from deniable.mechanisms import exact
+from deniable.matrices import left_inverse
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, matrix_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import require_reports
@@ -64,8 +62,8 @@ class MatrixMechanism(IndexReports):
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
         return source.pick(self._thresholds, indices).astype(self.layout[0])
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return matrix_moments(counts, n, self._inverse)
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        return solving.matrix_moments(counts, n, self._inverse)
 
     def blanket(self) -> Blanket:
         return matrix_blanket(self._matrix)
@@ -73,7 +71,7 @@ class MatrixMechanism(IndexReports):
     def contribution_ranges(self) -> NDArray[np.float64]:
         return np.asarray(np.ptp(self._inverse, axis=1), dtype=np.float64)
 
-    def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
+    def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
         `estimator` is "inverse": unbiased, P^-1 times the reported proportions; "em": the most likely distribution
@@ -84,8 +82,8 @@ class MatrixMechanism(IndexReports):
             raise ParameterError("estimator", estimator, f"must be one of {', '.join(map(repr, self.ESTIMATORS))}")
         tally = self.gather(reports)
         n = require_reports(tally.n)
-        population = check_population(population, n)
-        moments = finite(self.solve(tally.counts, n), population)
+        population = solving.check_population(population, n)
+        moments = solving.finite(self.solve(tally.counts, n), population)
         if estimator == "inverse":
             return self.describe(moments, n, population)
         proportions, note = self._biased(estimator, tally.counts)
@@ -94,7 +92,7 @@ class MatrixMechanism(IndexReports):
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
         """The proportions of one of the other estimators, and what it did to bias."""
-        fit = em.fit(counts, self._matrix, smooth=estimator == "ems")
+        fit = solving.em.fit(counts, self._matrix, smooth=estimator == "ems")
         if estimator == "ems":
             return fit.proportions, "maximum likelihood with smoothing (EMS): biased towards smooth distributions"
         within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"

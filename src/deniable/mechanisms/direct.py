@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.estimate import LARGEST_COVARIANCE
-from deniable.estimation.unbias import Moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.values import ValueReports
@@ -61,13 +59,13 @@ class DirectEncoding(ValueReports):
         other += other >= indices  # the values but the true one, in order
         return (indices + lie * (other - indices)).astype(self.layout[0])
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         a, b = self._pair
         rate = counts / n
         scale = 1 / ((a - b) ** 2 * max(n - 1, 1))
         variance = scale * rate * (1 - rate)
         covariance = None
-        if rate.size <= LARGEST_COVARIANCE:
+        if rate.size <= solving.LARGEST_COVARIANCE:
             # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
             covariance = np.outer(-scale * rate, rate)
             np.fill_diagonal(covariance, variance)

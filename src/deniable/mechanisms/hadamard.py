@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.estimate import LARGEST_COVARIANCE
-from deniable.estimation.unbias import Moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism
@@ -84,14 +82,14 @@ class HadamardResponse(IndexReports, PureMechanism):
         a = self._pair.a
         return supporting_blanket(2 * a, 2 * (1 - a), only=0.25, both=0.25)
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         k = len(self.domain)
         scale = 1 / (2 * self._pair.a - 1)
         means: NDArray[np.float64] = walsh_hadamard(counts) * np.float64(scale / n)
         proportions = means[1 : k + 1].copy()
         variance = (scale**2 - proportions**2) / max(n - 1, 1)
         covariance = None
-        if k <= LARGEST_COVARIANCE:
+        if k <= solving.LARGEST_COVARIANCE:
             rows = np.arange(1, k + 1)
             covariance = np.outer(proportions, proportions / -max(n - 1, 1))
             covariance += (means * (scale / max(n - 1, 1)))[rows[:, None] ^ rows]

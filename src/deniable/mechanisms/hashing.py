@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, ReportFormatError
-from deniable.estimation.unbias import Moments, pure_moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.pure import PureMechanism, rare_variance
@@ -211,8 +210,8 @@ class LocalHashing(PureMechanism):
         g, a, collision = self._family.g, self._pair.a, float(self._family.collision)
         return supporting_blanket(a * g, (1 - a) * g / (g - 1), only=(1 - collision) / g, both=collision / g)
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return pure_moments(counts, n, *self._pair)
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        return solving.pure_moments(counts, n, *self._pair)
 
 
 def _best_g(epsilon: float) -> int:

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 import deniable.mechanisms
 from deniable.errors import DeniableError, ParameterError, ReportError, ReportFormatError, ReportMismatchError
-from deniable.estimation.estimate import Estimate, check_population
-from deniable.estimation.unbias import Moments, finite
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
@@ -82,7 +80,7 @@ class Mechanism(ABC):
         """The rows, added up into `cells` integers."""
 
     @abstractmethod
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         """Unbiased proportions, their variances and covariance, for an infinite population."""
 
     @abstractmethod
@@ -160,15 +158,15 @@ class Mechanism(ABC):
         """An empty tally for reports of this mechanism."""
         return Tally(self)
 
-    def estimate(self, reports: Any, population: int | None = None) -> Estimate:
+    def estimate(self, reports: Any, population: int | None = None) -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
         With `population`, the number of people there are, the error bars are those of a finite population.
         """
         tally = self.gather(reports)
         n = require_reports(tally.n)
-        population = check_population(population, n)
-        moments = finite(self.solve(tally.counts, n), population)
+        population = solving.check_population(population, n)
+        moments = solving.finite(self.solve(tally.counts, n), population)
         return self.describe(moments, n, population, self.doubts(tally.counts, n))
 
     def influence(self, n: int, liars: int = 1) -> NDArray[np.float64]:
@@ -199,10 +197,10 @@ class Mechanism(ABC):
             return tally
         return self.tally().update(reports)
 
-    def describe(self, moments: Moments, n: int, population: int | None, notes: Iterable[str] = ()) -> Estimate:
+    def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Iterable[str] = ()) -> solving.Estimate:
         """An Estimate of this mechanism's labels."""
         proportions, variance, covariance = moments
-        return Estimate(
+        return solving.Estimate(
             labels=self.labels,
             proportions=proportions,
             variance=variance,

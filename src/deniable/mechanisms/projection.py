@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
-from deniable.estimation.unbias import Moments, finite
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.bits import row_bytes
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
@@ -142,14 +140,14 @@ class RandomProjection(IndexReports):
         report: NDArray[Any] = (2 * row + (plus ^ lie)).astype(self.layout[0])
         return report
 
-    def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> Estimate:
+    def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> solving.Estimate:
         """What reports say about the population, by "least squares" or by the "paper": see the class."""
         chosen = self._estimator(estimator)
         tally = self.gather(reports)
         n = require_reports(tally.n)
-        population = check_population(population, n)
+        population = solving.check_population(population, n)
         moments = self._solve(tally.counts, n, chosen)
-        return self.describe(finite(moments, population), n, population, self._notes(chosen))
+        return self.describe(solving.finite(moments, population), n, population, self._notes(chosen))
 
     def _estimator(self, asked: str | None) -> str:
         if asked not in (None, "least squares", "paper"):
@@ -170,10 +168,10 @@ class RandomProjection(IndexReports):
                 "however many report; ± does not cover that"
             )
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         return self._solve(counts, n, self._estimator(None))
 
-    def _solve(self, counts: NDArray[np.int64], n: int, estimator: str) -> Moments:
+    def _solve(self, counts: NDArray[np.int64], n: int, estimator: str) -> solving.Moments:
         scale = ONE / (2 * self._truthful - ONE)
         surplus = (counts[1::2] - counts[::2]) * (scale / n)
         proportions = np.zeros(len(self.domain))
@@ -181,7 +179,7 @@ class RandomProjection(IndexReports):
             proportions += surplus[part] @ signs
         # E[y^2] is the same for both signs and all rows, so the second moment is known and not estimated.
         if estimator == "paper":
-            second = self._gram if proportions.size <= LARGEST_COVARIANCE else None
+            second = self._gram if proportions.size <= solving.LARGEST_COVARIANCE else None
             spread = np.ones(proportions.size)
         else:
             proportions = self._inverse @ proportions
@@ -190,7 +188,7 @@ class RandomProjection(IndexReports):
         # No share exceeds 1, but the estimate from a few reports can, by so much that the variance would be negative.
         variance = (scale**2 * spread - np.minimum(proportions**2, 1)) / each
         covariance = None
-        if second is not None and proportions.size <= LARGEST_COVARIANCE:
+        if second is not None and proportions.size <= solving.LARGEST_COVARIANCE:
             covariance = (scale**2 * second - np.outer(proportions, proportions)) / each
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance
@@ -198,7 +196,7 @@ class RandomProjection(IndexReports):
     def blanket(self) -> Blanket:
         """The two columns of Phi that agree the least are the easiest to tell apart; of many columns, they may never agree."""
         kept, k = self._truthful / ONE, len(self.domain)
-        agree = (1 + float((self._gram + np.eye(k)).min())) / 2 if k <= LARGEST_COVARIANCE else 0.0
+        agree = (1 + float((self._gram + np.eye(k)).min())) / 2 if k <= solving.LARGEST_COVARIANCE else 0.0
         return supporting_blanket(2 * kept, 2 * (1 - kept), only=(1 - agree) / 2, both=agree / 2)
 
     def contribution_ranges(self) -> _Floats:

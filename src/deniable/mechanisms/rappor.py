@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import AnswerTypeError, MissingAnswerError, ParameterError, ReportFormatError
-from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
-from deniable.estimation.estimate import LARGEST_COVARIANCE, check_population
-from deniable.estimation.unbias import Moments, finite
+from deniable.mechanisms import solving
 from deniable.mechanisms.bits import count_columns, row_bytes
 from deniable.mechanisms.domain import column, missing
 from deniable.mechanisms.exact import check_whole
@@ -184,7 +182,7 @@ class Rappor(MemoizedMechanism):
             counts[j, 1:] = count_columns(ordered[ends[j] - counts[j, 0] : ends[j]], self.bits)
         return counts.reshape(-1)
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         """Of each cohort and bit, the unbiased share of senders whose true filter has it; NaN where a cohort has no reports."""
         a, b = self.channel()
         table = counts.reshape(self.cohorts, -1)
@@ -200,7 +198,7 @@ class Rappor(MemoizedMechanism):
         candidates: Iterable[str] | None = None,
         significance: float = 0.05,
         correction: str = "bonferroni",
-    ) -> CandidateEstimate:
+    ) -> solving.CandidateEstimate:
         """The share of each candidate text, and which of them were found.
 
         The shares are unbiased if all texts that were sent are candidates. If some are not, their bits fall on those of the
@@ -214,22 +212,24 @@ class Rappor(MemoizedMechanism):
         texts = _candidates(candidates)
         if not isinstance(significance, float | int) or not 0 < significance < 1:
             raise ParameterError("significance", significance, "must lie strictly between 0 and 1")
-        check_correction(correction)
+        solving.check_correction(correction)
         tally = self.gather(reports)
         n = require_reports(tally.n)
-        population = check_population(population, n)
+        population = solving.check_population(population, n)
         shares = self.solve(tally.counts, n)[0].reshape(self.cohorts, self.bits)
         sizes = tally.counts.reshape(self.cohorts, -1)[:, 0]
-        found = decode(shares, sizes, self._positions_of(texts), *self.channel())
-        proportions, variance, covariance = finite((found.shares, np.diagonal(found.covariance), found.covariance), population)
+        found = solving.decode(shares, sizes, self._positions_of(texts), *self.channel())
+        proportions, variance, covariance = solving.finite(
+            (found.shares, np.diagonal(found.covariance), found.covariance), population
+        )
         spread = 0.0 if covariance is None else max(float(covariance.sum()), 0.0)
         others = 1 - float(proportions.sum()), math.sqrt(spread)
-        detected = adjust(found.p_values, correction) <= significance
-        return CandidateEstimate(
+        detected = solving.adjust(found.p_values, correction) <= significance
+        return solving.CandidateEstimate(
             labels=texts,
             proportions=proportions,
             variance=variance,
-            covariance=covariance if len(texts) <= LARGEST_COVARIANCE else None,
+            covariance=covariance if len(texts) <= solving.LARGEST_COVARIANCE else None,
             n=n,
             population=population,
             mechanism=type(self).__name__,
@@ -266,7 +266,7 @@ class Rappor(MemoizedMechanism):
         if given.shape != (self.cohorts,) or given.min() < 0 or not math.isclose(given.sum(), n):
             raise ParameterError("sizes", given.tolist(), f"must be the reports of {self.cohorts} cohorts, {n} in all")
         a, b = self.channel()
-        return bit_ranges(given, self._positions_of(texts), self.bits) * (liars / (a - b))
+        return solving.bit_ranges(given, self._positions_of(texts), self.bits) * (liars / (a - b))
 
     def _positions_of(self, texts: Iterable[str]) -> NDArray[np.int64]:
         """positions[v, j]: the bits of text v in cohort j."""

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ReportFormatError
-from deniable.estimation.estimate import LARGEST_COVARIANCE
-from deniable.estimation.unbias import Moments, pure_moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.bits import count_columns, flip_bits, get_bits, put_bits, row_bytes
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
@@ -99,10 +97,10 @@ class SubsetSelection(PureMechanism):
         pairs = k * (k - 1)
         return supporting_blanket(a * k / w, (1 - a) * k / (k - w), only=w * (k - w) / pairs, both=w * (w - 1) / pairs)
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        proportions, variance, _ = pure_moments(counts, n, *self._pair)
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        proportions, variance, _ = solving.pure_moments(counts, n, *self._pair)
         k, w, (a, b) = len(self.domain), self.w, self._pair
-        if k > LARGEST_COVARIANCE:
+        if k > solving.LARGEST_COVARIANCE:
             return proportions, variance, None
         # P(u and v in the set), if one of them is true, and if neither is (of which there is no case where k = 2).
         one = a * (w - 1) / (k - 1)

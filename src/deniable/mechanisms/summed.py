@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, ReportFormatError
-from deniable.estimation.unbias import Moments, affine_moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
@@ -117,8 +116,8 @@ class SummedHistogram(Mechanism):
         out: NDArray[np.int64] = short.sum(axis=0, dtype=np.int64) + data[whole:].sum(axis=0, dtype=np.int64)
         return out
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return affine_moments(counts, n, *self._moments)
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        return solving.affine_moments(counts, n, *self._moments)
 
     def blanket(self) -> Blanket:
         """Of the two entries that change: the others have the same law whatever the value is."""

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, ReportFormatError
-from deniable.estimation.unbias import Moments, pure_moments
-from deniable.mechanisms import exact
+from deniable.mechanisms import exact, solving
 from deniable.mechanisms.bits import count_columns, flip_bits, put_bits, row_bytes
 from deniable.mechanisms.blankets import Blanket, supporting_blanket
 from deniable.mechanisms.domain import Domain
@@ -67,8 +66,8 @@ class UnaryReports(Mechanism):
         """One row a report, one column a label: 1 where the report supports the label."""
         return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
 
-    def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return pure_moments(counts, n, *self.channel())
+    def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
+        return solving.pure_moments(counts, n, *self.channel())
 
     def blanket(self) -> Blanket:
         """Besides two labels, a report may be of an answer that has none of the labels."""

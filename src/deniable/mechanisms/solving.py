@@ -1,0 +1,52 @@
+"""What mechanisms need of estimation to solve reports, loaded when it is first used.
+
+A device draws reports and never solves them. It must not load `estimation`, so mechanisms reach it only through here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deniable.estimation import em
+    from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
+    from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+    from deniable.estimation.tables import Table
+    from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments
+
+__all__ = [
+    "LARGEST_COVARIANCE",
+    "CandidateEstimate",
+    "Estimate",
+    "Moments",
+    "Table",
+    "adjust",
+    "affine_moments",
+    "bit_ranges",
+    "check_correction",
+    "check_population",
+    "decode",
+    "em",
+    "finite",
+    "matrix_moments",
+    "pure_moments",
+]
+
+_MODULES = {
+    "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
+    "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population"),
+    "tables": ("Table",),
+    "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments"),
+}
+_HOME = {name: f"deniable.estimation.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "em":
+        return importlib.import_module("deniable.estimation.em")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -149,6 +149,7 @@ def test_a_histogram_stands_beside_a_randomized_one() -> None:
     wide = curated.interval(0.95, simultaneous=True)
     assert np.all(wide[:, 0] <= curated.interval()[:, 0])
     assert np.all(wide[:, 1] >= curated.interval()[:, 1])
+    assert curated.plot().get_title() == f"about {curated.n:,} rows, epsilon 1 (curator)"
     low, high = curated.count_interval().T
     assert (high - low).tolist() == [6.0, 6.0, 6.0]
     with pytest.raises(ParameterError, match="method = 'normal' must be None"):
@@ -159,6 +160,7 @@ def test_a_thousand_labels_have_errors_too() -> None:
     numbers = list(range(1000)) * 5
     curated = curator_histogram({"x": numbers}, "x", 1, labels=list(range(1000)))
     assert curated.covariance is None
+    assert str(curated).splitlines()[20] == "… and 980 more"
     assert np.all(np.isfinite(curated.interval()))
     assert curated.plus_minus() == pytest.approx(np.full(1000, 3.4 / curated.n), rel=0.1)
 

@@ -95,14 +95,17 @@ def test_no_sequence_of_calls_spends_more_than_there_is_and_every_refusal_leaves
 
 
 SPENDER = """
-import random, sys
+import random, sys, time
 from fractions import Fraction
 from deniable.curator import Budget, Curator
 from deniable.errors import BudgetExceededError
+write = Budget._write
+Budget._write = lambda self, state: (time.sleep(0.005), write(self, state))  # time for the other to read what is old then
 file, seed = sys.argv[1], int(sys.argv[2])
 rng = random.Random(seed)
 curator = Curator({"age": [20, 30, 40]}, Budget.at(file, 4))
 bought, least = Fraction(0), None
+print("ready", flush=True)
 sys.stdin.readline()  # both begin together
 for _ in range(40):
     amount = Fraction(rng.randint(1, 9), 20)
@@ -127,6 +130,9 @@ def test_two_processes_together_spend_no_more_than_there_is(tmp_path: Path, seed
         )
         for i in range(2)
     ]
+    for spender in spenders:
+        assert spender.stdout is not None
+        assert spender.stdout.readline() == "ready\n"
     for spender in spenders:
         assert spender.stdin is not None
         spender.stdin.write("go\n")
@@ -228,9 +234,11 @@ def test_a_budget_that_vanished_is_not_begun_anew(tmp_path: Path) -> None:
     file = tmp_path / "budget.json"
     curator = Curator(TABLE, Budget.at(file, 1))
     curator.count(epsilon=1)
+    opened = Curator(TABLE, Budget.at(file, 1))  # has seen the file and knows the total
     file.unlink()
-    with pytest.raises(BudgetFileError, match="does not exist"):
-        curator.count(epsilon=1)
+    for orphan in (curator, opened):
+        with pytest.raises(BudgetFileError, match="does not exist"):
+            orphan.count(epsilon=1)
 
 
 def test_a_file_that_is_no_budget_is_refused_and_left_alone(tmp_path: Path) -> None:

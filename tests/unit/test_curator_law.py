@@ -101,6 +101,18 @@ def test_limits_of_a_proportion_hold_the_estimate_and_become_all_where_noise_dro
     assert proportion_limits([1.0], 3.0, 2.0, 3, 0.95).tolist() == [[0.0, 1.0]]
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0, 5.0])
+def test_limits_of_a_small_share_cover_with_noise_on_the_grid_of_whole_counts(epsilon: float) -> None:
+    """Exact: every noise that 10 rows of a million can have, the noise of the million being too small to matter."""
+    law = DiscreteLaplace(1 / epsilon)
+    x = np.arange(-200, 201)
+    p = (1 - law.alpha) / (1 + law.alpha) * law.alpha ** np.abs(x)
+    low, high = proportion_limits(10.0 + x, 1e6, law.scale, 2, 0.95).T
+    share = p[(low <= 1e-5) & (high >= 1e-5)].sum()
+    assert share >= 0.95
+    assert share <= 1 - law.tail(int(law.reach(0.95)) + 1) + 1e-9  # at most one step more than needed
+
+
 def test_a_noisy_choice_of_two_falls_short_as_often_as_it_says() -> None:
     """A score d below the other wins with probability exp(-d/scale)/2, so d at 95 % is scale ln 10."""
     assert choice_shortfall(3.0, 2, 0.95) == pytest.approx(3 * math.log(10))

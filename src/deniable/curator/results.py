@@ -21,6 +21,7 @@ from deniable.estimation.statistic import Statistic, decimals_for
 __all__ = ["Choice", "Grouped", "Histogram", "Preview", "Release"]
 
 _Floats = NDArray[np.float64]
+_ROWS_SHOWN = 24
 
 
 def _finite(number: float) -> float | None:
@@ -130,10 +131,32 @@ class Histogram(Estimate):
             **self.protection.to_dict(),
         }
 
+    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+        """Draw the proportions as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
+        axes = super().plot(ax, truth=truth, confidence=confidence)
+        axes.set_title(f"{self._size}, epsilon {self.epsilon:.4g} (curator)")
+        return axes
+
+    @property
+    def _size(self) -> str:
+        return f"{self.n:,} rows" if self.total is not None else f"about {self.n:,} rows"
+
     def privacy_line(self) -> str:
         """What it cost, whom it protects, and what the ± covers."""
-        about = f"{self.n:,} rows" if self.total is not None else f"about {self.n:,} rows"
-        return f"{about}; epsilon {self.epsilon:.4g}, {self.protection}; ± covers 95 %"
+        return f"{self._size}; epsilon {self.epsilon:.4g}, {self.protection}; ± covers 95 %"
+
+    def __str__(self) -> str:
+        reach = self.law.reach(0.95)
+        shown = len(self.labels) if len(self.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
+        width = max(len(str(label)) for label in self.labels[:shown])
+        counts = [f"{count:,.0f}" for count in self.noisy_counts[:shown]]
+        wide = max(map(len, counts))
+        rows = [
+            f"{label!s:<{width}}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
+            for label, count, share in zip(self.labels, counts, self.proportions, strict=False)
+        ]
+        more = [] if shown == len(self.labels) else [f"… and {len(self.labels) - shown} more"]
+        return "\n".join([*rows, *more, self.privacy_line(), *self.notes])
 
     def __repr__(self) -> str:
         return f"<Histogram of {len(self.labels)} labels, {self.mechanism}>"

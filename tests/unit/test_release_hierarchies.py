@@ -123,6 +123,7 @@ def test_what_is_no_tree_is_named_with_its_row(tmp_path: Path, content: str, tex
     ("hierarchy", "values", "rule"),
     [
         (Tree.from_paths(JOBS), ["cook", "smith", "cook", "spy"], "is not in its hierarchy"),
+        (Tree.from_paths(JOBS), ["cook", "smith", "cook", "spy", "agent"], "is not in its hierarchy"),
         (Numbers(0, 10, 1), [3, 4, 3, "seven"], "is no int"),
         (Numbers(0, 10, 1), ["3", "4", "3", "seven"], "is not a number"),
         (Numbers(0, 10, 1), ["3", "4", "3", "inf"], "is not a finite number"),

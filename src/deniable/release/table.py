@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ class Attribute:
 
     def __init__(self, name: str, values: list[Any], hierarchy: Hierarchy, first_rows: list[int]) -> None:
         self.name, self.hierarchy = name, hierarchy
-        for value, row in zip(values, first_rows, strict=True):
+        for row, value in sorted(zip(first_rows, values, strict=True), key=itemgetter(0)):
             try:
                 hierarchy.check(value)
             except ValueError as error:

@@ -44,10 +44,18 @@ def parse_query(text: str, file: str = "query") -> Query:
         found = re.match(r"line (\d+)", place)
         line = int(found[1]) if found else len(text.splitlines())
         raise QueryFileError("file", file, f"is not TOML: {message}", file, line) from None
+    except RecursionError:
+        raise _too_deep(file) from None
     try:
         return query_of_tree(tree)
+    except RecursionError:
+        raise _too_deep(file) from None
     except ParameterError as error:
         raise QueryFileError(error.name, error.value, error.rule, file, line_of(text, error.name)) from None
+
+
+def _too_deep(file: str) -> QueryFileError:
+    return QueryFileError("file", file, "nests too deeply to be read", file)
 
 
 def query_of_tree(tree: dict[str, Any]) -> Query:

@@ -45,8 +45,12 @@ class SettingsFile:
             found = re.search(r"line (\d+)", str(error))
             line = int(found[1]) if found else None
             raise SettingsError("file", path.name, f"is not TOML: {error}", path.name, line) from None
+        except RecursionError:
+            raise SettingsError("file", path.name, "nests too deeply to be read", path.name) from None
         try:
             return self._built("", kind, tree, path.parent)
+        except RecursionError:
+            raise SettingsError("file", path.name, "nests too deeply to be read", path.name) from None
         except ParameterError as error:
             raise SettingsError(error.name, error.value, error.rule, path.name, line_of(text, error.name)) from None
 

@@ -15,6 +15,7 @@ __all__ = ["TomlFile", "line_of"]
 
 _T = TypeVar("_T")
 _LARGEST = 1 << 20
+_TOO_DEEP = "nests too deeply to be read"
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\- ]+?)\s*\]\]?\s*(?:#.*)?")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
 _STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
@@ -58,6 +59,8 @@ class TomlFile:
             found = re.match(r"line (\d+)", place)
             line = int(found[1]) if found else len(text.splitlines())
             raise refusal("file", name, f"is not TOML: {message}", name, line) from None
+        except RecursionError:
+            raise refusal("file", name, _TOO_DEEP, name, None) from None
 
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
         """What is made of the tree. A parameter that breaks its rule is refused with the line on which it stands."""
@@ -65,6 +68,8 @@ class TomlFile:
             return make(self.tree)
         except ParameterError as error:
             raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+        except RecursionError:
+            raise self.refusal("file", self.name, _TOO_DEEP, self.name, None) from None
 
 
 def line_of(text: str, name: str) -> int | None:

@@ -66,7 +66,7 @@ class Composite:
         flat = estimate if isinstance(estimate, solving.Table) else solving.Table.of(estimate)
         if flat.labels not in ((tuple(range(len(self))),), (tuple(self.labels),)):
             raise ReportMismatchError(f"what was estimated is not the shares of these {len(self)} buckets: {flat!r}")
-        return flat.unfolded({axis: domain.labels for axis, domain in zip(self.axes, self.domains, strict=True)})
+        return flat.unfolded({axis: tuple(domain.labels) for axis, domain in zip(self.axes, self.domains, strict=True)})
 
 
 def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:

@@ -28,7 +28,8 @@ LARGEST_DOMAIN = 1 << 24
 class Domain:
     """The values 0 … k - 1, or k labels of the user's own, in their order."""
 
-    labels: tuple[Hashable, ...]
+    labels: Sequence[Hashable]
+    """A tuple; of numbers the range of them, for a domain of millions must not take their room before anybody asks for them."""
     numbered: bool
     """Whether the labels are just the numbers 0 … k - 1."""
 
@@ -46,7 +47,7 @@ class Domain:
         if isinstance(k, int | np.integer):
             if not 2 <= k <= LARGEST_DOMAIN:
                 raise ParameterError("k", k, f"must lie between 2 and {LARGEST_DOMAIN}")
-            return cls(tuple(range(int(k))), numbered=True)
+            return cls(range(int(k)), numbered=True)
         try:
             labels = tuple(_label(label) for label in k)
             distinct = len(set(labels))
@@ -59,7 +60,9 @@ class Domain:
         if distinct < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
             raise ParameterError("k", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
-        return cls(labels, numbered=labels == tuple(range(len(labels))) and all(type(x) is int for x in labels))
+        if labels == tuple(range(len(labels))) and all(type(x) is int for x in labels):
+            return cls(range(len(labels)), numbered=True)
+        return cls(labels, numbered=False)
 
     def __len__(self) -> int:
         return len(self.labels)

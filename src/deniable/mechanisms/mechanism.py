@@ -128,7 +128,7 @@ class Mechanism(ABC):
     @property
     def labels(self) -> tuple[Any, ...]:
         """The values of the domain, in order."""
-        return self.domain.labels
+        return tuple(self.domain.labels)
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
         """Randomize one value or a column of them (list, NumPy, pandas, Polars, Arrow).

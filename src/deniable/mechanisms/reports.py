@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import is_whole
 from deniable.errors import NoReportsError, ParameterError, ReportFormatError, ReportMismatchError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = ["Reports", "Tally"]
 _VERSION = 1
 _HEADER = struct.Struct("<3sBI")  # magic, version, length of the description
 _REPORTS, _TALLY = b"dnr", b"dnt"
+_LARGEST_UNASKED = 1024
+"""Values of a matrix that is built because bytes say so: 50 MB, and some seconds at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +66,13 @@ class Reports:
         return write_rows(_REPORTS, self.mechanism, self.data)
 
     @staticmethod
-    def from_bytes(content: bytes) -> Reports:
-        """The reports that :meth:`to_bytes` wrote."""
-        return Reports(*read_rows(_REPORTS, "reports", content))
+    def from_bytes(content: bytes, mechanism: Mechanism | None = None) -> Reports:
+        """The reports that :meth:`to_bytes` wrote. Those of a given `mechanism`, and of no other, if there is one given.
+
+        Without it the mechanism is built from its description: bytes from a stranger decide how much that takes, so that of a
+        mechanism with a matrix of over a million cells it has to be given.
+        """
+        return Reports(*read_rows(_REPORTS, "reports", content, mechanism))
 
 
 class Tally:
@@ -116,9 +123,9 @@ class Tally:
         return _pack(_TALLY, self.mechanism, struct.pack("<Q", self.n) + self.counts.astype("<i8").tobytes())
 
     @staticmethod
-    def from_bytes(content: bytes) -> Tally:
-        """The tally that :meth:`to_bytes` wrote."""
-        mechanism, body = _unpack(_TALLY, "a tally", content)
+    def from_bytes(content: bytes, mechanism: Mechanism | None = None) -> Tally:
+        """The tally that :meth:`to_bytes` wrote; `mechanism` as in :meth:`Reports.from_bytes`."""
+        mechanism, body = _unpack(_TALLY, "a tally", content, mechanism)
         n = _read_count("a tally", body)
         if len(body) - 8 != 8 * mechanism.cells:
             raise ReportFormatError(f"a tally of {mechanism!r} holds {mechanism.cells} counts, and {len(body) - 8} bytes follow")
@@ -139,9 +146,9 @@ def write_rows(magic: bytes, mechanism: Mechanism, data: NDArray[Any]) -> bytes:
     return _pack(magic, mechanism, struct.pack("<Q", len(data)) + data.tobytes())
 
 
-def read_rows(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, NDArray[Any]]:
+def read_rows(magic: bytes, what: str, content: bytes, mechanism: Mechanism | None = None) -> tuple[Mechanism, NDArray[Any]]:
     """The mechanism and the rows that :func:`write_rows` wrote, checked."""
-    mechanism, body = _unpack(magic, what, content)
+    mechanism, body = _unpack(magic, what, content, mechanism)
     n = _read_count(what, body)
     dtype, shape = mechanism.layout
     row = dtype.itemsize * int(np.prod(shape, dtype=int))
@@ -152,16 +159,20 @@ def read_rows(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, NDArr
     return mechanism, data
 
 
-def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
+def _description(mechanism: Mechanism) -> bytes:
     try:
-        description = json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (TypeError, UnicodeEncodeError):
         rule = "must be texts, numbers, booleans or tuples of them, for JSON describes them in the bytes"
         raise ParameterError("labels", mechanism.labels, rule) from None
+
+
+def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
+    description = _description(mechanism)
     return _HEADER.pack(magic, _VERSION, len(description)) + description + body
 
 
-def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
+def _unpack(magic: bytes, what: str, content: bytes, mechanism: Mechanism | None) -> tuple[Mechanism, bytes]:
     if len(content) < _HEADER.size:
         raise ReportFormatError(f"{len(content)} bytes are too few for {what}")
     found, version, length = _HEADER.unpack_from(content)
@@ -169,8 +180,37 @@ def _unpack(magic: bytes, what: str, content: bytes) -> tuple[Mechanism, bytes]:
         raise ReportFormatError(f"these bytes are not {what}: they start with {found!r}, not {magic!r}")
     if version != _VERSION:
         raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
-    body = content[_HEADER.size + length :]
-    return _described(bytes(content[_HEADER.size : _HEADER.size + length])), body
+    description, body = bytes(content[_HEADER.size : _HEADER.size + length]), content[_HEADER.size + length :]
+    if mechanism is None:
+        return (_with_matrix if _has_matrix(description) else _described)(description), body
+    if description != _description(mechanism):
+        raise ReportMismatchError(f"these bytes are {what} of another mechanism than {mechanism!r}, or of other parameters")
+    return mechanism, body
+
+
+@lru_cache(maxsize=256)
+def _has_matrix(description: bytes) -> bool:
+    """Whether the mechanism of a description is drawn from a matrix; refuses one that would be too large to build unasked."""
+    from deniable.mechanisms.design import MatrixMechanism  # noqa: PLC0415 - each needs the other
+    from deniable.mechanisms.mechanism import Mechanism  # noqa: PLC0415
+
+    fields = _parsed(description)
+    kind = Mechanism._registry.get(str(fields.get("mechanism"))) if isinstance(fields, dict) else None
+    if kind is None or not issubclass(kind, MatrixMechanism):
+        return False
+    sizes = [fields.get("k"), fields.get("bins")]
+    size = max(len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes)
+    if size > _LARGEST_UNASKED and "P" not in fields:
+        rule = f"a matrix of {size} values is not built from bytes alone, {_LARGEST_UNASKED} are the most: give the mechanism"
+        raise ReportFormatError(rule)
+    return True
+
+
+def _parsed(description: bytes) -> Any:
+    try:
+        return json.loads(description)
+    except (ValueError, RecursionError):
+        raise ReportFormatError("the description of the mechanism is not JSON, or is cut off") from None
 
 
 @lru_cache(maxsize=64)
@@ -178,12 +218,13 @@ def _described(description: bytes) -> Mechanism:
     """The mechanism of a description. Millions of reports have the same one, and some take a second to build."""
     from deniable.mechanisms.mechanism import from_dict  # noqa: PLC0415 - each needs the other
 
-    try:
-        return from_dict(json.loads(description))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ReportFormatError):
-            raise
-        raise ReportFormatError("the description of the mechanism is not JSON, or is cut off") from None
+    return from_dict(_parsed(description))
+
+
+@lru_cache(maxsize=4)
+def _with_matrix(description: bytes) -> Mechanism:
+    """The same, of mechanisms of which each may hold some fifty megabytes."""
+    return _described.__wrapped__(description)
 
 
 def _read_count(what: str, body: bytes) -> int:

@@ -30,6 +30,8 @@ NONE = -1
 """The index of an answer that is in no bucket."""
 MOST_BUCKETS = 1 << 16
 _MOST_COMPARISONS = 1 << 18
+_LONGEST_LABELS = 1 << 24
+"""Characters of all combinations of buckets together: a few kilobytes of columns can combine to gigabytes of names."""
 _LARGEST = int(sys.float_info.max)
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
 _RANGE = re.compile(rf"\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])\s*", re.ASCII)
@@ -382,6 +384,11 @@ class Buckets:
             raise ParameterError(f"columns[{twice}].name", given[twice].name, rule)
         if not 2 <= len(self) <= MOST_BUCKETS:
             raise ParameterError("columns", f"{len(self)} buckets", f"must combine to between 2 and {MOST_BUCKETS} buckets")
+        n_characters = sum(
+            len(self) // len(column) * sum(len(label) + len(column.name) + 3 for label in column.labels) for column in given
+        )
+        if n_characters > _LONGEST_LABELS:
+            raise ParameterError("columns", f"labels of {n_characters} characters", f"must have at most {_LONGEST_LABELS}")
         twice = first_repeated(self.labels)
         if twice is not None:
             raise ParameterError("columns", self.labels[twice], "is the name of two buckets: results could not be read")

@@ -34,6 +34,7 @@ retention = "7 d"            # how long blocks stay in the log
 
 [limits]
 largest_body = 4194304       # bytes of one upload
+most_uploads_per_token = 32  # at a time
 body_deadline = "30 s"
 header_deadline = "10 s"
 most_connections = 1000

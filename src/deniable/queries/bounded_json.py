@@ -18,9 +18,9 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{,:]', re.DOTALL)
 
 
 def decode(content: bytes, most_values: int) -> Any:
-    """What a JSON text says, if it holds at most so many values and keys; else a `ValueError` that says what is wrong.
+    """What a JSON text says, if it holds at most so many brackets, commas and colons; else a `ValueError` that says what is wrong.
 
-    >>> decode(b'{"a": ["b", "c"]}', 4), decode(b'["[[[["]', 2)
+    >>> decode(b'{"a": ["b", "c"]}', 5), decode(b'["[[[["]', 2)
     ({'a': ['b', 'c']}, ['[[[['])
     >>> decode(b"[[],[],[]]", 3)
     Traceback (most recent call last):

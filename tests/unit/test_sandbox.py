@@ -274,7 +274,9 @@ def test_rows_never_come_in_the_order_of_an_unshared_column_or_of_the_row_number
         connection.executemany("INSERT INTO t VALUES (?, ?, 0)", [(cell, b * i) for i, cell in enumerate(cells[::b])])
         for index in ("t (b, a)", "t (a, b)", "t (a DESC) WHERE b <> 0", "t (a + b)"):
             connection.execute(f"CREATE INDEX i ON {index}")
-            orders.append(str(list(run(vault, "SELECT typeof(a), CAST(a AS TEXT) FROM t", isolated=False))))
+            texts = run(vault, "SELECT typeof(a), CAST(a AS TEXT) FROM t", isolated=False)
+            reals = run(vault, "SELECT a FROM t WHERE typeof(a) = 'real'", isolated=False)
+            orders.append(str([*texts, *reals]))
             connection.execute("DROP INDEX i")
     assert len(set(orders)) == 1
     sizes = [row[0] for row in run(vault, "SELECT a FROM t WHERE typeof(a) IN ('integer', 'real')", isolated=False)]
@@ -415,3 +417,17 @@ def test_growth_is_stopped_by_what_it_costs_and_not_by_how_it_is_spelled(twins: 
         with pytest.raises((*STOPPED, TooComplexError)):
             run(twins[0], nested(12, "+".join([spelling] * 8)), deadline=DEADLINE, max_memory=MEMORY)
         assert time.monotonic() - start < MARGIN + DEADLINE
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
+def test_slow_functions_are_stopped_between_two_calls_of_the_progress_handler(
+    small: tuple[Vault, sqlite3.Connection], isolated: bool
+) -> None:
+    # A hundred searches of a long text in a longer one are fewer instructions than SQLite runs between two calls.
+    vault, connection = small
+    connection.execute("INSERT INTO t (a) VALUES (?), (?)", ("a" * 65_000, "a" * 32_000 + "b"))
+    searches = ", ".join(["instr(x.a, y.a) + instr(x.a, y.a)"] * 60)
+    start = time.monotonic()
+    with pytest.raises(DeadlineError):
+        run(vault, f"SELECT {searches} FROM t x, t y WHERE x.a < y.a", deadline=DEADLINE, isolated=isolated)
+    assert time.monotonic() - start < DEADLINE + MARGIN

@@ -8,6 +8,7 @@ Whether a device sends, when, how much, to whom, what it charges and what it ref
 policy, the clock and coins, and of nothing else (docs/threat-model.md). Only the report depends on the data:
 
 * whether to answer, when to send and what to charge are settled before the data are read;
+* SQL that does not compile on what is shared is refused before that, by a process that has no data;
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
   "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not that of the rows there are;
@@ -62,8 +63,8 @@ class _Late(Exception):  # noqa: N818 - not an error: the slot is over
 class Device:
     """One person's device: a vault, the owner's policy, and a store beside the vault.
 
-    It holds no thread, connection or file open, so that a process may hold thousands. `isolated=False` runs the analyst's SQL in
-    this process (:func:`deniable.client.sandbox.run`): for simulated devices, and SQL that you trust not to attack you.
+    It holds no thread, connection or file open, so that a process may hold thousands. With `isolated=False` their vaults take
+    turns in one process of the sandbox (:func:`deniable.client.sandbox.run`): for simulated devices.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def draw(made: Plan, path: Path) -> None:
         raise MissingExtraError("matplotlib", "plot", "--plot") from None
     if path.suffix.lower() not in _ENDINGS:
         raise ParameterError("plot", str(path), f"must end in {', '.join(_ENDINGS)}")
-    sampled_budget = made.wishes.epsilon is not None or made.wishes.epsilon_local is None
+    sampled_budget = made.wishes.spares == "sampled"
     curve = [other for _, other in trade_off(made, _FACTORS)]
     kind = made.solved_for if made.solved_for in ("share", "population") else "error"
 
@@ -47,8 +47,8 @@ def draw(made: Plan, path: Path) -> None:
     left.plot(x, [seen(other) for other in curve], color="#1f5a8a")
     left.plot([budget(made)], [seen(made)], "o", color="#c2410c", label="this plan")
     left.set_ylabel(_LABELS[kind].format(share=100 * made.share))
-    right.plot(x, [other.epsilon_local for other in curve], color="#1f5a8a", label="local: whoever sees who answers")
-    right.plot(x, [other.epsilon_sampled for other in curve], "--", color="#64748b", label="sampled: whoever cannot")
+    right.plot(x, [other.epsilon_local for other in curve], color="#1f5a8a", label="local: anyone who sees who answers")
+    right.plot(x, [other.epsilon_sampled for other in curve], "--", color="#64748b", label="sampled: anyone who cannot")
     right.plot([budget(made)], [made.epsilon_local], "o", color="#c2410c", label="this plan")
     right.set_ylabel("epsilon of one answer")
     name = "sampled" if sampled_budget else "local"

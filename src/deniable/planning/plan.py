@@ -274,7 +274,7 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
             continue
 
 
-def _found(design: Plan) -> dict[str, float]:
+def _found(design: Plan) -> dict[str, Any]:
     """The budget that a plan with an open epsilon came to."""
     if design.wishes.spares == "sampled":
         return {"sampled_epsilon": design.lifetime_sampled}

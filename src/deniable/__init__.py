@@ -4,6 +4,7 @@ from deniable import privacy
 from deniable.estimation import statistics
 from deniable.estimation.candidates import CandidateEstimate
 from deniable.estimation.comparison import Comparison, compare
+from deniable.estimation.design_estimate import DesignEstimate, agreement_test
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.independence import IndependenceTest, independence_test
@@ -18,6 +19,22 @@ from deniable.mechanisms.basic_rappor import BasicRappor
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.composite import Composite, composite
 from deniable.mechanisms.design import DesignMatrix
+from deniable.mechanisms.designs import (
+    CheaterDetection,
+    Crosswise,
+    DirectQuestion,
+    ForcedResponse,
+    ItemCount,
+    Kuk,
+    Mangat,
+    Scrambling,
+    StochasticLieDetector,
+    SymmetricCheaterDetection,
+    Triangular,
+    UnrelatedQuestion,
+    UnrelatedQuestionUnknown,
+    Warner,
+)
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.distance import DistanceSensitive
 from deniable.mechanisms.hadamard import HadamardResponse
@@ -40,18 +57,26 @@ __all__ = [
     "BasicRappor",
     "BinaryResponse",
     "CandidateEstimate",
+    "CheaterDetection",
     "Comparison",
     "Composite",
+    "Crosswise",
+    "DesignEstimate",
     "DesignMatrix",
     "DirectEncoding",
+    "DirectQuestion",
     "DistanceSensitive",
     "ErrorComparison",
     "Estimate",
+    "ForcedResponse",
     "Guess",
     "HadamardResponse",
     "IndependenceTest",
+    "ItemCount",
+    "Kuk",
     "LaplaceEncoding",
     "LocalHashing",
+    "Mangat",
     "Mechanism",
     "OptimizedUnary",
     "PermanentAnswer",
@@ -60,17 +85,25 @@ __all__ = [
     "Rappor",
     "Regression",
     "Reports",
+    "Scrambling",
     "ScriptedSource",
     "Source",
     "SquareWave",
     "Statistic",
+    "StochasticLieDetector",
     "SubsetSelection",
     "SummedHistogram",
+    "SymmetricCheaterDetection",
     "SymmetricUnary",
     "Table",
     "Tally",
     "ThresholdHistogram",
+    "Triangular",
     "UnaryEncoding",
+    "UnrelatedQuestion",
+    "UnrelatedQuestionUnknown",
+    "Warner",
+    "agreement_test",
     "combine",
     "compare",
     "composite",

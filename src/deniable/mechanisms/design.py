@@ -64,7 +64,7 @@ class MatrixMechanism(IndexReports):
         return source.pick(self._thresholds, indices).astype(self.layout[0])
 
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
-        return matrix_moments(counts, n, self._inverse)
+        return matrix_moments(counts, n, self._inverse, self._matrix)
 
     def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ReportFormatError
 from deniable.estimation.estimate import LARGEST_COVARIANCE
-from deniable.estimation.unbias import Moments, pure_moments
+from deniable.estimation.unbias import Moments, pure_moments, support_rates
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import count_columns, flip_bits, get_bits, put_bits, row_bytes
 from deniable.mechanisms.domain import Domain
@@ -101,8 +101,11 @@ class SubsetSelection(PureMechanism):
         # P(u and v in the set), if one of them is true, and if neither is (of which there is no case where k = 2).
         one = a * (w - 1) / (k - 1)
         neither = (a * (w - 1) * (w - 2) + (1 - a) * w * (w - 1)) / ((k - 1) * max(k - 2, 1))
-        rate = counts / n
-        both = neither + (one - neither) * np.add.outer(proportions, proportions)
+        rate = support_rates(counts / n, a, b)
+        rate *= w / rate.sum()
+        shares = (rate - b) / (a - b)
+        variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
+        both = neither + (one - neither) * np.add.outer(shares, shares)
         covariance = (both - np.outer(rate, rate)) / ((a - b) ** 2 * max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

@@ -85,7 +85,7 @@ class Plan:
     def p(self) -> float | None:
         """The probability of a truthful bit, where reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
-            return self.mechanism.p
+            return float(self.mechanism.p)
         if isinstance(self.mechanism, UnaryMechanism):
             a, b = self.mechanism.channel()
             return a - b
@@ -95,7 +95,7 @@ class Plan:
     def q(self) -> float | None:
         """The probability that a bit which is not truthful says 1, where reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
-            return self.mechanism.q
+            return float(self.mechanism.q)
         if isinstance(self.mechanism, UnaryMechanism):
             a, b = self.mechanism.channel()
             return b / (1 - a + b)

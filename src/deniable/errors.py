@@ -453,6 +453,10 @@ class RefusedError(ServiceError):
         return type(self), (self.reason, self.status, self.detail, self.retry_after)
 
 
+class WholeNumbersWarning(UserWarning):
+    """A column of whole numbers is treated as one of numbers from an interval, which would bias its mean."""
+
+
 class RandomnessError(DeniableError):
     """A scripted source was asked for more than its script holds, or for another kind of draw."""
 

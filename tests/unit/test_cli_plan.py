@@ -18,7 +18,7 @@ import deniable
 from deniable.cli import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAPER = ["--population", "100000", "--epsilon", "0.7", "--cv", "0.05"]
+PAPER = ["--population", "100000", "--sampled-epsilon", "0.7", "--cv", "0.05"]
 
 
 def run(*arguments: str) -> Result:
@@ -34,7 +34,7 @@ def test_json_is_one_object_with_the_plans_numbers() -> None:
     result = run(*PAPER, "--json")
     assert result.exit_code == 0
     printed = json.loads(result.stdout)
-    made = deniable.plan(population=100_000, epsilon=0.7, cv=0.05)
+    made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     for name in ("sampling", "p", "q", "smallest_share", "epsilon_local", "epsilon_sampled", "epsilon_zero_knowledge"):
         assert printed[name] == getattr(made, name), name
     assert printed["smallest_share"] <= 0.0788
@@ -43,13 +43,24 @@ def test_json_is_one_object_with_the_plans_numbers() -> None:
 def test_the_table_tells_parameters_precision_and_risk() -> None:
     result = run(*PAPER)
     text = " ".join(result.stdout.split())
-    made = deniable.plan(population=100_000, epsilon=0.7, cv=0.05)
+    made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     assert f"tell the truth with p = {made.p:.4f}, else say yes with q = 0.5000" in text
     assert f"Local epsilon {made.epsilon_local:.4f}" in text
     assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7000")
     assert "nobody's odds about you change by more than a factor 4.74" in text
     assert "by at most a factor 2.02" in text  # e^0.7 = 2.0138
     assert made.reason in text
+
+
+def test_a_local_epsilon_above_the_one_asked_for_is_said_loudly() -> None:
+    text = " ".join(run(*PAPER).stdout.split())
+    made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
+    assert f"Watch out: The local epsilon, {made.epsilon_local:.4g}, is above the 0.7 asked for" in text
+    assert text.count("Watch out") == text.count("asked for") == 1
+    assert text.index("Watch out") < text.index("What the person answering risks")
+    local = " ".join(run("--population", "100000", "--epsilon", "0.7", "--cv", "0.05").stdout.split())
+    assert "Watch out" not in local
+    assert "Local epsilon 0.7000" in local
 
 
 def test_the_documentation_shows_what_the_command_prints() -> None:
@@ -71,8 +82,8 @@ def test_every_option_reaches_the_plan() -> None:
     options = {
         "--share": "0.2",
         "--margin": "0.02",
-        "--epsilon": "3",
-        "--local-epsilon": "9",
+        "--sampled-epsilon": "3",
+        "--epsilon": "9",
         "--buckets": "5",
         "--epochs": "6",
         "--distinct": "2",
@@ -88,8 +99,8 @@ def test_every_option_reaches_the_plan() -> None:
         population=1_000_000,
         share=0.2,
         margin=0.02,
-        epsilon=3,
-        epsilon_local=9,
+        sampled_epsilon=3,
+        epsilon=9,
         buckets=5,
         epochs=6,
         memoized=True,
@@ -109,17 +120,17 @@ def test_every_option_reaches_the_plan() -> None:
     [
         (["--population", "-5"], "deniable: population = -5 must be a whole number, at least 1"),
         (["--cv", "0"], "deniable: cv = 0.0 must be finite and above 0"),
-        (["--epsilon", "0"], "deniable: epsilon = 0.0 must be finite and above 0"),
+        (["--sampled-epsilon", "0"], "deniable: sampled_epsilon = 0.0 must be finite and above 0"),
         (["--buckets", "0"], "deniable: buckets = 0 must be a whole number, at least 1"),
         (
-            ["--local-epsilon", "0.0001"],
-            "deniable: with epsilon = 0.7 and epsilon_local = 0.0001 the answers of 100,000 people show no",
+            ["--epsilon", "0.0001"],
+            "deniable: with epsilon = 0.0001 and sampled_epsilon = 0.7 the answers of 100,000 people show no",
         ),
-        (["--share", "0.01"], "deniable: with epsilon = 0.7 the ± at a share of 0.01 is"),
+        (["--share", "0.01"], "deniable: with sampled_epsilon = 0.7 the ± at a share of 0.01 is"),
         (["--margin", "0.1"], "deniable: cv and margin are two ways to say the same"),
         (["--population", "nan"], "deniable: population = nan must be a whole number, at least 1"),
         (["--population", "many"], "deniable: Invalid value for '--population': 'many' is not a number."),
-        (["--epsilon", "small"], "deniable: Invalid value for '--epsilon': 'small' is not a valid float."),
+        (["--sampled-epsilon", "small"], "deniable: Invalid value for '--sampled-epsilon': 'small' is not a valid float."),
         (["--colour", "red"], "deniable: No such option '--colour'."),
         (["extra"], "deniable: Got unexpected extra argument (extra)"),
     ],
@@ -133,7 +144,7 @@ def test_nonsense_is_one_line_and_exit_code_2(changes: list[str], message: str) 
 
 
 def test_a_shell_sees_the_same_without_a_traceback() -> None:
-    result = shell("plan", "--population", "0", "--epsilon", "1", "--cv", "0.1")
+    result = shell("plan", "--population", "0", "--sampled-epsilon", "1", "--cv", "0.1")
     assert result.returncode == 2
     assert result.stderr == "deniable: population = 0 must be a whole number, at least 1\n"
 
@@ -164,7 +175,7 @@ def test_planning_does_not_load_scipy() -> None:
 
 
 def test_the_plot_is_a_picture_that_changes_with_the_plan(tmp_path: Path) -> None:
-    for name, options in (("one.png", PAPER), ("two.png", [*PAPER, "--local-epsilon", "1"])):
+    for name, options in (("one.png", PAPER), ("two.png", [*PAPER, "--epsilon", "1"])):
         assert run(*options, "--plot", str(tmp_path / name)).exit_code == 0
     one, two = (tmp_path / name for name in ("one.png", "two.png"))
     assert one.read_bytes().startswith(b"\x89PNG")
@@ -174,10 +185,10 @@ def test_the_plot_is_a_picture_that_changes_with_the_plan(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "options",
     [
-        ["--share", "0.1", "--cv", "0.05", "--epsilon", "0.7"],
-        ["--population", "1e5", "--share", "0.1", "--epsilon", "0.7"],
+        ["--share", "0.1", "--cv", "0.05", "--sampled-epsilon", "0.7"],
+        ["--population", "1e5", "--share", "0.1", "--sampled-epsilon", "0.7"],
         ["--population", "1e5", "--share", "0.1", "--cv", "0.05"],
-        ["--population", "1e5", "--margin", "0.02", "--local-epsilon", "2"],
+        ["--population", "1e5", "--margin", "0.02", "--epsilon", "2"],
     ],
 )
 def test_every_kind_of_plan_can_be_drawn_and_shown(options: list[str], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_truthful_answers_need_the_textbooks_number() -> None:
 
 
 def test_a_plan_tells_what_two_halves_of_its_population_must_differ_by() -> None:
-    made = plan(population=100_000, epsilon=0.7, cv=0.05)
+    made = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     assert made.detectable_difference is not None
     needed = two_group_sample_size(made.mechanism, made.share, made.share + made.detectable_difference)
     assert 2 * needed / made.sampling == pytest.approx(100_000, rel=1e-3)

@@ -32,7 +32,7 @@ def test_the_grid_reproduces_the_table_to_its_last_digit(n: int, cv: float, prin
 
 @pytest.mark.parametrize(("n", "cv", "printed"), CELLS)
 def test_the_plan_is_never_worse_than_the_table_or_the_best_of_the_grid(n: int, cv: float, printed: float) -> None:
-    made = plan(population=n, epsilon=0.7, cv=cv)
+    made = plan(population=n, sampled_epsilon=0.7, cv=cv)
     assert made.epsilon_sampled <= 0.7
     assert made.smallest_share <= lavengood_grid(0.7, n, cv, step=None).smallest_share
     assert 100 * made.smallest_share <= printed
@@ -43,6 +43,6 @@ def test_the_plan_is_never_worse_than_the_table_or_the_best_of_the_grid(n: int, 
 @pytest.mark.parametrize("cv", [0.05, 0.1])
 def test_nor_is_it_at_other_epsilons(epsilon: float, cv: float) -> None:
     # The thesis's figure 6.1: two million people, epsilons from 0.1 to 2.
-    made = plan(population=2_000_000, epsilon=epsilon, cv=cv)
+    made = plan(population=2_000_000, sampled_epsilon=epsilon, cv=cv)
     assert made.smallest_share <= lavengood_grid(epsilon, 2_000_000, cv, step=None).smallest_share
     assert made.epsilon_sampled <= epsilon

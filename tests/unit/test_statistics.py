@@ -21,6 +21,7 @@ from deniable import (
     statistics,
 )
 from deniable.errors import ParameterError
+from deniable.estimation.interval_laws import QuadraticLaw
 from deniable.estimation.simplex import ascending
 from toolkit.tables import Crowds, Floats
 
@@ -48,7 +49,6 @@ TABLE = Crowds(MECHANISMS, TRUTH, 200_000, seed=3).tables(1)[0]
         lambda t: statistics.g_square(t, ("a", "c"), "b", size=500),
         lambda t: statistics.phi_square(t, "a", ("b", "c")),
         lambda t: statistics.chi_square(t, "a", "b", size=500),
-        lambda t: statistics.cramers_v(t, "a", "b"),
         lambda t: statistics.correlation(t, "a", "b", scores={"b": [0, 3]}),
         lambda t: statistics.proportion(t, {"a": [0, 5], "c": "u"}),
         lambda t: statistics.difference(t, {"a": 0}, {"b": 3, "c": "v"}),
@@ -65,6 +65,24 @@ def test_the_stated_error_is_that_of_the_numerical_gradient(derive: Callable[[Ta
     found = derive(TABLE)
     assert found.value == pytest.approx(numerical.value, rel=1e-9)
     assert found.stderr == pytest.approx(numerical.stderr, rel=1e-4)
+
+
+def test_cramers_v_is_the_root_of_phi_square_less_what_noise_alone_makes_it() -> None:
+    phi, v = statistics.phi_square(TABLE, "a", "b"), statistics.cramers_v(TABLE, "a", "b")
+    assert isinstance(v.law, QuadraticLaw)
+    p = TABLE.marginal("a", "b").proportions
+    r, c = p.sum(axis=1), p.sum(axis=0)
+
+    def gaps(shares: Floats) -> Floats:
+        return (shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))) / np.sqrt(np.outer(r, c))
+
+    # tr S, from the covariance of the gaps by numerical differentiation.
+    step = 1e-6 * np.eye(6).reshape(6, 3, 2)
+    gradients = np.array([(gaps(p + move) - gaps(p - move)).reshape(-1) / 2e-6 for move in step]).T
+    trace = np.trace(TABLE.marginal("a", "b").covariance_of(gradients.reshape(6, 3, 2)))
+    assert v.law.trace == pytest.approx(trace, rel=1e-6)
+    assert v.value**2 == pytest.approx(phi.value - trace, rel=1e-6)
+    assert v.interval()[0] < v.value < v.interval()[1]
 
 
 def test_a_statistic_prints_and_gives_intervals() -> None:

@@ -10,7 +10,7 @@ import click
 import deniable
 from deniable.cli.output import as_json, loss_text, make_console, say
 from deniable.planning.plan import SHUFFLED_DELTA
-from deniable.planning.rendering import error, figure, percent
+from deniable.planning.rendering import error, figure, figure_name, local_excess, percent
 
 __all__ = ["plan"]
 
@@ -27,21 +27,13 @@ def number(text: str) -> int | float:
         raise ValueError(f"{text!r} is not a number.") from None
 
 
-_FIGURES = {
-    "share": "smallest share",
-    "population": "population needed",
-    "target": "standard error",
-    "epsilon": "sampled epsilon",
-}
-
-
 @click.command()
 @click.option("--population", type=number, help="People who may be asked.")
 @click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
 @click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
 @click.option("--margin", type=float, help="± wanted; without --share, whatever the share is.")
-@click.option("--epsilon", type=float, help="Most that anyone who cannot tell who took part may learn (sampled).")
-@click.option("--local-epsilon", "epsilon_local", type=float, help="Most that anybody may learn (local).")
+@click.option("--epsilon", type=float, help="Most that anyone may learn from a report (local).")
+@click.option("--sampled-epsilon", type=float, help="Most that anyone may learn who cannot tell who took part (sampled).")
 @click.option("--buckets", type=number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
 @click.option(
     "--epochs", type=number, default=1, show_default=True, help="How often the same people are asked; epsilons are for all."
@@ -61,7 +53,7 @@ _FIGURES = {
 def plan(wants_json: bool, plot_file: Path | None, **wishes: Any) -> None:
     """Find what is left open of population, share, target (--cv or --margin) and epsilon.
 
-    With all four given, find the least epsilon that reaches the target.
+    With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local.
     """
     made = deniable.plan(**wishes)
     if plot_file is not None:
@@ -85,13 +77,16 @@ def _show(made: deniable.Plan) -> None:
     for name, value in _facts(made):
         facts.add_row(name, value)
     console.print(facts)
+    excess = local_excess(made)
+    if excess is not None:
+        console.print(f"\n[bold red]Watch out:[/bold red] {excess}")
     console.print("\n[bold]What the person answering risks[/bold]")
     for line in made.risk:
         console.print(line, markup=False)
     if len(made.rivals) > 1:
         rivals = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         rivals.add_column("mechanism", no_wrap=True)
-        for heading in (_FIGURES[made.solved_for], "bytes", "local epsilon", "asked"):
+        for heading in (figure_name(made.wishes), "bytes", "local epsilon", "asked"):
             rivals.add_column(heading, justify="right")
         for rival in made.rivals:
             shown = figure(made.solved_for, rival.figure)
@@ -103,7 +98,8 @@ def _show(made: deniable.Plan) -> None:
         console.print(f"{name} is out: it {why}.", markup=False)
     console.print(made.reason, markup=False)
     for line in made.notes:
-        console.print(line, markup=False)
+        if line != excess:
+            console.print(line, markup=False)
 
 
 def _facts(made: deniable.Plan) -> list[tuple[str, str]]:

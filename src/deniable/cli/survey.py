@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import click
 
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
-from deniable.errors import SurveyError
+from deniable.errors import SurveyError, WholeNumbersWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
@@ -51,13 +53,32 @@ def randomize(
     was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
     given = _given(columns, mechanisms)
-    with progress_bar(f"randomizing {file.name}") as progress:
+    with progress_bar(f"randomizing {file.name}") as progress, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", WholeNumbersWarning)
         rows = randomize_file(file, output, given, keep=keep, overwrite=force, progress=progress)
-    total = sum(mechanism.epsilon for mechanism in given.values())
-    say(f"{rows:,} rows randomized into {output}; how stands in {columns_file(output).name}")
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        say(f"deniable: warning: {text}", err=True)
+    say(f"Wrote {rows:,} randomized rows to {output}; the mechanisms are recorded in {columns_file(output).name}.")
     for name, mechanism in given.items():
-        say(f"  {name}: {mechanism!r}, epsilon {mechanism.epsilon:.4g}")
-    say(f"A person's row as a whole: epsilon {total:.4g}")
+        say(f"  {name}: {mechanism!r}, epsilon {_loss(mechanism.epsilon)}")
+    say(_row_loss(given, keep))
+
+
+def _loss(epsilon: float) -> str:
+    return "infinite" if math.isinf(epsilon) else f"{epsilon:.4g}"
+
+
+def _row_loss(given: dict[str, Mechanism], keep: tuple[str, ...]) -> str:
+    """What a person's row tells as a whole, and what of it has no protection at all."""
+    total = _loss(sum(mechanism.epsilon for mechanism in given.values()))
+    if not keep:
+        return f"A person's row as a whole: epsilon {total}."
+    kept = ", ".join(keep)
+    return (
+        f"NOT PROTECTED: {kept} {'is' if len(keep) == 1 else 'are'} copied as in the input. Anyone who reads the file learns "
+        f"{'it' if len(keep) == 1 else 'them'}, and may recognize people by {'it' if len(keep) == 1 else 'them'}.\n"
+        f"The randomized columns of a person's row together: epsilon {total}, about those columns only."
+    )
 
 
 @click.command()

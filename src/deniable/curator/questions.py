@@ -117,7 +117,7 @@ class Count(Question):
             return Release(self.name, float(exact), 0.0, exact, epsilon=0.0, protection=protection)
         (noisy,) = noise.add([exact])
         error = LinearError(noise.law)
-        return Release(self.name, float(noisy), error.stderr, None, (), float(epsilon), protection, error)
+        return Release(self.name, float(noisy), error.stderr, None, epsilon=float(epsilon), protection=protection, error=error)
 
     def foresee(self, noise: LaplaceNoise | None, protection: Protection, size: int | None) -> Foresight:
         return Foresight(NoError() if noise is None else LinearError(noise.law))
@@ -169,7 +169,9 @@ class Sum(_Numeric):
         (noisy,) = noise.add([exact])
         error = self._linear(noise, self.grid.step)
         value = noisy * self.grid.step
-        return Release(self.name, value, error.stderr, protection.size, (), float(epsilon), protection, error)
+        return Release(
+            self.name, value, error.stderr, protection.size, epsilon=float(epsilon), protection=protection, error=error
+        )
 
     def foresee(self, noise: LaplaceNoise, protection: Protection, size: int | None) -> Foresight:
         return Foresight(self._linear(noise, self.grid.step))
@@ -205,7 +207,7 @@ class Mean(_Numeric):
             value = grid.low + grid.width * (min(max(part / total, 0.0), 1.0) if total > 0 else 0.5)
             n = max(round(total), 0)
             error = RatioError(part, total, noise.scale / grid.steps, 1 / grid.steps, grid.low, grid.width)
-        return Release(self.name, value, error.stderr, n, (), float(epsilon), protection, error)
+        return Release(self.name, value, error.stderr, n, epsilon=float(epsilon), protection=protection, error=error)
 
     def foresee(self, noise: LaplaceNoise, protection: Protection, size: int | None) -> Foresight:
         rows = _needed(size, protection)
@@ -258,7 +260,7 @@ class Variance(_Numeric):
         if self.root:
             error = RootError(value, error)
             value = math.sqrt(max(value, 0.0))
-        return Release(self.name, value, error.stderr, n, (), float(epsilon), protection, error)
+        return Release(self.name, value, error.stderr, n, epsilon=float(epsilon), protection=protection, error=error)
 
     def _from_moments(self, noisy: list[int], total: float, noise: LaplaceNoise) -> tuple[float, VarianceError]:
         squared, width = self.grid.steps**2, self.grid.width
@@ -296,7 +298,9 @@ class NoisyMax(_Numeric):
         (noisy,) = noise.add([exact])
         error = self._linear(noise, self.grid.step)
         value = self.grid.low + noisy * self.grid.step
-        return Release(self.name, value, error.stderr, protection.size, (), float(epsilon), protection, error)
+        return Release(
+            self.name, value, error.stderr, protection.size, epsilon=float(epsilon), protection=protection, error=error
+        )
 
     def foresee(self, noise: LaplaceNoise, protection: Protection, size: int | None) -> Foresight:
         return Foresight(self._linear(noise, self.grid.step))

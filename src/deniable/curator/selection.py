@@ -151,7 +151,9 @@ class Quantile(Question):
         half = self.step / 2
         bracket = max(self.bounds[0], min(low, value) - half), min(self.bounds[1], max(high, value) + half)
         error = BracketError(*bracket, self.bounds, _CONFIDENCE)
-        return Release(self.name, value, error.stderr, protection.size, (), float(epsilon), protection, error)
+        return Release(
+            self.name, value, error.stderr, protection.size, epsilon=float(epsilon), protection=protection, error=error
+        )
 
     def _candidate(self, place: int) -> float:
         """The candidate at this place; the bound, where no candidate was found."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation import likelihood
+from deniable.estimation.unbias import coin_variances
 from deniable.matrices import left_inverse
 
 __all__ = ["Attribute", "Randomizer", "attribute"]
@@ -43,6 +44,8 @@ class Attribute:
     """Where there is no inverse: P(supported | true) and P(supported | not true) of each label."""
     supports: Callable[[NDArray[Any]], NDArray[np.uint8]] | None = None
     """And which labels each report supports."""
+    coins: _Floats | None = None
+    """The least variance that the coins alone give a report's contribution to each label, whatever the truth is."""
 
     @property
     def n(self) -> int:
@@ -71,7 +74,8 @@ def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
     kind = type(mechanism).__name__
     matrix = _matrix(name, mechanism, data)
     if matrix is not None:
-        return Attribute(name, labels, mechanism.epsilon, kind, data, left_inverse(matrix))
+        inverse = left_inverse(matrix)
+        return Attribute(name, labels, mechanism.epsilon, kind, data, inverse, coins=coin_variances(inverse, matrix))
     support, supports = mechanism.support(), getattr(mechanism, "supports", None)
     if support is None or supports is None:
         raise ParameterError(
@@ -79,7 +83,9 @@ def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
             mechanism,
             "cannot be an attribute of a table: its reports are neither numbered outcomes of a matrix nor do they support labels",
         )
-    return Attribute(name, labels, mechanism.epsilon, kind, data, None, support, supports)
+    a, b = support
+    coins = np.minimum(a * (1 - a), b * (1 - b)) / (a - b) ** 2 * (1 - 1 / len(labels))
+    return Attribute(name, labels, mechanism.epsilon, kind, data, None, support, supports, coins)
 
 
 def _matrix(name: str, mechanism: Randomizer, data: NDArray[Any]) -> _Floats | None:

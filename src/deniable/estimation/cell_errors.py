@@ -7,6 +7,10 @@ the distinct reports, whatever the number of cells.
 
 In a finite population of U people the sampling part V_s = diag(pi) - pi pi' counts (1 - n/U) times (MATHS 1): the covariance
 is the infinite one less V_s/U.
+
+Few reports can look alike in what they say of a cell, while the coins still have their error: no variance of a cell is taken to
+be less than half of what the coins alone give it, whatever the truth is. Given the truth, the attributes' contributions are
+independent, so the product of their least variances is such a bound.
 """
 
 from __future__ import annotations
@@ -22,8 +26,17 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.attributes import Attribute
+from deniable.estimation.unbias import LEAST
 
-__all__ = ["CountedSpread", "DenseSpread", "ListedSpread", "Spread", "conditioned", "reshaped", "selected"]
+__all__ = [
+    "CountedSpread",
+    "DenseSpread",
+    "ListedSpread",
+    "Spread",
+    "conditioned",
+    "reshaped",
+    "selected",
+]
 
 _Floats = NDArray[np.float64]
 
@@ -68,25 +81,27 @@ class CountedSpread(Spread):
 
     crossed = True
 
-    def __init__(self, counts: NDArray[np.int64], inverses: Sequence[_Floats]) -> None:
-        self.counts, self.inverses = counts, tuple(inverses)
+    def __init__(self, counts: NDArray[np.int64], inverses: Sequence[_Floats], coins: Sequence[_Floats] = ()) -> None:
+        self.counts, self.inverses, self.coins = counts, tuple(inverses), tuple(coins)
         self.n = int(counts.sum())
         self.rate = counts / self.n
         self.proportions = _along_axes(self.rate[None], self.inverses)[0]
 
     def variance(self, population: int | None = None) -> _Floats:
         squares = _along_axes(self.rate[None], [inverse**2 for inverse in self.inverses])[0]
-        return _finite_cells(squares, self.proportions, self.n, population)
+        return np.maximum(_finite_cells(squares, self.proportions, self.n, population), _floor(self.coins, self.n))
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
         flat = _along_axes(weights, [inverse.T for inverse in self.inverses]).reshape(len(weights), -1)
-        return _finite((flat * self.rate.reshape(-1)) @ flat.T, weights, self.proportions, n=self.n, population=population)
+        found = _finite((flat * self.rate.reshape(-1)) @ flat.T, weights, self.proportions, n=self.n, population=population)
+        return _at_least(found, weights, _floor(self.coins, self.n))
 
     def marginal(self, keep: Sequence[int]) -> CountedSpread:
         # The columns of an inverse sum to 1, so to sum the cells over an axis is to forget its reports.
         order = np.argsort(np.argsort(keep))
         counts = self.counts.sum(axis=tuple(i for i in range(self.counts.ndim) if i not in keep))
-        return CountedSpread(counts.transpose(*order), [self.inverses[i] for i in keep])
+        coins = [self.coins[i] for i in keep] if self.coins else ()
+        return CountedSpread(counts.transpose(*order), [self.inverses[i] for i in keep], coins)
 
 
 class ListedSpread(Spread):
@@ -106,6 +121,7 @@ class ListedSpread(Spread):
             squares += (left**2).T @ right**2
         self.proportions = (total / self.n).reshape(shape)
         self._squares = (squares / self.n).reshape(shape)
+        self._coins = _floor([attribute.coins for attribute in attributes if attribute.coins is not None], self.n)
 
     def _chunks(self, numbers_a_report: int) -> Iterator[tuple[_Floats, _Floats]]:
         """Contributions to the first half of the axes and to the second: a cell's contribution is a product of one of each."""
@@ -117,7 +133,7 @@ class ListedSpread(Spread):
             yield _products(parts[:half], rows.stop - start), _products(parts[half:], rows.stop - start)
 
     def variance(self, population: int | None = None) -> _Floats:
-        return _finite_cells(self._squares, self.proportions, self.n, population)
+        return np.maximum(_finite_cells(self._squares, self.proportions, self.n, population), self._coins)
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
         m = len(weights)
@@ -127,7 +143,8 @@ class ListedSpread(Spread):
         for left, right in self._chunks(m * n_right + n_left):
             scores = np.einsum("nmr,nr->nm", (left @ by_left).reshape(-1, m, n_right), right)
             moments += scores.T @ scores
-        return _finite(moments / self.n, weights, self.proportions, n=self.n, population=population)
+        found = _finite(moments / self.n, weights, self.proportions, n=self.n, population=population)
+        return _at_least(found, weights, self._coins)
 
     def marginal(self, keep: Sequence[int]) -> ListedSpread:
         return ListedSpread([self.attributes[i] for i in keep])
@@ -142,7 +159,7 @@ class DenseSpread(Spread):
     def variance(self, population: int | None = None) -> _Floats:
         shares = np.clip(self.proportions, 0, 1)
         sampling = 0.0 if population is None else shares * (1 - shares) / population
-        return np.maximum(self._variance - sampling, 0)
+        return np.maximum(self._variance - sampling, LEAST * self._variance)
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
         if self._covariance is None:
@@ -152,7 +169,10 @@ class DenseSpread(Spread):
                 "are too many for an Estimate to hold their covariance: make the table with joint()",
             )
         flat = weights.reshape(len(weights), -1)
-        return _less_sampling(flat @ self._covariance @ flat.T, weights, self.proportions, population)
+        infinite = flat @ self._covariance @ flat.T
+        found = _less_sampling(infinite, weights, self.proportions, population)
+        np.fill_diagonal(found, np.maximum(np.diagonal(found), LEAST * np.diagonal(infinite)))
+        return found
 
 
 class DerivedCellErrors(Spread):
@@ -240,6 +260,26 @@ def _products(parts: Sequence[_Floats], n: int) -> _Floats:
     for part in parts:
         out = (out[:, :, None] * part[:, None, :]).reshape(n, -1)
     return out
+
+
+def _floor(coins: Sequence[_Floats], n: int) -> _Floats:
+    """For each cell the variance that the coins give it at least; 0 where that is not known."""
+    if not coins:
+        return np.zeros(())
+    out = np.ones(())
+    for part in coins:
+        out = np.multiply.outer(out, part)
+    return np.asarray(out / (2 * n), dtype=np.float64)
+
+
+def _at_least(covariance: _Floats, weights: _Floats, floor: _Floats) -> _Floats:
+    """The covariance, with the variances of those functionals that are single cells raised to the cells' least."""
+    flat = weights.reshape(len(weights), -1)
+    single = np.flatnonzero(np.count_nonzero(flat, axis=1) == 1)
+    cells = np.abs(flat[single]).argmax(axis=1)
+    least = flat[single, cells] ** 2 * np.broadcast_to(floor, weights.shape[1:]).reshape(-1)[cells]
+    covariance[single, single] = np.maximum(covariance[single, single], least)
+    return covariance
 
 
 def _finite_cells(squares: _Floats, proportions: _Floats, n: int, population: int | None) -> _Floats:

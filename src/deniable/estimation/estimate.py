@@ -15,13 +15,15 @@ from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate"]
+__all__ = ["LARGEST_COVARIANCE", "Estimate", "pandas"]
 
 LARGEST_COVARIANCE = 512
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
 
 _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
+_EDGE = 0.1
+"""Standard errors that an interval at the edge of [0, 1] spans at least: enough to be seen, too little to cover more often."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,8 @@ class Estimate:
         - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins;
           of strata, put together by square-and-add). It holds from 30 reports on and for rare labels; out of a population of
           up to 200 people the exact law of the reports stands in for standard errors. It is cut to [0, 1], so
-          it need not contain an unbiased estimate below 0, and is a single point, 0 or 1, where no share fits the reports.
+          it need not contain an unbiased estimate below 0; where no share fits the reports, it is a tenth of a standard error
+          wide at the edge.
           Needs reports that support a label or do not: a general matrix has no variance that depends on one share alone.
         - None: score where it can be had, normal elsewhere.
 
@@ -93,7 +96,7 @@ class Estimate:
             free = np.full(centre.size, math.inf)
             z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
             counts = self._few_counts()
-            limits = np.clip(self._score(z), 0, 1) if counts is None else self._small(counts, z)
+            limits = self._shares(self._score(z)) if counts is None else self._small(counts, z)
         if self.unbiased is not None:
             limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
             limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
@@ -144,6 +147,14 @@ class Estimate:
             )
         return score_limits(centre, self.support, self.n, self.population, reach)
 
+    def _shares(self, limits: _Floats) -> _Floats:
+        """Limits cut to [0, 1]. Where no share fits the reports, an edge and a little more: a point would claim certainty."""
+        cut = np.clip(limits, 0, 1)
+        edge = _EDGE * self.stderr
+        cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
+        cut[:, 0] = np.minimum(cut[:, 0], np.maximum(1 - edge, 0))
+        return cut
+
     def counts(self, size: int | None = None) -> _Floats:
         """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""
         if size is not None and (isinstance(size, bool | str) or not 0 < size < math.inf):
@@ -182,10 +193,7 @@ class Estimate:
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a label, with estimate, stderr, low and high."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError:
-            raise MissingExtraError("pandas", "frames", "to_frame()") from None
+        pd = pandas()
         low, high = self.interval(confidence).T
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False))
@@ -200,13 +208,23 @@ class Estimate:
         """How many reported, how private each report is, and what the ± covers, as the last line of the printed table."""
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
-        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} per report; ± covers 95 %"
+        loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
+        return f"{self.n:,} reports{of}; epsilon {loss}{sampled} per report; ± covers 95 %"
 
     def __str__(self) -> str:
         return "\n".join([*_rows(self), self.privacy_line(), *self.notes])
 
     def __repr__(self) -> str:
         return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
+
+
+def pandas() -> Any:
+    """The library, where it is installed."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtraError("pandas", "frames", "to_frame()") from None
+    return pd
 
 
 def check_population(population: int | None, n: int) -> int | None:

@@ -33,8 +33,10 @@ def small_population_limits(counts: NDArray[np.int64], n: int, population: int, 
     >>> small_population_limits(np.array([3]), n=30, population=30, a=0.98, b=0.04, confidence=0.95).round(2).tolist()
     [[0.0, 0.1]]
     """
-    lows, highs = _limits(n, population, a, b, confidence)
-    return np.column_stack([lows[counts], highs[counts]]) / population
+    lows, highs = (ends[counts] for ends in _limits(n, population, a, b, confidence))
+    # Nobody, or everybody, is never certain while the coins are random: one person more, or less, is always left.
+    highs, lows = np.where(highs == 0, 1, highs), np.where(lows == population, population - 1, lows)
+    return np.column_stack([lows, highs]) / population
 
 
 def count_laws(n: int, population: int, a: float, b: float) -> _Floats:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from deniable.errors import ParameterError
+from deniable.estimation.interval_laws import IntervalLaw, interval_law
 from deniable.estimation.intervals import check_confidence
 
 __all__ = ["Statistic", "decimals_for", "normal_reach"]
@@ -26,15 +29,26 @@ class Statistic:
     n: int | None
     """Reports it was derived from; None where their number is private."""
     notes: tuple[str, ...] = ()
+    law: IntervalLaw | None = None
+    """What the interval is made from, where value ± standard errors would not cover."""
+    biased: bool = False
+    """Whether the value has a bias that the standard error does not know: then there is no interval that covers."""
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Low and high, which together cover the true value with the given probability, where the delta method holds."""
+        """Low and high, which together cover the true value with the given probability.
+
+        Refused for a biased value: an interval around it would not cover what it claims.
+        """
+        if self.biased:
+            raise ParameterError(self.name, self.value, "is biased, so that no interval around it covers what it claims")
+        if self.law is not None:
+            return self.law.interval(confidence)
         reach = normal_reach(confidence) * self.stderr
         return self.value - reach, self.value + reach
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        low, high = self.interval(confidence)
+        """Plain numbers and texts, ready for JSON; None for the limits of a biased value."""
+        low, high = (None, None) if self.biased else self.interval(confidence)
         return {
             "name": self.name,
             "value": self.value,
@@ -44,15 +58,29 @@ class Statistic:
             "confidence": confidence,
             "n": self.n,
             "notes": list(self.notes),
+            "law": None if self.law is None else self.law.to_dict(),
+            "biased": self.biased,
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Statistic:
+        """The statistic that :meth:`to_dict` described."""
+        kept = {name: document[name] for name in ("name", "value", "stderr", "n", "biased")}
+        return cls(**kept, notes=tuple(document["notes"]), law=interval_law(document["law"]))
 
     def __float__(self) -> float:
         return self.value
 
     def __str__(self) -> str:
-        reach = normal_reach(0.95) * self.stderr
-        digits, source = decimals_for(reach), "" if self.n is None else f", from {self.n:,} reports"
-        line = f"{self.name}: {self.value:.{digits}f} ± {reach:.{digits}f} (95 %{source})"
+        digits, source = decimals_for(normal_reach(0.95) * self.stderr), "" if self.n is None else f", from {self.n:,} reports"
+        shown = f"{self.name}: {self.value:.{digits}f}"
+        if self.biased:
+            line = f"{shown}, standard error {self.stderr:.{digits}f} (biased, so no 95 % interval{source})"
+        elif self.law is not None:
+            low, high = self.interval()
+            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} (95 %{source})"
+        else:
+            line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])
 
 

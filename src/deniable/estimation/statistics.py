@@ -6,22 +6,30 @@ section 5.2), where Cov is that of the estimated table, finite population includ
 
 Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected on the
 simplex, and `notes` says so. The projection sets some cells to 0 and moves the others by one constant, so it is
-linear around the estimate and the gradient goes through it; but it is biased, and the stated error does not cover the bias.
+linear around the estimate and the gradient goes through it; but it is biased, so no interval is given.
+
+Where "value ± standard errors" would not cover, the interval has a law of its own (:mod:`deniable.estimation.interval_laws`):
+the measures of dependence near independence, and quantiles. A statistic of an estimate that was made consistent (`ems`,
+norm-sub, …) has its value from that one and its interval from the unbiased one.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
+from deniable.estimation.association import noise_traces, quadratic_law
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.interval_laws import QuantileLaw, WidenedLaw
 from deniable.estimation.simplex import ascending, project
-from deniable.estimation.statistic import Statistic
+from deniable.estimation.statistic import Statistic, normal_reach
 from deniable.estimation.tables import Table
 
 __all__ = [
@@ -44,13 +52,34 @@ __all__ = [
 _Floats = NDArray[np.float64]
 Subject = Table | Estimate
 Axes = str | tuple[str, ...]
+_Derive = TypeVar("_Derive", bound=Callable[..., Statistic])
+_LARGEST_CUMULATED = 1025
+"""Edges up to which the error of the distribution is computed at each of them."""
+_POINTS_A_BIN = 8
 PROJECTED = "projected onto the simplex first, for some estimated shares were negative: biased, and ± does not cover the bias"
 MONOTONE = "the cumulative distribution was first replaced by the nearest one that does not fall, for some shares were negative"
+
+
+def _of_unbiased(derive: _Derive) -> _Derive:
+    """Of an estimate that was made consistent: its value, and the interval of the unbiased one drawn out to hold it."""
+
+    @functools.wraps(derive)
+    def derived_statistic(subject: Subject, *arguments: Any, **options: Any) -> Statistic:
+        found = derive(subject, *arguments, **options)
+        if not isinstance(subject, Estimate) or subject.unbiased is None:
+            return found
+        plain = replace(subject, proportions=subject.unbiased, unbiased=None, notes=())
+        honest = derive(plain, *arguments, **options)
+        law = WidenedLaw(found.value, honest.value, honest.stderr, honest.law)
+        return replace(found, stderr=honest.stderr, law=None if honest.biased else law, biased=honest.biased)
+
+    return derived_statistic  # type: ignore[return-value]
 
 
 # --- shares ---------------------------------------------------------------------------------------------------------
 
 
+@_of_unbiased
 def proportion(subject: Subject, event: Any) -> Statistic:
     """The share of people for whom `event` holds.
 
@@ -67,6 +96,7 @@ def proportion(subject: Subject, event: Any) -> Statistic:
     return _delta(table, float((weights * table.proportions).sum()), weights, f"share of {name}")
 
 
+@_of_unbiased
 def difference(subject: Subject, first: Any, second: Any) -> Statistic:
     """The share of the first event less that of the second; events as for :func:`proportion`."""
     table = _whole(subject)
@@ -75,6 +105,7 @@ def difference(subject: Subject, first: Any, second: Any) -> Statistic:
     return _delta(table, value, plus - minus, f"share of {one} less share of {other}")
 
 
+@_of_unbiased
 def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
     """The share of the first event over that of the second; events as for :func:`proportion`.
 
@@ -92,6 +123,7 @@ def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
 # --- one attribute ----------------------------------------------------------------------------------------------------
 
 
+@_of_unbiased
 def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Statistic:
     """Entropy of one attribute, or of several together, in bits: -sum pi log2 pi, gradient -(log2 pi + 1/ln 2).
 
@@ -107,12 +139,14 @@ def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Stat
     return _delta(table, -float((shares * logs).sum()), back(-(logs + 1 / unit)), f"entropy of {', '.join(table.axes)}", notes)
 
 
+@_of_unbiased
 def mean(subject: Subject, axis: str | None = None, scores: Sequence[float] | None = None) -> Statistic:
     """Mean of an attribute's scores: its labels where they are numbers, else those given, one a label."""
     table, values = _scored(subject, axis, scores)
     return _delta(table, float(values @ table.proportions), values, f"mean of {table.axes[0]}")
 
 
+@_of_unbiased
 def variance(subject: Subject, axis: str | None = None, scores: Sequence[float] | None = None) -> Statistic:
     """Variance of an attribute's scores over the population, E x^2 - (E x)^2; gradient (x - E x)^2."""
     table, values = _scored(subject, axis, scores)
@@ -121,6 +155,7 @@ def variance(subject: Subject, axis: str | None = None, scores: Sequence[float] 
     return _delta(table, _variance(values, shares), back(centred), f"variance of {table.axes[0]}", notes)
 
 
+@_of_unbiased
 def quantile(
     subject: Subject,
     level: float = 0.5,
@@ -132,9 +167,10 @@ def quantile(
 
     Each label stands for an interval with people spread evenly over it: the `edges`, one more than labels; without them the
     midpoints between neighbouring scores, the outermost reaching as far to either side. With F the estimated distribution and
-    s the standard error of F at the quantile, the error is half of what F crosses between level - s and level + s (Woodruff,
-    "Confidence intervals for medians and other position measures", JASA 1952). Where negative shares make F fall, it is
-    replaced by the nearest F that does not, and `notes` says so.
+    s the standard error of F at the quantile, the standard error is half of what F crosses between level - s and level + s; the
+    interval is made of all points at which F is within its own errors of the level (Woodruff, "Confidence intervals for medians
+    and other position measures", JASA 1952), so it need not be symmetric. Where negative shares make F fall, the value is that of
+    the nearest F that does not, and `notes` says so.
     """
     if not 0 < level < 1:
         raise ParameterError("level", level, "must lie strictly between 0 and 1")
@@ -143,6 +179,7 @@ def quantile(
     bounds = _midpoints(table.axes[0], values) if bounds is None else bounds
     below = np.concatenate([[0.0], np.cumsum(table.proportions)])
     below[-1] = 1.0
+    raw = below.copy()
     falls = bool(np.any(np.diff(below) < 0))
     if falls:
         below[1:-1] = np.clip(ascending(below[1:-1]), 0, 1)
@@ -151,65 +188,88 @@ def quantile(
     s = math.sqrt(table.covariance_of(weights[None])[0, 0])
     low, high = np.interp([level - s, level + s], below, bounds)
     name = f"{level:g} quantile of {table.axes[0]}"
-    return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])))
+    law = QuantileLaw(level, *_cumulated(table, bounds, raw, s))
+    return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])), law)
+
+
+def _cumulated(table: Table, edges: _Floats, below: _Floats, at_quantile: float) -> tuple[_Floats, _Floats, _Floats]:
+    """Points along the edges and between them, F there, and its standard error: 0 at the ends, where F is 0 and 1 for certain.
+
+    Between two edges F is their weighted mean, so its variance is made of theirs and their covariance.
+    """
+    if edges.size > _LARGEST_CUMULATED:
+        return edges, below, np.concatenate([[0.0], np.full(edges.size - 2, at_quantile), [0.0]])
+    inner = table.covariance_of(np.tri(edges.size - 2, edges.size - 1))
+    covariance = np.pad(inner, 1)
+    own, next_to = np.diagonal(covariance), np.diagonal(covariance, 1)
+    part = np.arange(_POINTS_A_BIN) / _POINTS_A_BIN
+    between = (1 - part) ** 2 * own[:-1, None] + part**2 * own[1:, None] + 2 * part * (1 - part) * next_to[:, None]
+    points = np.append((edges[:-1, None] + np.diff(edges)[:, None] * part).reshape(-1), edges[-1])
+    return points, np.interp(points, edges, below), np.append(np.sqrt(np.maximum(between, 0)).reshape(-1), 0.0)
 
 
 # --- two attributes, or two groups of them -----------------------------------------------------------------------------
 
 
+@_of_unbiased
 def mutual_information(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, base: float = 2) -> Statistic:
     """What one attribute tells about the other, in bits: sum pi_ij log2( pi_ij / (pi_i+ pi_+j) ).
 
     Near independence the gradient vanishes and with it the stated error, while the value is biased upwards: use
     :func:`~deniable.independence_test` to decide whether there is any dependence at all.
     """
-    table, matrix, pair, _ = two_way(subject, rows, columns)
-    value, gradient, notes = _information(table, matrix)
+    two = two_way(subject, rows, columns)
+    value, gradient, notes = _information(two.table, two.shape)
     unit = math.log(_check_base(base))
-    return _delta(table, value / unit, gradient / unit, f"mutual information of {pair}", notes)
+    return _dependence(two, 2 * value, 2 * gradient, f"mutual information of {two.name}", notes, 1 / (2 * unit))
 
 
+@_of_unbiased
 def g_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
     """G^2 = 2 N sum pi_ij ln( pi_ij / (pi_i+ pi_+j) ) that N true answers with these shares would show.
 
     N is `size`, else the population, else the number of reports. See :func:`mutual_information` for what holds near
     independence; and do not look G^2 up in a chi-square table: it carries the noise of the coins.
     """
-    table, matrix, pair, _ = two_way(subject, rows, columns)
-    value, gradient, notes = _information(table, matrix)
-    scale = 2 * _size(table, size)
-    return _delta(table, scale * value, scale * gradient, f"G² of {pair}", notes)
+    two = two_way(subject, rows, columns)
+    value, gradient, notes = _information(two.table, two.shape)
+    return _dependence(two, 2 * value, 2 * gradient, f"G² of {two.name}", notes, _size(two.table, size))
 
 
+@_of_unbiased
 def phi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> Statistic:
     """Pearson's mean square contingency, chi-square over the number of people: sum pi_ij^2 / (pi_i+ pi_+j) - 1."""
-    table, matrix, pair, _ = two_way(subject, rows, columns)
-    value, gradient, notes = _contingency(table, matrix)
-    return _delta(table, value, gradient, f"phi² of {pair}", notes)
+    two = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(two.table, two.shape)
+    return _dependence(two, value, gradient, f"phi² of {two.name}", notes, 1.0)
 
 
+@_of_unbiased
 def chi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
     """The chi-square that N true answers with these shares would show: N times :func:`phi_square`.
 
     N is `size`, else the population, else the number of reports. Do not look it up in a chi-square table: it carries the noise of
     the coins, and so rejects independence nearly always. :func:`~deniable.independence_test` is the valid test.
     """
-    table, matrix, pair, _ = two_way(subject, rows, columns)
-    value, gradient, notes = _contingency(table, matrix)
-    people = _size(table, size)
-    return _delta(table, people * value, people * gradient, f"chi-square of {pair}", notes)
+    two = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(two.table, two.shape)
+    return _dependence(two, value, gradient, f"chi-square of {two.name}", notes, _size(two.table, size))
 
 
+@_of_unbiased
 def cramers_v(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> Statistic:
-    """Cramér's V = sqrt( phi^2 / (min(rows, columns) - 1) ): 0 for independent attributes, 1 where one decides the other."""
-    table, matrix, pair, _ = two_way(subject, rows, columns)
-    value, gradient, notes = _contingency(table, matrix)
-    if value <= 0:
-        raise ParameterError("phi²", value, "must be positive for Cramér's V to have a standard error")
-    v = math.sqrt(value / (min(matrix) - 1))
-    return _delta(table, v, gradient * v / (2 * value), f"Cramér's V of {pair}", notes)
+    """Cramér's V = sqrt( phi^2 / (min(rows, columns) - 1) ): 0 for independent attributes, 1 where one decides the other.
+
+    phi^2 of the estimated table is too large by what noise alone makes it, tr S (:mod:`deniable.estimation.association`), which
+    is taken off; what is below 0 then counts as 0. The interval holds near independence too, where a symmetric one would
+    exclude 0 far too often (64 % of the time in one case tried).
+    """
+    two = two_way(subject, rows, columns)
+    value, gradient, notes = _contingency(two.table, two.shape)
+    return _dependence(two, value, gradient, f"Cramér's V of {two.name}", notes, 1 / (min(two.shape) - 1), root=True)
 
 
+@_of_unbiased
 def correlation(
     subject: Subject,
     first: str | None = None,
@@ -242,6 +302,7 @@ def correlation(
 # --- any function ------------------------------------------------------------------------------------------------------
 
 
+@_of_unbiased
 def derived(subject: Subject, function: Callable[[_Floats], float], name: str, step: float = 1e-6) -> Statistic:
     """Any smooth function of the tensor of shares, with its gradient taken by central differences.
 
@@ -266,7 +327,27 @@ def derived(subject: Subject, function: Callable[[_Floats], float], name: str, s
 
 def _delta(table: Table, value: float, gradient: _Floats, name: str, notes: tuple[str, ...] = ()) -> Statistic:
     stderr = math.sqrt(table.covariance_of(gradient.reshape(1, *table.shape))[0, 0])
-    return Statistic(name, float(value), stderr, table.n, (*table.notes, *notes))
+    return Statistic(name, float(value), stderr, table.n, (*table.notes, *notes), biased=PROJECTED in notes)
+
+
+def _dependence(
+    two: TwoWay, length: float, gradient: _Floats, name: str, notes: tuple[str, ...], scale: float, root: bool = False
+) -> Statistic:
+    """A measure of dependence: `scale` times a squared length that is 0 for independent attributes, or the root of that."""
+    plain = _delta(two.table, scale * length, scale * gradient, name, notes)
+    traces = None if plain.biased else noise_traces(two.table, two.shape, two.n_rows)
+    value, stderr = plain.value, plain.stderr
+    if root:
+        clean = max(length - (traces[0] if traces else 0.0), 0.0)
+        value = math.sqrt(scale * clean)
+        stderr = plain.stderr / (2 * math.sqrt(scale * length)) if length > 0 else 0.0
+    if traces is None:
+        return replace(plain, value=value, stderr=stderr, biased=True)
+    law = quadratic_law(traces, length, (plain.stderr / scale) ** 2, scale, root)
+    if root:  # near 0 the gradient says nothing: what the interval spans does
+        low, high = law.interval(0.95)
+        stderr = max(stderr, (high - low) / (2 * normal_reach(0.95)))
+    return replace(plain, value=value, stderr=stderr, law=law)
 
 
 def _whole(subject: Subject) -> Table:
@@ -334,11 +415,19 @@ def _information(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats,
 
 
 def _contingency(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats, tuple[str, ...]]:
-    """phi^2 and its gradient, with q = pi_ij^2 / (r_i c_j): 2 q/pi - (row sum of q)/r_i - (column sum of q)/c_j."""
-    shares, back, notes = _proper(table)
+    """phi^2 and its gradient, with q = pi_ij^2 / (r_i c_j): 2 q/pi - (row sum of q)/r_i - (column sum of q)/c_j.
+
+    Cells may be negative, marginals must not be.
+    """
+
+    def without_margin(shares: _Floats) -> bool:
+        cells = shares.reshape(matrix)
+        return bool(cells.sum(axis=1).min() <= 0 or cells.sum(axis=0).min() <= 0)
+
+    shares, back, notes = _proper(table, always=False, bad=without_margin)
     p = shares.reshape(matrix)
     r, c = p.sum(axis=1, keepdims=True), p.sum(axis=0, keepdims=True)
-    rate = np.divide(p, r * c, out=np.zeros_like(p), where=p > 0)
+    rate = np.divide(p, r * c, out=np.zeros_like(p), where=r * c > 0)
     q = p * rate
     by_row = np.divide(q.sum(axis=1, keepdims=True), r, out=np.zeros_like(r), where=r > 0)
     by_column = np.divide(q.sum(axis=0, keepdims=True), c, out=np.zeros_like(c), where=c > 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import MissingExtraError, NoReportsError, ParameterError, ReportError
+from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
     CountedSpread,
@@ -23,8 +23,9 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import Estimate, check_population, plain_label, provenance
+from deniable.estimation.estimate import Estimate, check_population, pandas, plain_label, provenance
 from deniable.estimation.statistic import normal_reach
+from deniable.estimation.unbias import without_negative_eigenvalues
 
 __all__ = ["Table", "joint"]
 
@@ -110,7 +111,10 @@ class Table:
     def covariance(self) -> _Floats | None:
         """Of the cells in row-major order, where there are at most 1024 of them: made when it is asked for."""
         cells = self.proportions.size
-        return self.covariance_of(np.eye(cells).reshape(cells, *self.shape)) if cells <= 1024 else None
+        if cells > 1024:
+            return None
+        found = self.covariance_of(np.eye(cells).reshape(cells, *self.shape))
+        return found if self.population is None or np.isnan(found).any() else without_negative_eigenvalues(found)
 
     def covariance_of(self, weights: Any) -> _Floats:
         """Covariance of linear functionals of the cells, one a row of `weights`: exact for any size of table.
@@ -239,10 +243,7 @@ class Table:
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a cell, indexed by the axes, with estimate, stderr, low and high."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError:
-            raise MissingExtraError("pandas", "frames", "to_frame()") from None
+        pd = pandas()
         low, high = np.moveaxis(self.interval(confidence), -1, 0).reshape(2, -1)
         columns = {"estimate": self.proportions.reshape(-1), "stderr": self.stderr.reshape(-1), "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
@@ -306,7 +307,8 @@ def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | 
     inverses = [a.inverse for a in attributes if a.inverse is not None]
     spread: Spread
     if len(inverses) == len(attributes) and prod(inverse.shape[1] for inverse in inverses) <= LARGEST_TABLE:
-        spread = CountedSpread(_contingency(attributes, tuple(inverse.shape[1] for inverse in inverses)), inverses)
+        coins = [a.coins for a in attributes if a.coins is not None]
+        spread = CountedSpread(_contingency(attributes, tuple(inverse.shape[1] for inverse in inverses)), inverses, coins)
     else:
         spread = ListedSpread(attributes)
     return Table(

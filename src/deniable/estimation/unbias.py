@@ -2,6 +2,10 @@
 
 All of them start from the covariance in an infinite population; :func:`finite` then takes away the sampling error that a
 finite one does not have (MATHS 1): V = (V_rr + (1 - n/U) V_s)/n is the infinite one less V_s/U, with V_s = diag(pi) - pi pi'.
+
+Few reports can all be alike, and seem to have no error while the coins have one. So for the errors no report is taken to be
+less than half as frequent as the coins alone make it, whatever the truth is. (Half: the whole would also widen what is merely
+below 0 by chance, and intervals would cover too often.)
 """
 
 from __future__ import annotations
@@ -11,11 +15,53 @@ from numpy.typing import NDArray
 
 from deniable.estimation.estimate import LARGEST_COVARIANCE
 
-__all__ = ["affine_moments", "finite", "matrix_moments", "pure_moments"]
+__all__ = [
+    "LEAST",
+    "affine_moments",
+    "coin_variances",
+    "finite",
+    "matrix_moments",
+    "pure_moments",
+    "report_rates",
+    "support_rates",
+    "without_negative_eigenvalues",
+]
 
 _Floats = NDArray[np.float64]
 Moments = tuple[_Floats, _Floats, "_Floats | None"]
 """Proportions, their variances, and their covariance where it is not too large."""
+
+LEAST = 1e-3
+"""The part of a variance that a finite population leaves at least, where only the whole is known: coins are never certain."""
+
+
+def support_rates(rate: _Floats, a: float | _Floats, b: float | _Floats) -> _Floats:
+    """Rates of supporting reports as the errors take them: from half of b, or what lies halfway from a to 1, on."""
+    least, most = np.minimum(a, b), np.maximum(a, b)
+    return np.asarray(np.clip(rate, least / 2, (1 + most) / 2))
+
+
+def report_rates(rate: _Floats, channel: _Floats) -> _Floats:
+    """Rates of the reports of a matrix as the errors take them: each at least half of its smallest probability, and sum 1."""
+    raised = np.maximum(rate, channel.min(axis=1) / 2)
+    return np.asarray(raised / raised.sum())
+
+
+def coin_variances(inverse: _Floats, channel: _Floats) -> _Floats:
+    """For each label the least variance that the coins alone give one report's contribution, whatever the truth is."""
+    return np.asarray(np.maximum((inverse**2 @ channel - (inverse @ channel) ** 2).min(axis=1), 0))
+
+
+def without_negative_eigenvalues(covariance: _Floats) -> _Floats:
+    """The covariance with the same variances and no negative eigenvalue, which a difference of two estimated ones can have."""
+    spread = np.sqrt(np.diagonal(covariance))
+    scale = np.where(spread > 0, spread, 1.0)
+    weights, directions = np.linalg.eigh(covariance / np.outer(scale, scale))
+    if weights[0] >= -1e-12 * weights[-1]:
+        return covariance
+    proper = (directions * np.maximum(weights, 0)) @ directions.T
+    kept = np.sqrt(np.maximum(np.diagonal(proper), np.finfo(np.float64).tiny))
+    return np.asarray(proper * np.outer(spread / kept, spread / kept))
 
 
 def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float | _Floats) -> Moments:
@@ -26,11 +72,16 @@ def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float
     """
     rate = counts / n
     proportions = (rate - b) / (a - b)
+    rate = support_rates(rate, a, b)
     variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
     covariance = None
     if proportions.size <= LARGEST_COVARIANCE:
         covariance = np.outer(proportions, -proportions / max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
+        # D - s s', D diagonal, has a negative eigenvalue if and only if the sum of s^2/D exceeds 1.
+        squares = proportions**2 / max(n - 1, 1)
+        if (squares / (variance + squares)).sum() > 1:
+            covariance = without_negative_eigenvalues(covariance)
     return proportions, variance, covariance
 
 
@@ -51,15 +102,15 @@ def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, var
     return proportions, spread, covariance
 
 
-def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats) -> Moments:
-    """Of a channel with the given (left) inverse: pi = P^-1 lam, covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)."""
-    rate = counts / n
-    proportions = inverse @ rate
-    scale = 1 / max(n - 1, 1)
+def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats, channel: _Floats) -> Moments:
+    """Of a channel P and its (left) inverse: pi = P^-1 lam, covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)."""
+    proportions = inverse @ (counts / n)
+    rate = report_rates(counts / n, channel)
+    mean, scale = inverse @ rate, 1 / max(n - 1, 1)
     if proportions.size > LARGEST_COVARIANCE:
-        return proportions, scale * np.maximum(inverse**2 @ rate - proportions**2, 0), None
-    covariance = scale * ((inverse * rate) @ inverse.T - np.outer(proportions, proportions))
-    variance = np.maximum(np.diagonal(covariance), 0)  # where all reports are alike, rounding could leave less than nothing
+        return proportions, scale * np.maximum(inverse**2 @ rate - mean**2, 0), None
+    covariance = scale * ((inverse * rate) @ inverse.T - np.outer(mean, mean))
+    variance = np.maximum(np.diagonal(covariance), 0)  # rounding could leave less than nothing
     np.fill_diagonal(covariance, variance)
     return proportions, variance, covariance
 
@@ -70,8 +121,9 @@ def finite(moments: Moments, population: int | None) -> Moments:
         return moments
     proportions, variance, covariance = moments
     shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
-    variance = np.maximum(variance - shares * (1 - shares) / population, 0)
+    variance = np.maximum(variance - shares * (1 - shares) / population, LEAST * variance)
     if covariance is not None:
         covariance = covariance + np.outer(shares, shares) / population
         np.fill_diagonal(covariance, variance)
+        covariance = without_negative_eigenvalues(covariance)
     return proportions, variance, covariance

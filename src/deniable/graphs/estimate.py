@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import comb
 from typing import TYPE_CHECKING, Any
@@ -84,12 +84,14 @@ class GraphStatistic(Statistic):
             "lost": self.lost,
         }
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> GraphStatistic:
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> GraphStatistic:
         """The statistic that :meth:`to_dict` described."""
-        own: dict[str, Any] = {key: None if content[key] is None else tuple(content[key]) for key in ("bounds", "ratio", "exact")}
-        plain = {key: content[key] for key in ("name", "value", "stderr", "n", "unit", "slope", "lost")}
-        return GraphStatistic(**plain, **own, notes=tuple(content["notes"]))
+        own: dict[str, Any] = {
+            key: None if document[key] is None else tuple(document[key]) for key in ("bounds", "ratio", "exact")
+        }
+        plain = {key: document[key] for key in ("name", "value", "stderr", "n", "unit", "slope", "lost")}
+        return cls(**plain, **own, notes=tuple(document["notes"]))
 
     def plus_minus(self) -> str:
         """The value and its ± or, where it has none, its interval."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.errors import ParameterError
 from deniable.matrices import left_inverse
 from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket, matrix_blanket
@@ -31,12 +32,24 @@ class BinaryResponse(ValueReports):
            [0.25, 0.75]])
     >>> round(BinaryResponse(p=0.5, q=0.5).epsilon, 4)
     1.0986
+
+    Instead of `p` an `epsilon` may be given, as for :meth:`from_epsilon`; `labels` are those of "no" and of "yes", 0 and 1 unless
+    given.
     """
 
-    p: float
-    q: float
+    p: Any = None
+    q: Any = 0.5
+    epsilon: Any = None
+    labels: Any = None
 
     def __post_init__(self) -> None:
+        if (self.p is None) == (self.epsilon is None):
+            raise ParameterError("p", self.p, f"with epsilon = {self.epsilon!r}: give one of the two")
+        if self.p is None:
+            self._set(p=_most_truthful(self.epsilon, self.q))
+        domain = Domain.of(2 if self.labels is None else self.labels)
+        if len(domain) != 2:
+            raise ParameterError("labels", self.labels, "must be two, that of 'no' first")
         p = exact.nearest(exact.check_double("p", self.p))
         q = exact.nearest(exact.check_double("q", self.q))
         b = Fraction((ONE - p) * q, ONE * ONE)
@@ -44,7 +57,8 @@ class BinaryResponse(ValueReports):
         self._set(
             p=float(self.p),
             q=float(self.q),
-            domain=Domain.of(2),
+            domain=domain,
+            labels=domain.labels,
             _p=p,
             _q=q,
             _one=(float(b), float(a)),
@@ -63,14 +77,10 @@ class BinaryResponse(ValueReports):
         >>> BinaryResponse.from_epsilon(1.0).epsilon
         1.0
         """
-        growth = exact.exp(exact.check_epsilon(epsilon)) - 1
-        share = Fraction(exact.nearest(exact.check_probability("q", q)), ONE)
-        # p/b and p/(1 - a), each over what the other coin leaves, may grow to e^epsilon - 1.
-        rarer = min(share, 1 - share)
-        return cls(exact.double_down(exact.down(growth * rarer / (1 + growth * rarer))), q)
+        return cls(_most_truthful(epsilon, q), q)
 
     def parameters(self) -> dict[str, Any]:
-        return {"p": self.p, "q": self.q}
+        return {"p": self.p, "q": self.q} | ({} if self.domain.numbered else {"labels": list(self.domain.labels)})
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
         truthful = source.coins(self._p, indices.size)
@@ -79,7 +89,8 @@ class BinaryResponse(ValueReports):
         return (truthful & indices.astype(np.uint8)) | (~truthful & 1 & made_up)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
-        return solving.matrix_moments(counts, n, left_inverse(self.channel()))
+        channel = self.channel()
+        return solving.matrix_moments(counts, n, left_inverse(channel), channel)
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
@@ -92,3 +103,11 @@ class BinaryResponse(ValueReports):
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         b, a = self._one
         return np.array([1 - b, a]), np.array([1 - a, b])
+
+
+def _most_truthful(epsilon: float, q: float) -> float:
+    growth = exact.exp(exact.check_epsilon(epsilon)) - 1
+    share = Fraction(exact.nearest(exact.check_probability("q", q)), ONE)
+    # p/b and p/(1 - a), each over what the other coin leaves, may grow to e^epsilon - 1.
+    rarer = min(share, 1 - share)
+    return exact.double_down(exact.down(growth * rarer / (1 + growth * rarer)))

@@ -63,7 +63,7 @@ class MatrixMechanism(IndexReports):
         return source.pick(self._thresholds, indices).astype(self.layout[0])
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
-        return solving.matrix_moments(counts, n, self._inverse)
+        return solving.matrix_moments(counts, n, self._inverse, self._matrix)
 
     def blanket(self) -> Blanket:
         return matrix_blanket(self._matrix)

@@ -61,7 +61,9 @@ class DirectEncoding(ValueReports):
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         a, b = self._pair
-        rate = counts / n
+        proportions = (counts / n - b) / (a - b)
+        rate = np.maximum(counts / n, b / 2)  # see estimation.unbias: the coins have their error though all reports be alike
+        rate /= rate.sum()
         scale = 1 / ((a - b) ** 2 * max(n - 1, 1))
         variance = scale * rate * (1 - rate)
         covariance = None
@@ -69,7 +71,7 @@ class DirectEncoding(ValueReports):
             # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
             covariance = np.outer(-scale * rate, rate)
             np.fill_diagonal(covariance, variance)
-        return (rate - b) / (a - b), variance, covariance
+        return proportions, variance, covariance
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""

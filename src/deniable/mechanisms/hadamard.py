@@ -87,7 +87,7 @@ class HadamardResponse(IndexReports, PureMechanism):
         scale = 1 / (2 * self._pair.a - 1)
         means: NDArray[np.float64] = walsh_hadamard(counts) * np.float64(scale / n)
         proportions = means[1 : k + 1].copy()
-        variance = (scale**2 - proportions**2) / max(n - 1, 1)
+        variance = (scale**2 - np.minimum(proportions**2, 1)) / max(n - 1, 1)  # no share exceeds 1, but an estimate can
         covariance = None
         if k <= solving.LARGEST_COVARIANCE:
             rows = np.arange(1, k + 1)

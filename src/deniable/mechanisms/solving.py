@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deniable.estimation import em
     from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
+    from deniable.estimation.design_estimate import DesignEstimate, GroupRates
     from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
     from deniable.estimation.tables import Table
-    from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments
+    from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments, support_rates
 
 __all__ = [
     "LARGEST_COVARIANCE",
     "CandidateEstimate",
+    "DesignEstimate",
     "Estimate",
+    "GroupRates",
     "Moments",
     "Table",
     "adjust",
@@ -31,13 +34,15 @@ __all__ = [
     "finite",
     "matrix_moments",
     "pure_moments",
+    "support_rates",
 ]
 
 _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
+    "design_estimate": ("DesignEstimate", "GroupRates"),
     "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population"),
     "tables": ("Table",),
-    "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments"),
+    "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments", "support_rates"),
 }
 _HOME = {name: f"deniable.estimation.{module}" for module, names in _MODULES.items() for name in names}
 

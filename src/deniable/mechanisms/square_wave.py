@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -10,13 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import AnswerTypeError, MissingAnswerError, OutOfDomainError, ParameterError
+from deniable.errors import AnswerTypeError, MissingAnswerError, OutOfDomainError, ParameterError, WholeNumbersWarning
 from deniable.mechanisms import exact
 from deniable.mechanisms.design import MatrixMechanism, check_size
 from deniable.mechanisms.domain import Domain, column, numbers
 from deniable.mechanisms.wave import half_width, in_places, wave_columns
 
 __all__ = ["SquareWave"]
+
+_FEWEST_WARNED = 30
+"""Values: a person's own device is not to say in a warning what kind of number a single answer is."""
+_MOST_LOOKED_AT = 100_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +40,12 @@ class SquareWave(MatrixMechanism):
     A label is the middle of its bin: a number, so that means and quantiles can be taken, and itself a value of the bin.
     Values may be floats or integers; one outside the interval is refused, not clipped.
 
+    **Whole numbers** (ages, counts) are not numbers from an interval: each stands at the lower end of its bin, and the bins'
+    middles would move the mean up by half a unit. With `integers=True` the interval runs from `low` - 1/2 to `high` + 1/2, so
+    that a bin holds the same number of integers and its label is their mean; :meth:`of_integers` makes a bin for each. Where a
+    column of numbers that is given as one from an interval holds whole numbers only,
+    :class:`~deniable.errors.WholeNumbersWarning` says so.
+
     >>> from deniable import seeded_source
     >>> heights = SquareWave(epsilon=2.0, bins=4, low=140, high=220)
     >>> heights.labels
@@ -42,6 +53,10 @@ class SquareWave(MatrixMechanism):
     >>> reports = heights.privatize([152.5] * 300 + [178.0] * 700, source=seeded_source(1))
     >>> heights.labels[heights.estimate(reports, estimator="em").proportions.argmax()]
     170.0
+
+    >>> ages = SquareWave.of_integers(2.0, low=18, high=95)
+    >>> ages.bins, ages.labels[:3]
+    (78, (18.0, 19.0, 20.0))
 
     Reference: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li, "Estimating numerical distributions under local differential privacy",
     SIGMOD 2020, sections 5.2 to 5.5.
@@ -51,6 +66,7 @@ class SquareWave(MatrixMechanism):
     bins: int
     low: float = 0.0
     high: float = 1.0
+    integers: bool = False
 
     def __post_init__(self) -> None:
         asked = exact.check_epsilon(self.epsilon)
@@ -60,12 +76,17 @@ class SquareWave(MatrixMechanism):
         low, high = _finite("low", self.low), _finite("high", self.high)
         if not low < high:
             raise ParameterError("high", self.high, f"must exceed low = {self.low!r}")
-        edges = np.linspace(low, high, bins + 1)
+        if not isinstance(self.integers, bool | int) or self.integers not in (0, 1):
+            raise ParameterError("integers", self.integers, "must be true or false")
+        reach = 0.5 if self.integers else 0.0
+        if self.integers:
+            _check_integers(bins, low, high)
+        edges = np.linspace(low - reach, high + reach, bins + 1)
         middles = edges[:-1] + np.diff(edges) / 2
         if not np.all(np.isfinite(middles)) or not np.all((edges[:-1] < middles) & (middles < edges[1:])):
             raise ParameterError("bins", self.bins, f"cannot be told apart by floating-point numbers from {low!r} to {high!r}")
         half = in_places(half_width(asked) * bins)
-        self._set(asked=asked, bins=bins, low=low, high=high, half_width=half, edges=edges)
+        self._set(asked=asked, bins=bins, low=low, high=high, integers=bool(self.integers), half_width=half, edges=edges)
         self._settle(Domain.of(_readable(edges, middles)), wave_columns(bins, half, asked), blame="epsilon")
 
     numeric: ClassVar[bool] = True
@@ -74,8 +95,14 @@ class SquareWave(MatrixMechanism):
     edges: ClassVar[NDArray[np.float64]]
     """Of the bins: one more than there are bins. A value on an edge belongs to the bin above it, but the highest to the last."""
 
+    @classmethod
+    def of_integers(cls, epsilon: float, low: int, high: int) -> SquareWave:
+        """The distribution of a whole number from `low` to `high`, one bin for each."""
+        return cls(epsilon, round(_finite("high", high) - _finite("low", low)) + 1, low, high, integers=True)
+
     def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.asked, "bins": self.bins, "low": self.low, "high": self.high}
+        given = {"epsilon": self.asked, "bins": self.bins, "low": self.low, "high": self.high}
+        return given | ({"integers": True} if self.integers else {})
 
     def indices(self, values: Any) -> NDArray[np.intp]:
         array = numbers(column(values))
@@ -88,7 +115,36 @@ class SquareWave(MatrixMechanism):
         outside = (array < self.low) | (array > self.high)
         if outside.any():
             raise OutOfDomainError(int(outside.argmax()), f"lies outside the interval from {self.low!r} to {self.high!r}")
+        whole = array == np.round(array)
+        if self.integers and not whole.all():
+            raise OutOfDomainError(int((~whole).argmax()), "is not a whole number, which integers=True asks for")
+        if not self.integers and array.size >= _FEWEST_WARNED and whole.all():
+            self._warn_of_whole_numbers()
         return np.minimum(self.edges.searchsorted(array, side="right") - 1, self.bins - 1)
+
+    def _warn_of_whole_numbers(self) -> None:
+        """Say that whole numbers are moved, and by how much at most, unless they are not."""
+        first, last = math.ceil(self.low), math.floor(self.high)
+        integers = np.linspace(first, last, min(last - first + 1, _MOST_LOOKED_AT)).round()
+        places = np.minimum(self.edges.searchsorted(integers, side="right") - 1, self.bins - 1)
+        middles = self.edges[:-1] + np.diff(self.edges) / 2
+        shift = float(np.abs(middles[places] - integers).max(initial=0.0))
+        if shift > 0.05 * (self.high - self.low) / self.bins:
+            warnings.warn(
+                f"all values are whole numbers, and the bins' middles lie up to {shift:.2g} beside them: the mean is biased; "
+                "use integers=True, or SquareWave.of_integers(epsilon, low, high)",
+                WholeNumbersWarning,
+                stacklevel=4,
+            )
+
+
+def _check_integers(bins: int, low: float, high: float) -> None:
+    for name, end in (("low", low), ("high", high)):
+        if end != round(end):
+            raise ParameterError(name, end, "must be a whole number with integers=True")
+    count = round(high - low) + 1
+    if count % bins:
+        raise ParameterError("bins", bins, f"must divide the {count} whole numbers from {low:g} to {high:g} evenly")
 
 
 def _finite(name: str, value: Any) -> float:

@@ -105,8 +105,11 @@ class SubsetSelection(PureMechanism):
         # P(u and v in the set), if one of them is true, and if neither is (of which there is no case where k = 2).
         one = a * (w - 1) / (k - 1)
         neither = (a * (w - 1) * (w - 2) + (1 - a) * w * (w - 1)) / ((k - 1) * max(k - 2, 1))
-        rate = counts / n
-        both = neither + (one - neither) * np.add.outer(proportions, proportions)
+        rate = solving.support_rates(counts / n, a, b)
+        rate *= w / rate.sum()
+        shares = (rate - b) / (a - b)
+        variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
+        both = neither + (one - neither) * np.add.outer(shares, shares)
         covariance = (both - np.outer(rate, rate)) / ((a - b) ** 2 * max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

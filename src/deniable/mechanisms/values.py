@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import AnswerError, ReportFormatError
+from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Reports
 
@@ -20,7 +21,12 @@ class IndexReports(Mechanism):
     @property
     def n_outputs(self) -> int:
         """How many different reports there are."""
-        return len(self.domain)
+        return len(self.report_domain)
+
+    @property
+    def report_domain(self) -> Domain:
+        """What can be reported: the values themselves, unless a mechanism has other words for its reports."""
+        return self.domain
 
     @property
     def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -44,15 +50,15 @@ class IndexReports(Mechanism):
 
 
 class ValueReports(IndexReports):
-    """The outputs are the domain's values, so a column of labels that were randomized elsewhere can be read as reports."""
+    """The outputs have labels, so a column of labels that were randomized elsewhere can be read as reports."""
 
     def _from_column(self, values: Any) -> Reports:
         try:
-            indices = self.domain.indices(values)
+            indices = self.report_domain.indices(values)
         except AnswerError as error:  # it is a report, not an answer; and the caller asked about reports
             raise ReportFormatError(f"{error.rule}, so it is no report of {self!r}", error.position) from None
         return Reports(self, indices.astype(self.layout[0]))
 
     def report_labels(self, reports: Any) -> list[Any]:
-        """The reports as labels of the domain."""
-        return [self.domain.labels[i] for i in self.reports(reports).data]
+        """The reports as the labels of what can be reported."""
+        return [self.report_domain.labels[i] for i in self.reports(reports).data]

@@ -2,7 +2,8 @@
 
 A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a
 ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times
-the variance of one report, whatever of population, target and epsilon is open; where the share is open, it is the share itself.
+the variance of one report, whatever of population, target and sampled epsilon is open; where the share is open, it is the share
+itself; and where the local epsilon is, that epsilon: then as many people are asked as there are.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class _Case:
             return spread.smallest_share(wishes.given("cv"), part * wishes.given("population"), part if wishes.finite else 0.0)
         variance = spread.variance(self.share(spread))
         if self.open == "epsilon":
-            return growth * variance
+            return growth * variance if self.wishes.spares == "sampled" else growth
         return variance / self.room(growth)
 
     def needed(self, spread: Spread) -> float:
@@ -97,7 +98,7 @@ class _Case:
         if self.open == "epsilon":
             return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
         if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
-            highest = share_of_budget(self.wishes.given("epsilon_local"), self.wishes.answers)
+            highest = share_of_budget(self.wishes.given("epsilon"), self.wishes.answers)
             return highest, highest
         # Below this one nobody would be spared by sampling, so a larger epsilon costs nothing.
         lowest = math.log1p(self.sampled / self.most_sampled)
@@ -154,6 +155,8 @@ def rough_design(wishes: PlanRequest, candidate: Candidate) -> Design | Shortage
     shortage = search.excess(search.high)
     if shortage > 1:
         return Shortage(shortage, report_bytes(search.at(search.high).build()))
+    if shortage and wishes.spares == "local":  # the goal grows with epsilon, so the best is the first that has enough reports
+        return search.design(first_below(search.excess, 1.0, search.low, search.high, _TOLERANCE))
     first, last = math.ceil(search.low / _STEP), math.floor(search.high / _STEP)
     if shortage:  # more epsilon, fewer reports needed: leave out where they are too many
         first = bisect_left(range(first, last + 1), True, key=lambda i: search.excess(i * _STEP) <= 1) + first

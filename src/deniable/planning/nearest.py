@@ -31,7 +31,7 @@ def infeasible(wishes: PlanRequest, candidate: Candidate) -> InfeasiblePlanError
         "margin": wishes.share or 0.5,
         "rate": _EVERYBODY,
         "epsilon": LARGEST_EPSILON,
-        "epsilon_local": LARGEST_EPSILON,
+        "sampled_epsilon": LARGEST_EPSILON,
     }
     if wishes.margin is not None:  # a larger share is not easier then
         del limits["share"]
@@ -96,7 +96,7 @@ def _problem(wishes: PlanRequest, candidate: Candidate) -> str:
     """What stands in the way, with the figure that shows it."""
     who = "" if wishes.population is None else f" of {wishes.population:,} people"
     budget = " and ".join(
-        f"{name} = {value:g}" for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None
+        f"{name} = {value:g}" for name in ("epsilon", "sampled_epsilon") if (value := getattr(wishes, name)) is not None
     )
     expected = min(wishes.most_reports, math.inf if wishes.population is None else wishes.population)
     if expected < FEWEST_REPORTS:

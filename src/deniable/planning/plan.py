@@ -89,7 +89,7 @@ class Plan:
     def p(self) -> float | None:
         """The probability of a truthful bit, where reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
-            return self.mechanism.p
+            return float(self.mechanism.p)
         if isinstance(self.mechanism, UnaryMechanism):
             a, b = self.mechanism.channel()
             return a - b
@@ -99,7 +99,7 @@ class Plan:
     def q(self) -> float | None:
         """The probability that a bit which is not truthful says 1, where reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
-            return self.mechanism.q
+            return float(self.mechanism.q)
         if isinstance(self.mechanism, UnaryMechanism):
             a, b = self.mechanism.channel()
             return b / (1 - a + b)
@@ -210,7 +210,7 @@ def plan(
     cv: float | None = None,
     margin: float | None = None,
     epsilon: float | None = None,
-    epsilon_local: float | None = None,
+    sampled_epsilon: float | None = None,
     buckets: int = 1,
     epochs: int = 1,
     memoized: bool = False,
@@ -226,8 +226,10 @@ def plan(
 
     Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
     to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
-    (sampled: against anyone who cannot tell who took part), `epsilon_local` (everybody), or both. Leave one open, and it is
-    found. Leave none, and the plan spends as little of the sampled epsilon as its target needs.
+    (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part),
+    or both. Leave one open, and it is found. Leave none, and the plan spends as little epsilon as its target needs: of the
+    sampled one if that is given, else of the local one. With `sampled_epsilon` alone, the local epsilon may be far above it:
+    `notes` says so.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
     * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With
@@ -240,7 +242,7 @@ def plan(
 
     After Lavengood 2017, section 5.5, whose grid this never does worse than.
 
-    >>> design = plan(population=100_000, epsilon=0.7, cv=0.05)
+    >>> design = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
     (0.0778, 0.272, 0.5)
     """
@@ -250,7 +252,7 @@ def plan(
         cv=cv,
         margin=margin,
         epsilon=epsilon,
-        epsilon_local=epsilon_local,
+        sampled_epsilon=sampled_epsilon,
         buckets=buckets,
         epochs=epochs,
         memoized=memoized,
@@ -272,15 +274,22 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
     """
     wishes = dataclasses.replace(design.wishes, mechanism=type(design.mechanism).__name__)
     if wishes.open == "epsilon":
-        wishes = dataclasses.replace(wishes, cv=None, margin=None, share=design.share, epsilon=design.lifetime_sampled)
+        wishes = dataclasses.replace(wishes, cv=None, margin=None, share=design.share, **_found(design))
     for factor in factors:
-        scaled = {name: value * factor for name in ("epsilon", "epsilon_local") if (value := getattr(wishes, name)) is not None}
-        if wishes.epsilon is not None:  # a ceiling on the local epsilon stays where it is
-            scaled.pop("epsilon_local", None)
+        scaled = {name: value * factor for name in ("epsilon", "sampled_epsilon") if (value := getattr(wishes, name)) is not None}
+        if wishes.sampled_epsilon is not None:  # a ceiling on the local epsilon stays where it is
+            scaled.pop("epsilon", None)
         try:
             yield factor, _made(dataclasses.replace(wishes, **scaled))
         except (InfeasiblePlanError, ParameterError):
             continue
+
+
+def _found(design: Plan) -> dict[str, Any]:
+    """The budget that a plan with an open epsilon came to."""
+    if design.wishes.spares == "sampled":
+        return {"sampled_epsilon": design.lifetime_sampled}
+    return {"epsilon": design.lifetime_local}
 
 
 def _finite(value: float) -> float | None:

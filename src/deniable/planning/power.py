@@ -10,10 +10,11 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.precision import Spread
 from deniable.privacy.checks import check_count
 
-__all__ = ["detectable_difference", "two_group_sample_size"]
+__all__ = ["detectable_difference", "open_share", "two_group_sample_size"]
 
 
-def _open_share(name: str, value: float) -> float:
+def open_share(name: str, value: float) -> float:
+    """The value, if it lies strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         raise ParameterError(name, value, "must lie strictly between 0 and 1")
     return float(value)
@@ -38,7 +39,7 @@ def two_group_sample_size(
     >>> two_group_sample_size(BinaryResponse.from_epsilon(1.0), 0.10, 0.15)
     6467
     """
-    share, other = _open_share("share", share), _open_share("other", other)
+    share, other = open_share("share", share), open_share("other", other)
     if share == other:
         raise ParameterError("other", other, f"must differ from share = {share!r}")
     z_level, z_power = _quantiles(power, significance)
@@ -54,7 +55,7 @@ def detectable_difference(mechanism: Mechanism, share: float, n: int, power: flo
     >>> round(detectable_difference(BinaryResponse.from_epsilon(1.0), 0.10, 6467), 4)
     0.05
     """
-    share, count = _open_share("share", share), check_count("n", n)
+    share, count = open_share("share", share), check_count("n", n)
     z_level, z_power = _quantiles(power, significance)
     spread = Spread.of(mechanism)
     low, high = share, 1.0
@@ -73,5 +74,5 @@ def detectable_difference(mechanism: Mechanism, share: float, n: int, power: flo
 
 
 def _quantiles(power: float, significance: float) -> tuple[float, float]:
-    power, significance = _open_share("power", power), _open_share("significance", significance)
+    power, significance = open_share("power", power), open_share("significance", significance)
     return NormalDist().inv_cdf(1 - significance / 2), NormalDist().inv_cdf(power)

@@ -31,7 +31,7 @@ class Alternative:
     epsilon_sampled: float
     sampling: float
     figure: float
-    """What was open: the smallest share, the population, the standard error, or the sampled epsilon of one answer."""
+    """What was open: the smallest share, the population, the standard error, or the epsilon that `PlanRequest.spares` names."""
 
 
 class _Entry(NamedTuple):
@@ -107,7 +107,7 @@ def _rival(wishes: PlanRequest, entry: _Entry) -> Alternative:
     sampled = math.log1p(design.sampling * math.expm1(local))
     figure = design.goal
     if wishes.open == "epsilon":
-        figure = sampled
+        figure = sampled if wishes.spares == "sampled" else local
     elif wishes.open == "target":
         figure = design_error(wishes, design)
     elif wishes.open == "population":

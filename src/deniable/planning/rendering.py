@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from deniable.planning.ranking import Alternative
     from deniable.planning.request import PlanRequest
 
-__all__ = ["error", "figure", "notes", "percent", "risk", "summary", "why"]
+__all__ = ["error", "figure", "figure_name", "local_excess", "notes", "percent", "risk", "summary", "why"]
 
 
 def percent(share: float) -> str:
@@ -67,6 +67,9 @@ def notes(plan: Plan) -> tuple[str, ...]:
     """What the promises rest on."""
     wishes = plan.wishes
     lines = []
+    excess = local_excess(plan)
+    if excess is not None:
+        lines.append(excess)
     if wishes.epochs > 1 and wishes.memoized:
         lines.append(
             f"Answers are drawn once for each of {wishes.distinct} distinct true answers and replayed in {wishes.epochs} epochs; "
@@ -77,11 +80,6 @@ def notes(plan: Plan) -> tuple[str, ...]:
             f"Each of the {wishes.epochs} epochs gets an equal part of the epsilons, which add up; "
             "the error is that of one epoch."
         )
-    if plan.epsilon_local > 3 and plan.sampling < 1:
-        lines.append(
-            f"The local epsilon is {plan.epsilon_local:.2f}: an answer, if given, is nearly truthful. "
-            "Set a ceiling on it if proxies are not trusted."
-        )
     if plan.sampling == 1:
         lines.append("With everybody answering there is no zero-knowledge guarantee.")
     if wishes.finite:
@@ -89,12 +87,27 @@ def notes(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def local_excess(plan: Plan) -> str | None:
+    """The warning that the local epsilon is above the only epsilon that was asked for, if it is."""
+    asked = plan.wishes.sampled_epsilon
+    if asked is None or plan.wishes.epsilon is not None or plan.lifetime_local <= asked:
+        return None
+    return (
+        f"The local epsilon, {plan.lifetime_local:.4g}, is above the {asked:g} asked for: that figure holds only against anyone "
+        "who cannot tell who took part. Give a local epsilon too, to bound what everybody else learns."
+    )
+
+
 _SMALL = {
     "share": "smallest share",
     "population": "population needed",
     "target": "standard error",
-    "epsilon": "sampled epsilon needed",
 }
+
+
+def figure_name(wishes: PlanRequest) -> str:
+    """What was open, by name."""
+    return _SMALL.get(wishes.open, f"{wishes.spares} epsilon")
 
 
 def figure(open_wish: str, value: float) -> str:
@@ -114,7 +127,7 @@ def why(wishes: PlanRequest, rivals: Sequence[Alternative]) -> str:
     if len(rivals) == 1:
         return f"{first.mechanism} is the only mechanism that fits."
     second = rivals[1]
-    what = _SMALL[wishes.open]
+    what = figure_name(wishes)
     own, next_best = figure(wishes.open, first.figure), figure(wishes.open, second.figure)
     if second.figure <= first.figure:
         return (

@@ -20,14 +20,16 @@ __all__ = ["PlanRequest"]
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """All but one of: population, share, target (cv or margin), privacy (epsilon, epsilon_local or both). See `plan`."""
+    """All but one of: population, share, target (cv or margin), privacy (epsilon, sampled_epsilon or both). See `plan`."""
 
     population: int | None = None
     share: float | None = None
     cv: float | None = None
     margin: float | None = None
     epsilon: float | None = None
-    epsilon_local: float | None = None
+    """Local: the most that anyone may learn from a report."""
+    sampled_epsilon: float | None = None
+    """The most that anyone may learn who cannot tell who took part."""
     buckets: int = 1
     epochs: int = 1
     memoized: bool = False
@@ -46,7 +48,7 @@ class PlanRequest:
                 object.__setattr__(self, name, check_count(name, value, least))
         if self.buckets > LARGEST_DOMAIN:
             raise ParameterError("buckets", self.buckets, f"must be at most {LARGEST_DOMAIN}")
-        for name in ("epsilon", "epsilon_local"):
+        for name in ("epsilon", "sampled_epsilon"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_epsilon(getattr(self, name), name))
         for name in ("share", "margin"):
@@ -96,7 +98,7 @@ class PlanRequest:
             "population": self.population is not None,
             "share": self.share is not None or self.margin is not None,
             "a target": self.cv is not None or self.margin is not None,
-            "epsilon": self.epsilon is not None or self.epsilon_local is not None,
+            "epsilon": self.epsilon is not None or self.sampled_epsilon is not None,
         }
 
     @property
@@ -107,6 +109,11 @@ class PlanRequest:
         """
         missing = [name for name, given in self._given().items() if not given]
         return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
+
+    @property
+    def spares(self) -> str:
+        """Which epsilon a plan keeps small where epsilon is open: "sampled" if a ceiling on that one is given, else "local"."""
+        return "local" if self.sampled_epsilon is None else "sampled"
 
     @cached_property
     def z(self) -> float:
@@ -126,12 +133,12 @@ class PlanRequest:
     @cached_property
     def sampled_ceiling(self) -> float | None:
         """The sampled epsilon that one answer may have."""
-        return None if self.epsilon is None else share_of_budget(self.epsilon, self.answers)
+        return None if self.sampled_epsilon is None else share_of_budget(self.sampled_epsilon, self.answers)
 
     @cached_property
     def local_ceiling(self) -> float | None:
         """The local epsilon that one answer may have."""
-        return None if self.epsilon_local is None else share_of_budget(self.epsilon_local, self.answers)
+        return None if self.epsilon is None else share_of_budget(self.epsilon, self.answers)
 
     @property
     def most_reports(self) -> float:

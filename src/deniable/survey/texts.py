@@ -29,15 +29,19 @@ def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]
         return cells
     if mechanism.numeric:
         return [_number(position, cell) for position, cell in enumerate(cells)]
-    spelled: dict[Any, Any] = {str(label): label for label in mechanism.labels}
-    if mechanism.labels == (0, 1):
+    return _spelled(mechanism.labels, cells)
+
+
+def _spelled(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
+    spelled: dict[Any, Any] = {str(label): label for label in labels}
+    if tuple(labels) == (0, 1):
         spelled = {**_TRUTH, **spelled}
     values = []
     for position, cell in enumerate(cells):
         if cell not in spelled:
             if cell is None or cell == "":
                 raise MissingAnswerError(position, "is missing (empty or null)")
-            raise UnknownLabelError(position, f"is not one of the {len(mechanism.labels)} labels of the domain")
+            raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain")
         values.append(spelled[cell])
     return values
 
@@ -62,7 +66,8 @@ def reports_to_cells(reports: Reports) -> list[Any]:
 def cells_to_reports(mechanism: Mechanism, cells: Sequence[Any]) -> Reports:
     """The reports that :func:`reports_to_cells` wrote."""
     if isinstance(mechanism, ValueReports):
-        return mechanism.reports(cells_to_values(mechanism, cells))
+        texts = any(isinstance(cell, str) for cell in cells)
+        return mechanism.reports(_spelled(mechanism.report_domain.labels, cells) if texts else cells)
     data = _numbers(mechanism, cells) if isinstance(mechanism, IndexReports) else _rows(mechanism, cells)
     mechanism.check(data)
     return Reports(mechanism, data)

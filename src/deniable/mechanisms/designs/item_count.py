@@ -1,0 +1,163 @@
+"""The item count technique (list experiment): say only how many items of a list apply to you."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+from deniable.mechanisms import solving
+from deniable.mechanisms.designs.parameters import count
+
+__all__ = ["ItemCount"]
+
+_Floats = NDArray[np.float64]
+NOT_PRIVATE = "no coin protects an answer: a count of none or of all items gives the truth away, and epsilon is infinite"
+
+
+@dataclass(frozen=True)
+class ItemCount:
+    """One sample counts how many of `items` harmless items apply, another how many of those and the sensitive one (Miller 1984).
+
+    The prevalence is the difference of the two mean counts. **This is not private by coins**: what hides a person is that others
+    with the same count differ, and a treated person who counts none, or all, of the items gives the answer away. So `epsilon` is
+    infinite, and no mechanism of this library would do it; it is here because much of what is known of sensitive behaviour was
+    asked this way.
+
+    >>> survey = ItemCount(items=3)
+    >>> print(survey.estimate_counts(control=[8, 132, 222, 227], treated=[19, 123, 229, 219, 34]))
+    pi   6.78 % ± 9.72
+    ItemCount(items=3): 589 + 624 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    no coin protects an answer: a count of none or of all items gives the truth away, and epsilon is infinite
+    """
+
+    items: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, bool) or not isinstance(self.items, int) or not 1 <= self.items <= 100:
+            raise ParameterError("items", self.items, "must be a whole number from 1 to 100")
+
+    @property
+    def epsilon(self) -> float:
+        """Infinite: no chance is involved."""
+        return math.inf
+
+    def channel(self) -> _Floats:
+        """P[count, type] of a treated person, all 0 or 1.
+
+        A type is how many harmless items apply: first those without the sensitive one, then those with it.
+        """
+        size = self.items + 1
+        matrix = np.zeros((size + 1, 2 * size))
+        matrix[np.arange(size), np.arange(size)] = 1
+        matrix[np.arange(size) + 1, size + np.arange(size)] = 1
+        return matrix
+
+    def estimate_counts(self, *, control: Sequence[int], treated: Sequence[int]) -> solving.DesignEstimate:
+        """The prevalence: the difference of means, from how many people of each sample counted 0, 1, … items."""
+        lists = self._check(control, treated)
+        means, spreads = zip(*(_mean(counts) for counts in lists), strict=True)
+        sizes = [int(counts.sum()) for counts in lists]
+        variances = {
+            kind: sum(spread / (n - less) for spread, n in zip(spreads, sizes, strict=True))
+            for kind, less in (("n-1", 1), ("n", 0))
+        }
+        return self._estimate(("pi",), np.array([means[1] - means[0]]), {k: np.array([[v]]) for k, v in variances.items()}, sizes)
+
+    def types(self, *, control: Sequence[int], treated: Sequence[int]) -> solving.DesignEstimate:
+        """The proportions of the types: to whom y harmless items apply, without (pi_y0) and with (pi_y1) the sensitive one.
+
+        pi_y1 = F0(y) - F1(y), pi_y0 = F1(y) - F0(y - 1), with F0 and F1 the distributions of the control's and the treated's
+        counts (Blair and Imai 2012, equations 2 and 3). A clearly negative one shows that an item's presence changed the other
+        answers.
+        """
+        lists = self._check(control, treated)
+        (f0, f1), sizes = [np.cumsum(counts) / counts.sum() for counts in lists], [int(counts.sum()) for counts in lists]
+        before = np.concatenate([[0.0], f0[:-1]])
+        last = f1[: self.items + 1]
+        values = np.concatenate([last - before, f0 - last])
+        # Both are differences of one proportion of each sample, so the variance is the sum of two binomial ones.
+        own = [f * (1 - f) for f in (f1[: self.items + 1], f0, before)]
+        covariances = {}
+        for kind, less in (("n-1", 1), ("n", 0)):
+            n0, n1 = (n - less for n in sizes)
+            covariances[kind] = np.diag(np.concatenate([own[0] / n1 + own[2] / n0, own[0] / n1 + own[1] / n0]))
+        names = tuple(f"pi_{y}{z}" for z in (0, 1) for y in range(self.items + 1))
+        return self._estimate(names, values, covariances, sizes).replaced(
+            notes=(NOT_PRIVATE, "errors of single types; their covariances are not kept")
+        )
+
+    def estimate_with_direct(
+        self, *, control_no: Sequence[int], treated_no: Sequence[int], control_yes: Sequence[int], treated_yes: Sequence[int]
+    ) -> solving.DesignEstimate:
+        """Prevalence where everybody was asked directly too: those who admit it count as they say, the list is for the others.
+
+        mu = D + (1 - D)(V1 - V0 among those who said no), D being the proportion that said yes (Aronow, Coppock, Crawford and
+        Green 2015, equation 3 for the variance). It assumes that nobody admits falsely; `placebo`, the difference of means
+        among those who said yes, is 1 if that and the list's own assumptions hold.
+        """
+        no = self._check(control_no, treated_no)
+        yes = self._check(control_yes, treated_yes)
+        n_no, n_yes = (sum(int(counts.sum()) for counts in pair) for pair in (no, yes))
+        n = n_no + n_yes
+        direct = n_yes / n
+        (v0, s0), (v1, s1) = (_mean(counts) for counts in no)
+        (w0, r0), (w1, r1) = (_mean(counts) for counts in yes)
+        gap = v1 - v0
+        value = direct + (1 - direct) * gap
+        covariances = {}
+        for kind, less in (("n-1", 1), ("n", 0)):
+            within = s0 / (int(no[0].sum()) - less) + s1 / (int(no[1].sum()) - less)
+            of_direct = direct * (1 - direct) / (n - less)
+            placebo = r0 / (int(yes[0].sum()) - less) + r1 / (int(yes[1].sum()) - less)
+            pi = (1 - gap) ** 2 * of_direct + (1 - direct) ** 2 * within
+            cross = (1 - gap) * of_direct
+            covariances[kind] = np.array([[pi, cross, 0.0], [cross, of_direct, 0.0], [0.0, 0.0, placebo]])
+        values = np.array([value, direct, w1 - w0])
+        return self._estimate(("pi", "direct", "placebo"), values, covariances, [n]).replaced(
+            meanings={
+                "direct": "people who admitted it when asked directly",
+                "placebo": "1 if those who admitted it did the list right",
+            },
+            notes=(NOT_PRIVATE, "those who were asked directly and said yes have no protection at all"),
+            proportions=False,
+        )
+
+    def expected_stderr(self, n: Sequence[int], pi: float, spread: float, parameter: str = "pi") -> float:
+        """The standard error from `n` people in both samples, where the harmless count has the standard deviation `spread`.
+
+        The sensitive item is taken to be independent of the others.
+        """
+        if parameter != "pi":
+            raise ParameterError("parameter", parameter, "must be 'pi'")
+        control, treated = n
+        return math.sqrt(spread**2 / control + (spread**2 + pi * (1 - pi)) / treated)
+
+    def _check(self, control: Sequence[int], treated: Sequence[int]) -> tuple[_Floats, _Floats]:
+        out = []
+        for name, counts, size in (("control", control, self.items + 1), ("treated", treated, self.items + 2)):
+            if len(counts) != size:
+                raise ParameterError(name, list(counts), f"must be {size} numbers of people, who counted 0 to {size - 1} items")
+            people = np.array([count(f"{name}[{y}]", value) for y, value in enumerate(counts)], dtype=np.float64)
+            if people.sum() < 2:
+                raise ParameterError(name, list(counts), "must hold at least 2 people")
+            out.append(people)
+        return out[0], out[1]
+
+    def _estimate(
+        self, names: tuple[str, ...], values: _Floats, covariances: Any, sizes: Sequence[int]
+    ) -> solving.DesignEstimate:
+        return solving.DesignEstimate(repr(self), names, values, covariances, tuple(sizes), self.epsilon, notes=(NOT_PRIVATE,))
+
+
+def _mean(counts: _Floats) -> tuple[float, float]:
+    """The mean count, and the variance of one person's."""
+    y = np.arange(counts.size)
+    share = counts / counts.sum()
+    mean = float(y @ share)
+    return mean, float(((y - mean) ** 2) @ share)

@@ -1,0 +1,183 @@
+"""Power and sample size of survey designs: how many people must be asked for a prevalence to be told from another value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Protocol
+
+from deniable.errors import InfeasiblePlanError, ParameterError
+from deniable.planning.power import open_share
+from deniable.privacy.checks import check_count
+
+__all__ = ["DesignPower", "design_power", "design_sample_size"]
+
+_ALTERNATIVES = ("two-sided", "greater", "less")
+
+
+class _Design(Protocol):
+    def expected_stderr(self, n: Any, *values: float, parameter: str) -> float: ...
+
+
+@dataclass(frozen=True)
+class DesignPower:
+    """What a test can find with a design: `n` people, `power`, and both standard errors that go into it."""
+
+    design: str
+    parameter: str
+    value: float
+    null: float
+    n: tuple[int, ...]
+    power: float
+    significance: float
+    alternative: str
+    null_stderr: float
+    stderr: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        people = " + ".join(f"{n:,}" for n in self.n)
+        return (
+            f"{self.design}: {people} people tell {self.parameter} = {self.value:g} from {self.null:g} with a power of "
+            f"{100 * self.power:.1f} % ({self.alternative}, level {100 * self.significance:g} %)"
+        )
+
+
+def design_power(
+    design: _Design,
+    value: float | Sequence[float],
+    n: int | Sequence[int],
+    *,
+    null: float = 0.0,
+    parameter: str | None = None,
+    significance: float = 0.05,
+    alternative: str = "two-sided",
+) -> DesignPower:
+    """The probability that a test with `n` people finds that a parameter is not `null`.
+
+    `value` is the prevalence, or what the design needs besides: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
+    deviation of the harmless count), for scrambling (mean, standard deviation). `n` is one number, or one a sample. The test
+    rejects where the estimate lies further from `null` than its standard error *there* allows; the chance of that is taken with
+    the standard error at `value`. rr's power.rr.test does the same, but takes u as known where it is estimated.
+
+    >>> from deniable import ForcedResponse
+    >>> survey = ForcedResponse(2 / 3, yes=1 / 6)
+    >>> found = design_power(survey, 0.2, 200, significance=0.01, alternative="greater")
+    >>> round(found.power, 7)
+    0.9868872
+    """
+    sizes = _sizes(n)
+    case = _Case(design, value, null, parameter, significance, alternative, len(sizes))
+    stderr, null_stderr = case.errors(sizes if len(sizes) > 1 else sizes[0])
+    return case.result(sizes, case.power(stderr, null_stderr), stderr, null_stderr)
+
+
+def design_sample_size(
+    design: _Design,
+    value: float | Sequence[float],
+    *,
+    null: float = 0.0,
+    power: float = 0.8,
+    parameter: str | None = None,
+    significance: float = 0.05,
+    alternative: str = "two-sided",
+    allocation: Sequence[float] | None = None,
+) -> DesignPower:
+    """The least number of people for the given power; `allocation` is how they are spread over the samples, equally by default.
+
+    n = ((z_level s0 + z_power s1) / (value - null))^2, with s0 and s1 the standard errors of one person at `null` and at `value`.
+
+    >>> from deniable import Crosswise
+    >>> print(design_sample_size(Crosswise(1 / 4), 0.10, power=0.9))
+    Crosswise(p='1/4'): 825 people tell pi = 0.1 from 0 with a power of 90.0 % (two-sided, level 5 %)
+    """
+    wanted = open_share("power", power)
+    parts = _allocation(design, allocation)
+    case = _Case(design, value, null, parameter, significance, alternative, len(parts))
+    stderr, null_stderr = case.errors(parts if len(parts) > 1 else 1.0)
+    total = ((case.z * null_stderr + NormalDist().inv_cdf(wanted) * stderr) / (case.value - null)) ** 2
+    if not math.isfinite(total):
+        raise InfeasiblePlanError(f"no number of people tells {case.value:g} from {null:g}", {})
+    sizes = tuple(math.ceil(total * part - 1e-9) for part in parts)
+    stderr, null_stderr = case.errors(sizes if len(sizes) > 1 else sizes[0])
+    return case.result(sizes, case.power(stderr, null_stderr), stderr, null_stderr)
+
+
+class _Case:
+    """One question of power, checked."""
+
+    def __init__(
+        self,
+        design: _Design,
+        value: float | Sequence[float],
+        null: float,
+        parameter: str | None,
+        significance: float,
+        alternative: str,
+        samples: int,
+    ) -> None:
+        values = (float(value),) if isinstance(value, int | float) else tuple(float(part) for part in value)
+        wanted = 2 if len(_samples(design)) > 1 else 1
+        if samples != wanted:
+            raise ParameterError("n", samples, f"is the number of samples, and this design has {wanted}")
+        if alternative not in _ALTERNATIVES:
+            raise ParameterError("alternative", alternative, f"must be one of {', '.join(map(repr, _ALTERNATIVES))}")
+        names = getattr(design, "names", ("mean",) if hasattr(design, "multiplier") else ("pi",))
+        self.parameter = names[0] if parameter is None else parameter
+        if self.parameter not in names:
+            raise ParameterError("parameter", self.parameter, f"must be one of {', '.join(names)}")
+        self.design, self.values, self.null = design, values, float(null)
+        self.significance, self.alternative = open_share("significance", significance), alternative
+        shift = getattr(design, "at_null", None)
+        if shift is None:
+            self.value, self.null_values = values[0], (self.null, *values[1:])
+        else:
+            self.value, self.null_values = shift(values, self.parameter, self.null)
+        if self.value == self.null:
+            raise ParameterError("value", self.value, "must differ from null")
+        if alternative != "two-sided" and (self.value > self.null) != (alternative == "greater"):
+            raise ParameterError("alternative", alternative, f"does not fit a value of {self.value:g} against {self.null:g}")
+        tail = self.significance / 2 if alternative == "two-sided" else self.significance
+        self.z = NormalDist().inv_cdf(1 - tail)
+
+    def errors(self, n: Any) -> tuple[float, float]:
+        """The standard errors at the value and at the null."""
+        return (
+            self.design.expected_stderr(n, *self.values, parameter=self.parameter),
+            self.design.expected_stderr(n, *self.null_values, parameter=self.parameter),
+        )
+
+    def power(self, stderr: float, null_stderr: float) -> float:
+        """The chance to lie beyond the threshold, on the side where the value is; and on the other, for a two-sided test."""
+        gap, reach = abs(self.value - self.null), self.z * null_stderr
+        beyond = NormalDist().cdf((gap - reach) / stderr)
+        return beyond + (NormalDist().cdf((-gap - reach) / stderr) if self.alternative == "two-sided" else 0.0)
+
+    def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
+        """What was asked, and what came out."""
+        name = getattr(self.design, "_name", self.design.__repr__)()
+        return DesignPower(
+            name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
+        )
+
+
+def _samples(design: Any) -> tuple[int, ...]:
+    return (0, 1) if hasattr(design, "names") or hasattr(design, "items") else (0,)
+
+
+def _sizes(n: int | Sequence[int]) -> tuple[int, ...]:
+    given = (n,) if isinstance(n, int | float) else tuple(n)
+    return tuple(check_count("n", part) for part in given)
+
+
+def _allocation(design: Any, allocation: Sequence[float] | None) -> tuple[float, ...]:
+    samples = len(_samples(design))
+    parts = (1 / samples,) * samples if allocation is None else tuple(float(part) for part in allocation)
+    if len(parts) != samples or min(parts) <= 0 or abs(sum(parts) - 1) > 1e-9:
+        raise ParameterError("allocation", allocation, f"must be {samples} positive parts that sum to 1")
+    return parts

@@ -18,7 +18,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{,:]', re.DOTALL)
 
 
 def decode(content: bytes, most_values: int) -> Any:
-    """What a JSON text says, if it holds at most so many brackets, commas and colons; else a `ValueError` that says what is wrong.
+    """What a JSON text says, if it holds at most so many brackets, commas and colons; else a `ValueError` that says why not.
 
     >>> decode(b'{"a": ["b", "c"]}', 5), decode(b'["[[[["]', 2)
     ({'a': ['b', 'c']}, ['[[[['])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from deniable.errors import LogError
+from deniable.proxy.intake import Intake, Rules
 from deniable.proxy.spool import Group, Spool
 from deniable.queries.sizes import row_words
 from toolkit.shares import Words
@@ -141,9 +142,9 @@ def test_a_write_that_a_crash_tore_is_cut_off_at_every_length_and_what_came_befo
 def test_a_segment_that_was_only_begun_holds_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, [])
     content = path.read_bytes()
-    assert found(tmp_path) == (GROUP, [])
-    for length in range(len(content)):
-        path.write_bytes(content[:length])
+    torn = content + written(tmp_path / "other").read_bytes()[64:100]
+    for length in range(len(torn)):
+        path.write_bytes(torn[:length])
         assert found(tmp_path) is None
         assert not path.exists()
 
@@ -195,3 +196,15 @@ def test_what_is_no_segment_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "000000000001.spool").write_bytes(content)
     with pytest.raises(LogError, match="is no segment of a spool"):
         found(tmp_path)
+
+
+def test_a_proxy_that_was_killed_before_the_first_record_of_a_segment_starts_and_takes_shares(tmp_path: Path) -> None:
+    folder = tmp_path / "proxy"
+    folder.mkdir()
+    written(folder / "spool", [])
+    now = [1_700_000_000]
+    intake = Intake(folder, Rules(deadline=0), lambda: now[0])
+    intake.tick()
+    intake.flush()
+    assert (intake.n_waiting, intake.counters["appended"]) == (0, 0)
+    intake.close()

@@ -146,6 +146,9 @@ class Spool:
             if content[: _HEADER.size] != _header(Group(*group), key):
                 raise _damage(path, 0)
             rows, end, sealed = _read(path, content, Group(*group), _Checks(key))
+            if not rows:  # the crash came before its first record was on the disk
+                path.unlink()
+                continue
             with path.open("r+b") as file:
                 file.truncate(end)
                 if not sealed:  # the crash came between the sync and the seal

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from deniable.client import Vault, guard
@@ -19,7 +20,7 @@ from deniable.errors import (
     TooMuchMemoryError,
 )
 
-__all__ = ["BENIGN", "HOSTILE", "STOPPED", "build", "links", "nested"]
+__all__ = ["BENIGN", "HEX_LITERAL", "HOSTILE", "QUOTED", "STOPPED", "build", "links", "nested"]
 
 # A bomb that runs is stopped by one of these; which comes first depends on the machine.
 STOPPED = (DeadlineError, TooMuchMemoryError, TooManyRowsError)
@@ -28,29 +29,50 @@ PEOPLE = [(31, "Lyon"), (44, "Nice"), (31, "Lyon"), (58, "Metz"), (None, "Nice")
 VISITS = [(1, 12.5, "2026-03-01 08:15:00"), (1, 3.0, "2026-03-02 23:59:59"), (4, 40.0, "2026-04-30 12:00:00")]
 
 
-def build(path: Path, secret: int) -> Vault:
-    """A vault whose unshared data depend on `secret`, and whose shared data do not."""
-    vault = Vault.create(path)
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        """
+_SCHEMAS = {
+    1: """
         CREATE TABLE people (id INTEGER PRIMARY KEY, age INTEGER, city TEXT, salary INTEGER, note TEXT);
         CREATE TABLE visits (person INTEGER, minutes REAL, at TEXT, place TEXT);
-        CREATE TABLE diary (day INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT, salary INTEGER);
         CREATE TABLE made (x INTEGER, double_salary INTEGER AS (2 * x));
-        CREATE INDEX by_entry ON diary (entry);
-        CREATE VIEW rich AS SELECT age, salary FROM people WHERE salary > 500;
-        CREATE VIEW ages AS SELECT age FROM people;
-        CREATE TRIGGER spy AFTER INSERT ON visits BEGIN INSERT INTO diary (entry) VALUES (new.place); END;
-        CREATE VIRTUAL TABLE search USING fts5(words);
-        """
-    )
-    for number, (age, city) in enumerate(PEOPLE):
-        row = (10 * secret + number, age, city, 1000 * secret + number, f"note {secret}")
-        connection.execute("INSERT INTO people VALUES (?, ?, ?, ?, ?)", row)
-    connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", [(*row, f"place {secret}") for row in VISITS])
+        """,
+    # What is shared has the same names and affinities here. All else differs: other columns (one without a name, one about
+    # health), types as they are written, keys, defaults, collations, indexes that walk the rows in the order of hidden columns.
+    2: """
+        CREATE TABLE people (salary BIGINT NOT NULL DEFAULT 7, hiv TEXT, age BIGINT CHECK (age > 0), "" TEXT, id TEXT UNIQUE,
+                             city VARCHAR(30) COLLATE NOCASE DEFAULT 'Brest', note TEXT, double_salary AS (2 * salary) STORED);
+        CREATE TABLE visits (at CLOB, minutes DOUBLE, person INT, place TEXT, PRIMARY KEY (place, at, minutes)) WITHOUT ROWID;
+        CREATE INDEX by_salary ON people (salary, city);
+        CREATE INDEX by_age ON people (age DESC) WHERE salary > 2002;
+        CREATE TABLE trips (hiv TEXT);
+        """,
+}
+_COMMON = """
+    CREATE TABLE diary (day INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT, salary INTEGER);
+    CREATE INDEX by_entry ON diary (entry);
+    CREATE VIEW rich AS SELECT age, salary FROM people WHERE salary > 500;
+    CREATE VIEW ages AS SELECT age FROM people;
+    CREATE TRIGGER spy AFTER INSERT ON visits BEGIN INSERT INTO diary (entry) VALUES (new.place); END;
+    CREATE VIRTUAL TABLE search USING fts5(words);
+    """
+
+
+def build(path: Path, secret: int) -> Vault:
+    """A vault of which all that is not shared depends on `secret` (1 or 2), and nothing that is shared does."""
+    vault = Vault.create(path)
+    if secret == 2:
+        _recode(path, "UTF-16be", 1024)
+    connection = sqlite3.connect(path)
+    connection.executescript(_SCHEMAS[secret] + _COMMON)
+    people = [(10 * secret + number, *row, 1000 * secret + number, f"note {secret}") for number, row in enumerate(PEOPLE)]
+    visits = [(*row, f"place {secret} {number}") for number, row in enumerate(VISITS)]
+    for row in people[:: 1 if secret == 1 else -1]:
+        connection.execute("INSERT INTO people (id, age, city, salary, note) VALUES (?, ?, ?, ?, ?)", row)
+    connection.executemany("INSERT INTO visits (person, minutes, at, place) VALUES (?, ?, ?, ?)", visits)
     connection.executemany("INSERT INTO diary (entry, salary) VALUES (?, ?)", [(f"entry {secret}", 1000 * secret)] * (secret + 2))
-    connection.execute("INSERT INTO made (x) VALUES (?)", (secret,))
+    if secret == 1:
+        connection.execute("INSERT INTO made (x) VALUES (1)")
+    else:
+        connection.execute("""UPDATE people SET hiv = 'positive', "" = 'nameless'""")
     connection.execute("INSERT INTO search VALUES (?)", (f"word{secret}",))
     connection.execute("ANALYZE")
     connection.commit()
@@ -58,6 +80,19 @@ def build(path: Path, secret: int) -> Vault:
     vault.share("people", ["age", "city"])
     vault.share("visits", ["person", "minutes", "at"])
     return vault
+
+
+def _recode(path: Path, encoding: str, page_size: int) -> None:
+    """Write an empty vault again, in another encoding and with other pages."""
+    with closing(sqlite3.connect(path)) as old:
+        statements = [row[0] for row in old.execute("SELECT sql FROM sqlite_master")]
+        marks = {name: old.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")}
+    path.write_bytes(b"")
+    with closing(sqlite3.connect(path)) as new:
+        for name, value in {"encoding": f"'{encoding}'", "page_size": page_size, "journal_mode": "WAL", **marks}.items():
+            new.execute(f"PRAGMA {name} = {value}")
+        for statement in statements:
+            new.execute(statement)
 
 
 def links(n: int, body: str) -> str:
@@ -76,6 +111,9 @@ def nested(n: int, expression: str) -> str:
 def joined(n: int) -> str:
     return ", ".join(f"people p{i}" for i in range(n))
 
+
+HEX_LITERAL = "SELECT salary FROM (SELECT NULL AS salary) a JOIN (SELECT 1) b ON 0x1natural full JOIN diary"
+"""Up to 3.45 SQLite ends a hex literal where its digits end, so `natural` is a word of its own here, and to no other reader."""
 
 LONG = f"'{'a' * 3000}'"
 
@@ -109,8 +147,6 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ("a generated column", "SELECT double_salary FROM made", NotSharedError),
     # unshared columns
     ("an unshared column", "SELECT salary FROM people", NotSharedError),
-    ("all columns", "SELECT * FROM people", NotSharedError),
-    ("all columns of an alias", "SELECT p.* FROM people p", NotSharedError),
     ("a column that is not there", "SELECT wings FROM people", NotSharedError),
     ("a column in a condition", "SELECT count(*) FROM people WHERE salary > 500", NotSharedError),
     ("a column in an order", "SELECT age FROM people ORDER BY salary LIMIT 1", NotSharedError),
@@ -133,12 +169,15 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     (
         "USING over an unshared column",
         "SELECT count(*) FROM people JOIN (SELECT 1001 AS salary) USING (salary)",
-        ForbiddenSqlError,
+        BadSqlError,
     ),
-    ("NATURAL over an unshared column", "SELECT count(*) FROM people NATURAL JOIN (SELECT 'note 1' AS note)", ForbiddenSqlError),
-    ("NATURAL over an unshared table", "SELECT count(*) FROM diary NATURAL JOIN (SELECT 'entry 1' AS entry)", ForbiddenSqlError),
-    ("USING between two tables", "SELECT p.age FROM people p FULL JOIN diary d USING(salary)", ForbiddenSqlError),
-    ("NATURAL behind a comment", "SELECT count(*) FROM people/**/natural/**/left JOIN diary", ForbiddenSqlError),
+    ("NATURAL over an unshared table", "SELECT count(*) FROM diary NATURAL JOIN (SELECT 'entry 1' AS entry)", NotSharedError),
+    ("USING between two tables", "SELECT p.age FROM people p FULL JOIN diary d USING(salary)", NotSharedError),
+    ("NATURAL behind a comment", "SELECT count(*) FROM people/**/natural/**/left JOIN diary", NotSharedError),
+    ("NATURAL behind a hex literal", HEX_LITERAL, NotSharedError),
+    ("USING behind a hex literal", "SELECT a.age FROM people a JOIN people b ON 0x1using(salary)", BadSqlError),
+    ("a column without a name, in brackets", "SELECT people.[] FROM people", NotSharedError),
+    ("a column without a name, in an order", "SELECT age FROM people ORDER BY people.`` LIMIT 1", NotSharedError),
     ("group_concat", "SELECT group_concat(salary) FROM people", ForbiddenSqlError),
     # the schema, the engine, the connection
     ("sqlite_master", "SELECT sql FROM sqlite_master", NotSharedError),
@@ -155,7 +194,7 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ("lifting the guard", "PRAGMA query_only = 0", ForbiddenSqlError),
     ("the pages of the file", "SELECT count(*) FROM dbstat", ForbiddenSqlError),
     ("the statements", "SELECT count(*) FROM sqlite_stmt", ForbiddenSqlError),
-    ("full text search", "SELECT words FROM search WHERE search MATCH 'word1'", ForbiddenSqlError),
+    ("full text search", "SELECT words FROM search WHERE search MATCH 'word1'", NotSharedError),
     ("the parts of the search", "SELECT c0 FROM search_content", NotSharedError),
     ("JSON as a table", "SELECT count(*) FROM json_each('[1,2]')", ForbiddenSqlError),
     ("JSON as a function", "SELECT json_array(1)", ForbiddenSqlError),
@@ -239,20 +278,18 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ("format padding", "SELECT format('%.1000000000f', 1.0)", ForbiddenSqlError),
     ("char", "SELECT char(1, 2, 3)", ForbiddenSqlError),
     ("quote", "SELECT quote(city) FROM people", ForbiddenSqlError),
-    ("text, doubling", nested(8, "v || v || v || v || v || v || v || v"), TooComplexError),
+    ("text, doubling", nested(8, "v || v || v || v || v || v || v || v"), DeadlineError),
     ("long text times long text", f"SELECT {'||'.join(['x'] * 30)} FROM (SELECT {LONG} AS x)", CellError),
-    ("trim, quadratic", f"SELECT trim({LONG}, {LONG})", ForbiddenSqlError),
-    ("ltrim, quadratic", "SELECT ltrim(city, city) FROM people", ForbiddenSqlError),
     ("a blob", "SELECT CAST(city AS BLOB) FROM people", CellError),
     ("a blob literal", "SELECT x'00ff'", CellError),
-    ("CTEs that double", links(30, "SELECT 1 AS v FROM {} x, {} y"), TooComplexError),
-    ("CTEs that double a count", links(30, "SELECT count(*) AS v FROM {} x, {} y"), TooComplexError),
-    ("CTEs that double in unions", links(30, "SELECT v FROM {} UNION ALL SELECT v FROM {}"), TooComplexError),
-    ("CTEs in quotes", links(30, "SELECT 1 AS v FROM '{}' x, [{}] y"), TooComplexError),
-    ("CTEs behind comments", links(30, "SELECT/*'*/1 AS v FROM {} x,/*'*/{} y"), TooComplexError),
-    ("columns that double", nested(12, "v + v + v + v + v + v + v + v"), TooComplexError),
-    ("an unseen letter that doubles", nested(12, "v + v + v + v + v + v").replace("v", "\xa0"), TooComplexError),
-    ("byte order marks that double", nested(8, " + ".join("\ufeff" * i + "v" for i in range(6))), TooComplexError),
+    ("CTEs that double", links(30, "SELECT 1 AS v FROM {} x, {} y"), DeadlineError),
+    ("CTEs that double a count", links(30, "SELECT count(*) AS v FROM {} x, {} y"), DeadlineError),
+    ("CTEs that double in unions", links(30, "SELECT v FROM {} UNION ALL SELECT v FROM {}"), DeadlineError),
+    ("CTEs in quotes", links(30, "SELECT 1 AS v FROM '{}' x, [{}] y"), DeadlineError),
+    ("CTEs behind comments", links(30, "SELECT/*'*/1 AS v FROM {} x,/*'*/{} y"), DeadlineError),
+    ("columns that double", nested(12, "v + v + v + v + v + v + v + v"), DeadlineError),
+    ("an unseen letter that doubles", nested(12, "v + v + v + v + v + v").replace("v", "\xa0"), DeadlineError),
+    ("byte order marks that double", nested(8, " + ".join("\ufeff" * i + "v" for i in range(6))), DeadlineError),
     ("an unknown collation", "SELECT city FROM people ORDER BY city COLLATE secret", BadSqlError),
     ("a cross join", f"SELECT count(*) FROM {joined(26)}", DeadlineError),
     ("a cross join with a sum", f"SELECT sum(p1.age * p2.age) FROM {joined(14)}", DeadlineError),
@@ -263,6 +300,13 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
         f"SELECT count(*) FROM {joined(9)} WHERE {'||'.join(f'p{i}.city' for i in range(9))} || {LONG} LIKE '%a%a%a%aaaaaaaaaaab'",
         DeadlineError,
     ),
+    (
+        "trim, quadratic",
+        f"SELECT trim({'||'.join(['x'] * 21)}, substr(y || y, 1, 5400) || 'a') FROM (SELECT {LONG} x, {LONG.replace('a', 'b')} y)",
+        DeadlineError,
+    ),
+    ("growth spelled apart", nested(10, " + ".join(f"[V]{'/**/' * i}" for i in range(6))), DeadlineError),
+    ("growth through stars", "SELECT 1 FROM " + "(SELECT * FROM " * 3 + joined(30) + ")" * 3, DeadlineError),
     ("a sorted cross join", f"SELECT p1.city || {LONG} AS c FROM {joined(12)} ORDER BY c", TooMuchMemoryError),
     ("distinct rows", f"SELECT count(DISTINCT p0.id) FROM {joined(3)}", NotSharedError),
     (
@@ -278,6 +322,15 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ),
 ]
 
+
+# Names in double quotes: SQLite takes those it does not find for texts, unless it is told not to (Python 3.12 can tell it).
+QUOTED = [
+    'SELECT "hiv" FROM people',
+    'SELECT "hiv" FROM trips',
+    'SELECT count("salary") FROM people',
+    'SELECT "" FROM people',
+    'SELECT count(*) FROM people WHERE "salary" > "entry"',
+]
 
 # What it does, the SQL, and the answer worked out by hand from PEOPLE and VISITS.
 BENIGN: list[tuple[str, str, list[tuple[guard.Cell, ...]]]] = [
@@ -318,4 +371,11 @@ BENIGN: list[tuple[str, str, list[tuple[guard.Cell, ...]]]] = [
     ("infinity", "SELECT 9e999, -9e999", [(float("inf"), float("-inf"))]),
     ("letters of all kinds", "SELECT 'é 漢 🜁' AS \"größe\"", [("é 漢 🜁",)]),
     ("no rows", "SELECT age FROM people WHERE age > 1000", []),
+    ("all columns that are shared", "SELECT * FROM people WHERE age > 40 ORDER BY age", [(44, "Nice"), (58, "Metz")]),
+    ("all columns of an alias", "SELECT p.* FROM people p WHERE age = 58", [(58, "Metz")]),
+    ("NATURAL where nothing is in common", "SELECT count(*) FROM people NATURAL JOIN (SELECT 'note 1' AS note)", [(5,)]),
+    ("NATURAL over a shared column", "SELECT count(*) FROM people NATURAL JOIN (SELECT 31 AS age)", [(2,)]),
+    ("USING", "SELECT city FROM people JOIN (SELECT 58 AS age) USING (age)", [("Metz",)]),
+    ("trim with a list of characters", "SELECT trim('xxyabyx', 'xy'), ltrim(city, 'Metz') FROM people WHERE age = 58", [("ab", "")]),
+    ("the order of the cells", "SELECT age, city FROM people", [(None, "Nice"), (31, "Lyon"), (31, "Lyon"), (44, "Nice"), (58, "Metz")]),
 ]  # fmt: skip

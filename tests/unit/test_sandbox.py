@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import resource
 import sqlite3
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deniable.client import Rows, Vault, guard, run
-from deniable.client.sqltext import LARGEST_GROWTH, growth
+from deniable.client import Rows, Vault, guard, run, sandbox, sandbox_pool, sandbox_process
 from deniable.errors import (
     BadSqlError,
     CellError,
@@ -26,11 +25,12 @@ from deniable.errors import (
     NotSharedError,
     ParameterError,
     SandboxError,
+    TooComplexError,
     TooManyRowsError,
     TooMuchMemoryError,
     VaultError,
 )
-from toolkit.sql_texts import BENIGN, HOSTILE, STOPPED, build, links, nested
+from toolkit.sql_texts import BENIGN, HOSTILE, QUOTED, STOPPED, build, links, nested
 
 DEADLINE = 0.2
 MARGIN = 2.0  # seconds beyond the deadline: a bomb that nothing stops takes minutes, a busy machine does not take two seconds
@@ -61,7 +61,7 @@ def test_the_list_is_long_and_names_each_attack_once() -> None:
     assert len({sql for _, sql, _ in HOSTILE}) == len(HOSTILE)
 
 
-@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
 @pytest.mark.parametrize(("sql", "error"), [(sql, error) for _, sql, error in HOSTILE], ids=[name for name, _, _ in HOSTILE])
 def test_hostile_sql_is_refused_in_time_and_leaves_no_trace(
     twins: tuple[Vault, Vault], sql: str, error: type[SandboxError], isolated: bool
@@ -87,7 +87,7 @@ def test_nothing_undeclared_makes_a_difference(twins: tuple[Vault, Vault], sql: 
     assert one == two or {one[0], two[0]} <= {each.__name__ for each in STOPPED}
 
 
-@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
 @pytest.mark.parametrize("name", [name for name, _, error in HOSTILE if error is TooMuchMemoryError])
 def test_memory_is_capped_where_time_and_rows_are_not_short(twins: tuple[Vault, Vault], name: str, isolated: bool) -> None:
     sql = next(sql for each, sql, _ in HOSTILE if each == name)
@@ -95,23 +95,27 @@ def test_memory_is_capped_where_time_and_rows_are_not_short(twins: tuple[Vault, 
         run(twins[0], sql, deadline=60, max_rows=10**6, max_memory=MEMORY, isolated=isolated)
 
 
+@pytest.mark.parametrize("sql", QUOTED)
+def test_a_name_in_double_quotes_does_not_tell_whether_there_is_such_a_column(twins: tuple[Vault, Vault], sql: str) -> None:
+    # SQLite takes a quoted name that it does not find for a text. `hiv` and a column without a name are in one twin alone.
+    assert outcome(twins[0], sql) == outcome(twins[1], sql)
+
+
 def test_the_twins_would_be_told_apart_without_the_sandbox(twins: tuple[Vault, Vault]) -> None:
     told = 0
-    for _, sql, error in HOSTILE:
-        if error is NotSharedError or "NATURAL" in sql or "USING" in sql:
-            answers = []
-            for vault in twins:
-                connection = sqlite3.connect(vault.uri, uri=True)
+    for sql in [*QUOTED, *(sql for _, sql, error in HOSTILE if error is NotSharedError)]:
+        answers = []
+        for vault in twins:
+            with closing(sqlite3.connect(vault.uri, uri=True)) as connection:
                 try:
                     answers.append(str(connection.execute(sql).fetchall()))
                 except sqlite3.Error as failure:
                     answers.append(str(failure))
-                connection.close()
-            told += answers[0] != answers[1]
+        told += answers[0] != answers[1]
     assert told >= 25
 
 
-@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
 @pytest.mark.parametrize(("sql", "answer"), [(sql, answer) for _, sql, answer in BENIGN], ids=[name for name, _, _ in BENIGN])
 def test_plain_sql_gives_the_right_answer_on_both_twins(
     twins: tuple[Vault, Vault], sql: str, answer: list[tuple[guard.Cell, ...]], isolated: bool
@@ -160,8 +164,32 @@ def test_the_page_lists_the_functions_that_are_allowed() -> None:
 def test_what_is_absent_and_what_is_unshared_sound_the_same(twins: tuple[Vault, Vault]) -> None:
     for there, absent in (("diary", "diarx"), ("people.salary", "people.salarx")):
         text = "SELECT count(*) FROM {}" if "." not in there else "SELECT {} FROM people"
-        messages = [outcome(twins[0], text.format(name), isolated=False)[1] for name in (there, absent)]
-        assert messages == [f"{there} is not shared", f"{absent} is not shared"]
+        for ask in (run, sandbox.check):
+            messages = []
+            for name in (there, absent):
+                with pytest.raises(NotSharedError) as caught:
+                    ask(twins[0], text.format(name))
+                messages.append(str(caught.value))
+            assert messages == [f"{there} is not shared", f"{absent} is not shared"]
+
+
+def test_a_check_counts_columns_and_refuses_what_does_not_compile_and_nothing_else(twins: tuple[Vault, Vault]) -> None:
+    for sql, n_columns in (
+        ("SELECT age FROM people", 1),
+        ("SELECT * FROM people", 2),
+        ("SELECT city, count(*), 3 FROM people GROUP BY city ORDER BY 2 LIMIT 0", 3),
+        ("SELECT 1, 2 UNION SELECT 3, 4", 2),
+        ("WITH a AS (SELECT age, 1 FROM people) SELECT count(*) OVER () FROM a", 1),
+        ("SELECT abs(-9223372036854775807 - 1)", 1),  # fails when it runs, as data may make it fail
+        (f"SELECT count(*) FROM {', '.join(['people'] * 20)}", 1),  # would never end
+    ):
+        for vault in twins:
+            assert sandbox.check(vault, sql) == n_columns
+    for name, sql, error in HOSTILE:
+        looks_at_the_clock = name.startswith(("the clock", "the time zone"))  # known when it runs: a word may come from a cell
+        if error in (NotSharedError, ForbiddenSqlError, BadSqlError) and not looks_at_the_clock:
+            with pytest.raises((NotSharedError, ForbiddenSqlError, BadSqlError)):
+                sandbox.check(twins[0], sql)
 
 
 def test_a_row_too_many_is_refused_and_not_cut(twins: tuple[Vault, Vault]) -> None:
@@ -190,7 +218,7 @@ def small(tmp_path: Path) -> Iterator[tuple[Vault, sqlite3.Connection]]:
     connection.close()
 
 
-@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
 def test_cells_that_are_no_answer_are_refused_without_being_shown(
     small: tuple[Vault, sqlite3.Connection], isolated: bool
 ) -> None:
@@ -206,7 +234,7 @@ def test_cells_that_are_no_answer_are_refused_without_being_shown(
         assert run(vault, "SELECT count(*) FROM t", isolated=isolated)[0] == (1,)
 
 
-@pytest.mark.parametrize("isolated", [False, True], ids=["inside", "isolated"])
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
 @pytest.mark.parametrize("words", ["too many", "one statement at a time", "no such table: ", "stack overflow"])
 def test_sql_cannot_make_an_error_quote_a_cell(twins: tuple[Vault, Vault], words: str, isolated: bool) -> None:
     sql = f"SELECT CAST(x'ff' AS TEXT) || '{words}' || city AS \"{words}\" FROM people"
@@ -235,18 +263,22 @@ def test_shares_end_when_something_else_takes_the_tables_place(small: tuple[Vaul
     assert run(vault, "SELECT a FROM t", isolated=False)[0] == (1,)
 
 
-def test_rows_never_come_in_the_order_of_an_unshared_column(small: tuple[Vault, sqlite3.Connection]) -> None:
+def test_rows_never_come_in_the_order_of_an_unshared_column_or_of_the_row_numbers(
+    small: tuple[Vault, sqlite3.Connection],
+) -> None:
     vault, connection = small
-    connection.executemany("INSERT INTO t VALUES (?, ?, 0)", [(i, -i) for i in range(100)])
-    for index in ("t (b, a)", "t (a, b)", "t (a) WHERE b > 0", "t (a + b)"):
-        connection.execute(f"CREATE INDEX i ON {index}")
-        with pytest.raises(NotSharedError):
-            run(vault, "SELECT a FROM t LIMIT 1", isolated=False)
-        with pytest.raises(VaultError, match="index 'i' of t covers columns that are not shared"):
-            vault.share("t", ["c"])
-        connection.execute("DROP INDEX i")
-    connection.execute("CREATE INDEX i ON t (a)")
-    assert run(vault, "SELECT a FROM t LIMIT 1", isolated=False)[0] == (0,)
+    cells = [3, None, "x", 1.0, 1, b"b", -2.5, "", 0.0, -0.0, 1 << 60, "X"]
+    orders = []
+    for b in (1, -1):
+        connection.execute("DELETE FROM t")
+        connection.executemany("INSERT INTO t VALUES (?, ?, 0)", [(cell, b * i) for i, cell in enumerate(cells[::b])])
+        for index in ("t (b, a)", "t (a, b)", "t (a DESC) WHERE b <> 0", "t (a + b)"):
+            connection.execute(f"CREATE INDEX i ON {index}")
+            orders.append(str(list(run(vault, "SELECT typeof(a), CAST(a AS TEXT) FROM t", isolated=False))))
+            connection.execute("DROP INDEX i")
+    assert len(set(orders)) == 1
+    sizes = [row[0] for row in run(vault, "SELECT a FROM t WHERE typeof(a) IN ('integer', 'real')", isolated=False)]
+    assert sizes == sorted(cell for cell in cells if isinstance(cell, int | float))
 
 
 def test_what_is_unshared_is_refused_from_the_next_query_on(small: tuple[Vault, sqlite3.Connection]) -> None:
@@ -294,67 +326,92 @@ def test_caps_that_make_no_sense_are_refused(twins: tuple[Vault, Vault], caps: d
         run(twins[0], "SELECT 1", **caps)
 
 
-def test_a_process_that_does_not_answer_is_killed(
-    twins: tuple[Vault, Vault], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    sleeper = tmp_path / "sleeper.py"
-    sleeper.write_text("import time; time.sleep(60)")
-    monkeypatch.setattr(guard, "__file__", str(sleeper))
-    monkeypatch.setattr("deniable.client.sandbox._START_UP", 0.1)
+def boot(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Let the next processes of the sandbox run other code once they have said what holds them."""
+    monkeypatch.setattr(
+        sandbox_process,
+        "_BOOT",
+        "import json, sys\n"
+        "def say(**what):\n"
+        "    body = json.dumps(what).encode()\n"
+        "    sys.stdout.buffer.write(len(body).to_bytes(8, 'little') + body)\n"
+        "    sys.stdout.flush()\n"
+        f"say(walls={{}})\n{code}",
+    )
+    sandbox_pool.close_all()
+
+
+@pytest.fixture
+def strange(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    yield monkeypatch
+    sandbox_pool.close_all()
+
+
+def test_a_process_that_does_not_answer_is_killed(twins: tuple[Vault, Vault], strange: pytest.MonkeyPatch) -> None:
+    boot(strange, "say()\nimport time; time.sleep(60)")
+    strange.setattr(sandbox_process, "_START_UP", 1.0)
     start = time.monotonic()
-    with pytest.raises(DeadlineError):
+    with pytest.raises(DeadlineError, match=r"deadline of 0\.1 s"):
         run(twins[0], "SELECT 1", deadline=0.1)
-    assert time.monotonic() - start < MARGIN
+    assert time.monotonic() - start < 2 * MARGIN
 
 
-def test_a_process_that_breaks_is_an_error_of_the_tree(
-    twins: tuple[Vault, Vault], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "code",
+    [
+        "say()\nraise SystemExit(3)",
+        "say()\nsys.stdout.buffer.write(b'x' * 8); sys.stdout.flush()",  # a frame of 8 exabytes
+        "say()\nsys.stdout.buffer.write(bytes([1] + [0] * 7) + b'{'); sys.stdout.flush()",
+        "say()\nsay(columns=['a'], rows=[[[1]]])",
+        "say()\nsay(columns=['a'], rows=[[1, 2]])",
+        "say()\nsay(columns=['a'], rows=[[True]])",
+        "say()\nsay(columns=['a'], rows=[[1 << 63]])",
+        "say()\nsay(columns='a', rows=[])",
+        "say()\nsay(rows=7)",
+        "say()\nsay(reason='unheard of', detail='x')",
+    ],
+)
+def test_a_process_that_breaks_or_was_taken_over_is_an_error_of_the_tree(
+    twins: tuple[Vault, Vault], strange: pytest.MonkeyPatch, code: str
 ) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("raise SystemExit(3)")
-    monkeypatch.setattr(guard, "__file__", str(broken))
-    with pytest.raises(SandboxError, match="code 3"):
+    boot(strange, f"{code}\nsys.stdin.buffer.read()")
+    with pytest.raises(SandboxError):
+        run(twins[0], "SELECT 1")
+    strange.undo()
+    assert run(twins[0], "SELECT 1")[0] == (1,)  # in a new process
+
+
+def test_a_machine_that_cannot_start_a_process_is_an_error_of_the_tree(
+    twins: tuple[Vault, Vault], strange: pytest.MonkeyPatch
+) -> None:
+    sandbox_pool.close_all()
+    strange.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(SandboxError, match="cannot be started: No such file"):
         run(twins[0], "SELECT 1")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux only")
-def test_the_process_survives_what_sqlite_does_before_it_calls_back(twins: tuple[Vault, Vault]) -> None:
-    # Straight to the process, past the check of the text: SQLite copies 2**26 subqueries before it runs anything.
-    from deniable.client.sandbox import _in_a_process  # noqa: PLC0415 - only here is the outer wall tried alone
-
-    sql = links(26, "SELECT 1 AS v FROM {} x, {} y")
-    task = {"uri": twins[0].uri, "sql": sql, "deadline": DEADLINE, "max_rows": 10, "max_memory": MEMORY}
-    start = time.monotonic()
-    with pytest.raises(guard.RefusedError) as caught:
-        _in_a_process(task)
-    assert caught.value.reason in ("memory", "deadline")
-    assert time.monotonic() - start < 2 * MARGIN + DEADLINE
-    json.dumps(caught.value.detail)
+@pytest.mark.parametrize("body", ["SELECT 1 AS v FROM {} x, {} y", "SELECT count(*) AS v FROM {} x, {} y"])
+def test_what_sqlite_does_before_it_calls_back_is_bounded(twins: tuple[Vault, Vault], body: str) -> None:
+    # SQLite copies 2**26 subqueries before it runs anything, and asks nobody.
+    for ask in (sandbox.check, run):
+        start = time.monotonic()
+        with pytest.raises(STOPPED):
+            ask(twins[0], links(26, body), deadline=DEADLINE, max_memory=MEMORY)
+        assert time.monotonic() - start < MARGIN + DEADLINE
 
 
-def test_growth_bounds_what_sqlite_copies() -> None:
-    assert growth("SELECT a FROM t WHERE a > 1 AND a < 9 OR a = 20") == 16
-    for n in range(2, 12):
-        assert growth(links(n, "SELECT 1 AS v FROM {} x, {} y")) >= 2 ** (n - 1)
-        assert growth(nested(n, "v + v + v")) >= 3**n
-        assert growth(nested(n, '(v) + "v" + [V]')) >= 3**n
-        assert growth(nested(n, "v + \ufeffv + \ufeff\ufeffv").replace("(SELECT", "(\ufeffSELECT")) >= 3**n
-    assert growth(nested(3, "v")) < LARGEST_GROWTH
+def test_a_query_that_ends_its_process_does_not_end_the_next_one(twins: tuple[Vault, Vault]) -> None:
+    bomb = next(sql for name, sql, _ in HOSTILE if name == "trim, quadratic")
+    for _ in range(2):
+        with pytest.raises(DeadlineError):
+            run(twins[0], bomb, deadline=DEADLINE)
+        assert run(twins[0], "SELECT count(*) FROM people")[0] == (5,)
 
 
-def test_the_worst_text_that_passes_still_compiles_in_time(twins: tuple[Vault, Vault]) -> None:
-    passed = 0
-    bodies = [
-        "SELECT 1 AS v FROM {} x, {} y",
-        "SELECT count(*) AS v FROM {} x, {} y",
-        "SELECT x.v + y.v AS v FROM {} x, {} y LIMIT 9",
-    ]
-    texts = [links(n, body) for n in range(2, 20) for body in bodies]
-    texts += [nested(n, "+".join(["v"] * k)) for n in range(2, 14) for k in (2, 3, 5, 9)]
-    for sql in texts:
-        if growth(sql) <= LARGEST_GROWTH:
-            passed += 1
-            start = time.monotonic()
-            outcome(twins[0], sql, deadline=DEADLINE, isolated=False)
-            assert time.monotonic() - start < DEADLINE + MARGIN, sql
-    assert passed > 20
+def test_growth_is_stopped_by_what_it_costs_and_not_by_how_it_is_spelled(twins: tuple[Vault, Vault]) -> None:
+    spellings = ["v", "[v]", "V", '"v"', "`V`", "/**/v", "\ufeffv", "+v", "(v)"]
+    for spelling in spellings:
+        start = time.monotonic()
+        with pytest.raises((*STOPPED, TooComplexError)):
+            run(twins[0], nested(12, "+".join([spelling] * 8)), deadline=DEADLINE, max_memory=MEMORY)
+        assert time.monotonic() - start < MARGIN + DEADLINE

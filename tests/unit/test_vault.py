@@ -162,8 +162,6 @@ def test_a_row_of_another_length_is_refused(vault: Vault) -> None:
         "sqlite_x",
         "pragma_x",
         "deniable_x",
-        "Using",
-        "natural",
     ],
 )
 def test_a_name_that_is_not_safe_is_refused_for_tables_and_columns(vault: Vault, name: str) -> None:

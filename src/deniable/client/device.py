@@ -22,8 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.client import encoding, sandbox, sqltext
-from deniable.client.guard import RefusedError
+from deniable.client import encoding, sandbox
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
@@ -185,10 +184,7 @@ class Device:
         may_draw = self._affordable(book, accountant, query, now)
         if may_draw is not None and (not query.memoize or book.oldest_permanent(scope) is None):
             raise _Stop("refused", "budget", may_draw)
-        try:
-            sqltext.check(query.sql)
-        except RefusedError as refused:
-            raise _Stop("refused", "forbidden SQL", refused.detail) from None
+        self._check_sql(query)
         stratum = policy.stratum(query) or 0
         end = query.schedule.end_of_epoch(epoch)
         due = now + int(self.source.below(max(1, min(policy.upload_within, end - now)), 1)[0])
@@ -234,8 +230,25 @@ class Device:
         self._step("charged")
         return event.cost
 
+    def _check_sql(self, query: Query) -> None:
+        """Refuse SQL that does not compile on what is shared: the last that can be refused, and before the data are read."""
+        policy = self.policy
+        try:
+            n_columns = sandbox.check(
+                self.vault, query.sql, deadline=policy.deadline, max_memory=policy.max_memory, isolated=self._isolated
+            )
+        except NotSharedError as error:
+            raise _Stop("refused", "not shared", str(error)) from None
+        except SandboxError as error:
+            raise _Stop("refused", "forbidden SQL", str(error)) from None
+        except VaultError as error:
+            raise _Stop("refused", "vault", str(error)) from None
+        if n_columns not in (None, len(query.columns)):
+            detail = f"the SQL gives {n_columns} columns, and the query has buckets for {len(query.columns)}"
+            raise _Stop("refused", "columns", detail)
+
     def _truth(self, query: Query) -> NDArray[np.intp]:
-        """The buckets of the true answer, `most_rows` of them whatever the data are."""
+        """The buckets of the true answer, `most_rows` of them whatever the data are, and whatever goes wrong with them."""
         policy = self.policy
         try:
             rows = sandbox.run(
@@ -246,16 +259,9 @@ class Device:
                 max_memory=policy.max_memory,
                 isolated=self._isolated,
             )
-        except NotSharedError as error:  # known when the SQL is compiled: it depends on what is shared, not on what is there
-            raise _Stop("refused", "not shared", str(error)) from None
-        except VaultError as error:
-            raise _Stop("refused", "vault", str(error)) from None
-        except SandboxError:
+        except (SandboxError, VaultError):
             return np.full(query.most_rows, encoding.no_answer(query), dtype=np.intp)
-        if len(rows.columns) != len(query.columns):
-            detail = f"the SQL gives {len(rows.columns)} columns, and the query has buckets for {len(query.columns)}"
-            raise _Stop("refused", "columns", detail)
-        wrong = query.rows == "aggregate" and len(rows) > 1
+        wrong = len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1)
         chosen = [] if wrong else self._some(len(rows), query.most_rows)
         found = [query.buckets.index(rows[i]) for i in chosen]
         found += [encoding.no_answer(query)] * (query.most_rows - len(found))

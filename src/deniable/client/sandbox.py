@@ -1,31 +1,29 @@
-"""Runs an analyst's SQL on a person's vault: only what the owner shares can be read, and nothing can be written.
+"""Runs an analyst's SQL on what a person shares, in a process that holds nothing else.
 
-Two walls. The inner one (`guard.py`, `sqltext.py`) is always there: an allow-list for tables, columns, functions and clauses,
-limits on every size, a deadline, a row cap and a memory cap. The outer one is a process of its own, thrown away after one query,
-which is the default: SQLite calls nobody back while it compiles a statement or sorts in memory, its hard heap limit holds
-for a whole process and cannot be lifted again, and a flaw in SQLite itself stays in a process that has nothing else to lose.
-It costs some tens of milliseconds, which a device that answers once per epoch does not notice and a simulated population does:
-`isolated=False` keeps the inner wall alone, for SQL that you trust not to attack you.
+What the owner shares is copied, once and again after each change, into a process of its own: `granted.py` reads it, `guard.py`
+keeps it and runs the SQL, `sandbox_process.py` and `sandbox_main.py` are the two ends of the pipe between them, and
+`sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or sensed by an error, and
+the process can open no file and no connection (`confinement.py`).
+
+Two things can be asked. :func:`check` says whether a query compiles, in a process that is given the names of what is shared and
+no row: what it says depends on the query and on what is shared, and on no datum. :func:`run` gives the rows; whether it
+fails may depend on the data.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
-from deniable.client import guard, sqltext
+from deniable.client import guard, sandbox_pool
+from deniable.client.sandbox_process import SandboxProcess
 from deniable.client.vault import Vault
 from deniable.errors import (
     BadSqlError,
     CellError,
     DeadlineError,
-    DeniableError,
     ForbiddenSqlError,
     NotSharedError,
     ParameterError,
@@ -33,14 +31,13 @@ from deniable.errors import (
     TooComplexError,
     TooManyRowsError,
     TooMuchMemoryError,
-    VaultError,
 )
 
-__all__ = ["REASONS", "Row", "Rows", "run"]
+__all__ = ["Row", "Rows", "check", "run", "walls"]
 
 Row = tuple[guard.Cell, ...]
 
-REASONS: dict[str, type[DeniableError]] = {
+_ERRORS: dict[str, type[SandboxError]] = {
     "not shared": NotSharedError,
     "forbidden": ForbiddenSqlError,
     "bad sql": BadSqlError,
@@ -49,11 +46,9 @@ REASONS: dict[str, type[DeniableError]] = {
     "rows": TooManyRowsError,
     "memory": TooMuchMemoryError,
     "cell": CellError,
-    "vault": VaultError,
 }
 SMALLEST_MEMORY = 4 << 20
 LONGEST_DEADLINE = 600.0
-_START_UP = 2.0  # seconds a busy device may take to start the process; not part of the query's own deadline
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,9 +80,12 @@ def run(
 ) -> Rows:
     """The rows of one SELECT on what the owner shares; raises a :class:`~deniable.errors.SandboxError` that says why not.
 
-    `deadline` is in seconds, `max_memory` in bytes on top of what the process holds. More than `max_rows` rows are refused,
-    not cut: a cut answer would be a wrong one. Without isolation a single instruction that sorts may end late,
-    by a tenth of a second for each 32 MiB of `max_memory`.
+    `deadline` is in seconds: of the query, and of the wait for an owner who is writing. A process that does not keep it is
+    killed. The first query, and one after a change of the vault, also waits for the copy, 60 s at most. `max_memory` is in
+    bytes, on top of what the copy takes. More than `max_rows` rows are refused, not cut: a cut answer would be a wrong one.
+
+    Each vault has a process of its own, kept for the next query. `isolated=False` lets all vaults take turns in one: for
+    simulations, where thousands of vaults are one person's to read.
 
     >>> import tempfile, pathlib
     >>> folder = tempfile.TemporaryDirectory()
@@ -95,52 +93,53 @@ def run(
     >>> vault.import_rows("rides", {"city": "TEXT", "km": "REAL"}, [("Lyon", 3.5), ("Lyon", 1.0)])
     2
     >>> vault.share("rides", ["km"])
-    >>> rows = run(vault, "SELECT sum(km) FROM rides", isolated=False)
+    >>> rows = run(vault, "SELECT sum(km) FROM rides")
     >>> rows, rows[0]
     (<1 rows of 1 columns>, (4.5,))
-    >>> run(vault, "SELECT km FROM rides WHERE city = 'Lyon'", isolated=False)
+    >>> run(vault, "SELECT km FROM rides WHERE city = 'Lyon'")
     Traceback (most recent call last):
-    deniable.errors.NotSharedError: rides.city is not shared
+    deniable.errors.NotSharedError: city is not shared
     >>> folder.cleanup()
     """
-    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= LONGEST_DEADLINE:
-        raise ParameterError("deadline", deadline, f"must be a number of seconds above 0 and at most {LONGEST_DEADLINE:g}")
+    _check_caps(deadline, max_memory)
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
         raise ParameterError("max_rows", max_rows, "must be an integer of at least 1")
+    with _refusals(), sandbox_pool.session(vault.path, isolated) as session:
+        guard.check_text(sql)
+        return Rows(*session.process(deadline, max_memory).query(sql, deadline, max_rows))
+
+
+def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20, isolated: bool = True) -> int | None:
+    """How many columns a query gives on what the owner shares, where that can be known before it runs.
+
+    Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No datum is looked at: the query is
+    compiled, once for all vaults that share the same, in a process that is given the names of tables and columns and no rows.
+    """
+    _check_caps(deadline, max_memory)
+    with _refusals():
+        guard.check_text(sql)
+        with sandbox_pool.session(vault.path, isolated) as session:
+            shape = session.shape(deadline)
+        return sandbox_pool.compiled(shape, sql, deadline, max_memory)
+
+
+def walls() -> dict[str, bool]:
+    """Which walls this platform puts around the process that runs the SQL, and which it does not have."""
+    process = SandboxProcess(0, SMALLEST_MEMORY)
+    process.close()
+    return process.walls
+
+
+def _check_caps(deadline: float, max_memory: int) -> None:
+    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= LONGEST_DEADLINE:
+        raise ParameterError("deadline", deadline, f"must be a number of seconds above 0 and at most {LONGEST_DEADLINE:g}")
     if isinstance(max_memory, bool) or not isinstance(max_memory, int) or max_memory < SMALLEST_MEMORY:
         raise ParameterError("max_memory", max_memory, f"must be an integer of at least {SMALLEST_MEMORY} bytes")
-    task: dict[str, Any] = {"uri": vault.uri, "sql": sql, "deadline": deadline, "max_rows": max_rows, "max_memory": max_memory}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
     try:
-        sqltext.check(sql)
-        columns, rows = _in_a_process(task) if isolated else guard.query(**task)
+        yield
     except guard.RefusedError as refused:
-        raise REASONS[refused.reason](refused.detail) from None
-    return Rows(tuple(columns), tuple(rows))
-
-
-def _in_a_process(task: dict[str, Any]) -> tuple[list[str], list[Row]]:
-    """The same query in an interpreter of its own, which loads `guard.py` and nothing else of this package."""
-    command = [sys.executable, "-I", "-S", guard.__file__]
-    try:
-        done = subprocess.run(  # noqa: S603 - our own file; the SQL goes in by standard input, where no process list shows it
-            command,
-            input=json.dumps(task),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=task["deadline"] + _START_UP,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _late(task) from None
-    if done.returncode in (-getattr(signal, "SIGXCPU", math.inf), -getattr(signal, "SIGKILL", math.inf)):
-        raise _late(task)
-    if done.returncode:
-        raise SandboxError(f"the query's process ended with code {done.returncode} and no answer")
-    answer = json.loads(done.stdout)
-    if "reason" in answer:
-        raise guard.RefusedError(answer["reason"], answer["detail"])
-    return answer["columns"], [tuple(row) for row in answer["rows"]]
-
-
-def _late(task: dict[str, Any]) -> guard.RefusedError:
-    return guard.RefusedError("deadline", f"the query ran longer than its deadline of {task['deadline']:g} s")
+        raise _ERRORS[refused.reason](refused.detail) from None

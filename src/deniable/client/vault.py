@@ -1,7 +1,7 @@
 """A person's vault: one SQLite file on their device, with the declaration of what they share inside it.
 
 The declaration is a table of the same file, so that a copy, a backup or a move of the file takes it along and one transaction
-changes data and declaration together. The sandbox reads it before the analyst's SQL starts, and never lets that SQL near it.
+changes data and declaration together. Nothing but what it names is ever copied to where an analyst's SQL runs (`granted.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from functools import cached_property
 from pathlib import Path
 
 from deniable.client import sources
-from deniable.client.guard import APPLICATION_ID, DECLARATION, fold, grants, ordered_by_others
+from deniable.client.granted import APPLICATION_ID, DECLARATION, TAKEN_PREFIXES, columns_of, grants, table_names
+from deniable.client.guard import fold, quoted
 from deniable.errors import VaultError
 
 __all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
 
 SCHEMA_VERSION = 1
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
-# Names of the hidden row number, and two words the sandbox refuses wherever they stand.
-_TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_", "natural", "using"})
+_TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_"})  # of the hidden row number
 _PRIVATE = 0o600
 
 
@@ -107,14 +106,14 @@ class Vault:
     def tables(self) -> list[TableInfo]:
         """All tables, by name, each with its columns shared and not shared."""
         with self._connection() as connection:
-            granted, _ = grants(connection)
+            granted = {table: dict(columns) for table, columns in grants(connection)}
             found = []
-            for name in _table_names(connection):
-                columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({_quoted(name)})")]
-                n_rows = connection.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()[0]  # noqa: S608 - quoted
-                ours = granted.get(fold(name), set())
-                shared = tuple(column for column in columns if fold(column) in ours)
-                found.append(TableInfo(name, n_rows, shared, tuple(column for column in columns if column not in shared)))
+            for name in table_names(connection):
+                columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({quoted(name)})")]
+                n_rows = connection.execute(f"SELECT count(*) FROM {quoted(name)}").fetchone()[0]  # noqa: S608 - quoted
+                ours = granted.get(name, {})
+                shared = tuple(column for column in columns if column in ours)
+                found.append(TableInfo(name, n_rows, shared, tuple(column for column in columns if column not in ours)))
         return found
 
     def shares(self) -> dict[str, tuple[str, ...]]:
@@ -132,9 +131,6 @@ class Vault:
                     raise VaultError(f"column {column!r} is not an ordinary column of {name}: it cannot be shared")
                 _check_name("column", column)
                 connection.execute(f"INSERT OR IGNORE INTO {DECLARATION} VALUES (?, ?)", (name, by_fold[fold(column)]))  # noqa: S608
-            declared = connection.execute(f"SELECT column_name FROM {DECLARATION} WHERE table_name = ?", (name,))  # noqa: S608
-            if index := ordered_by_others(connection, name, {fold(row[0]) for row in declared}):
-                raise VaultError(f"index {index!r} of {name} covers columns that are not shared, and would show their order")
 
     def unshare(self, table: str, columns: Sequence[str] | None = None) -> None:
         """Share these columns no longer; without `columns`, nothing of the table. Queries that start from now on obey."""
@@ -163,15 +159,15 @@ class Vault:
             if kind not in sources.KINDS:
                 raise VaultError(f"column {column!r} has kind {kind!r}; the kinds are {', '.join(sources.KINDS)}")
         with self._change() as connection:
-            names = {fold(name): name for name in _table_names(connection)}
+            names = {fold(name): name for name in table_names(connection)}
             if fold(table) not in names:
-                fields = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
-                connection.execute(f"CREATE TABLE {_quoted(table)} ({fields})")
+                fields = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
+                connection.execute(f"CREATE TABLE {quoted(table)} ({fields})")
             else:
                 _check_same(table, _layout(connection, table)[1], columns)
-            places = ", ".join(_quoted(column) for column in columns)
+            places = ", ".join(quoted(column) for column in columns)
             marks = ", ".join("?" * len(columns))
-            insert = f"INSERT INTO {_quoted(table)} ({places}) VALUES ({marks})"  # noqa: S608 - safe names, quoted
+            insert = f"INSERT INTO {quoted(table)} ({places}) VALUES ({marks})"  # noqa: S608 - safe names, quoted
             return connection.executemany(insert, sources.checked(columns, rows)).rowcount
 
     def import_csv(self, table: str, path: str | os.PathLike[str]) -> int:
@@ -188,7 +184,7 @@ class Vault:
 
     def _kinds(self, table: str) -> dict[str, str] | None:
         with self._connection() as connection:
-            present = fold(table) in map(fold, _table_names(connection))
+            present = fold(table) in map(fold, table_names(connection))
             return _layout(connection, table)[1] if present else None
 
     @contextmanager
@@ -212,19 +208,12 @@ class Vault:
             connection.execute("COMMIT")
 
 
-def _table_names(connection: sqlite3.Connection) -> list[str]:
-    """The ordinary tables: a view or a virtual table has no root page, and would show what other tables hold."""
-    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
-    names = [row[0] for row in connection.execute(sql)]
-    return [name for name in names if not fold(name).startswith(_TAKEN_PREFIXES)]
-
-
 def _layout(connection: sqlite3.Connection, table: str) -> tuple[str, dict[str, str]]:
     """A table's name as the file writes it, and its columns with their kinds; not the generated ones, for they show others."""
-    for name in _table_names(connection):
+    for name in table_names(connection):
         if fold(name) == fold(table):
-            info = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})")
-            return name, {row[1]: row[2].upper() if row[2].upper() in sources.KINDS else "TEXT" for row in info if not row[6]}
+            kinds = columns_of(connection, name).items()
+            return name, {column: kind if kind in sources.KINDS else "TEXT" for column, kind in kinds}
     raise VaultError(f"there is no ordinary table {table!r}")
 
 
@@ -247,9 +236,5 @@ def _check_list(what: str, names: Sequence[str]) -> None:
 def _check_name(what: str, name: str) -> None:
     if not _SAFE_NAME.fullmatch(name):
         raise VaultError(f"{what} {name!r} must be a name of up to 63 letters a-z, digits and _, not beginning with a digit")
-    if fold(name) in _TAKEN_NAMES or fold(name).startswith(_TAKEN_PREFIXES):
+    if fold(name) in _TAKEN_NAMES or fold(name).startswith(TAKEN_PREFIXES):
         raise VaultError(f"{what} {name!r} has a name that SQLite or the vault keeps for itself")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,180 @@
+"""The near side of the sandbox's process: starts it, hands it what is shared, asks it, and ends it when it is late.
+
+The process is a bare interpreter that loads four files of this package, with an empty environment, no descriptor but its
+pipes, and nothing of the vault's but what it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from deniable.client import sandbox_main
+from deniable.client.guard import REASONS, Cell, RefusedError, Shape
+from deniable.errors import SandboxError
+
+__all__ = ["LARGEST_COPY", "SandboxProcess"]
+
+LARGEST_COPY = 256 << 20
+"""Bytes of what is shared that are copied at most."""
+_COPY_TIME = 60.0  # seconds
+_START_UP = 5.0  # seconds a busy device may take to start the process or to wake it; not part of a query's deadline
+_LAST_BREATH = 1.0  # seconds between the end of a process's output and its own
+_ENDED_LATE = [-getattr(signal, name) for name in ("SIGALRM", "SIGXCPU", "SIGKILL") if hasattr(signal, name)] or [1]
+_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # what an interpreter may need in order to start
+# The package's own __init__ would load all of it: two empty packages stand in, and only what is named is loaded.
+_BOOT = """
+import sys, types
+for name, path in (("deniable", sys.argv[1]), ("deniable.client", sys.argv[2])):
+    package = types.ModuleType(name)
+    package.__path__ = [path]
+    sys.modules[name] = package
+from deniable.client import sandbox_main
+sandbox_main.main()
+"""
+_HERE = Path(__file__).parent
+
+
+class SandboxProcess:
+    """One process. Whatever breaks it ends it: `alive` is False then, and the next question needs another."""
+
+    def __init__(self, room: int, max_memory: int) -> None:
+        self.room, self.max_memory = room, max_memory
+        self.busy = 0.0
+        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE)]
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # what it is asked goes in by a pipe: no process list shows it
+        try:
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, cwd=os.sep)  # noqa: S603
+        except OSError as error:
+            raise SandboxError(f"the sandbox's process cannot be started: {error.strerror}") from None
+        # SQLite's memory, then the interpreter's: the rows of a result, their JSON, and what malloc leaves between.
+        try:
+            said = self._ask([marshal.dumps((room + max_memory, 2 * room + 4 * max_memory))], _START_UP)
+        except RefusedError:
+            raise SandboxError(f"the sandbox's process did not start in {_START_UP:g} s") from None
+        self.sqlite: str = said.get("sqlite", "")
+        self.walls: dict[str, bool] = said.get("walls", {})
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked. One that has used up most of its processor time counts as dead."""
+        return self._process.poll() is None and self.busy < sandbox_main.SECONDS / 2
+
+    def load(self, shape: Shape, tables: Sequence[Iterable[list[Any]]]) -> None:
+        """Give it what is shared, the rows of each table in chunks, in place of what it was given before."""
+
+        too_large = RefusedError("memory", "what is shared is too large to be copied in the time and memory there are")
+
+        def orders() -> Iterator[bytes]:
+            left = LARGEST_COPY
+            yield marshal.dumps(("shape", shape))
+            for number, chunks in enumerate(tables):
+                for rows in chunks:
+                    order = marshal.dumps(("rows", number, rows))
+                    left -= len(order)
+                    if left < 0:
+                        raise too_large
+                    yield order
+            yield marshal.dumps(("seal",))
+
+        try:
+            self._ask(orders(), _COPY_TIME)
+        except (RefusedError, SandboxError):
+            raise too_large from None
+
+    def compile(self, sql: str, deadline: float) -> int | None:
+        """How many columns a query would give, if that is known; :class:`RefusedError` if it cannot be compiled."""
+        said = self._query(("compile", sql, self.max_memory, deadline), deadline)
+        count = said.get("n_columns")
+        return count if isinstance(count, int) else None
+
+    def query(self, sql: str, deadline: float, max_rows: int) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
+        """The columns and rows of a query, or :class:`RefusedError`."""
+        said = self._query(("query", sql, max_rows, self.max_memory, deadline), deadline)
+        columns: Any = said.get("columns")
+        rows: Any = said.get("rows")
+        if not _is_table(columns, rows):
+            raise self._broken()
+        return tuple(columns), tuple(tuple(row) for row in rows)
+
+    def _query(self, order: tuple[str | int | float, ...], deadline: float) -> dict[str, Any]:
+        start = time.monotonic()
+        try:
+            said = self._ask([marshal.dumps(order)], deadline + sandbox_main.GRACE + _START_UP)
+        except RefusedError:
+            raise RefusedError("deadline", f"the query ran longer than its deadline of {deadline:g} s") from None
+        finally:
+            self.busy += time.monotonic() - start
+        if "reason" not in said:
+            return said
+        if said["reason"] not in REASONS:
+            raise self._broken()
+        raise RefusedError(said["reason"], str(said.get("detail")))
+
+    def _broken(self) -> SandboxError:
+        self.close()
+        return SandboxError("the sandbox's process gave no answer")
+
+    def _ask(self, orders: Iterable[bytes], seconds: float) -> dict[str, Any]:
+        """Send orders and read the one answer to them. RefusedError if it took too long."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
+        late = threading.Timer(seconds, self._process.kill)
+        late.start()
+        try:
+            for order in orders:
+                sandbox_main.write_frame(stdin, order)
+            stdin.flush()
+            body = sandbox_main.read_frame(stdout, 8 * self.max_memory)
+            said = None if body is None else json.loads(body)
+        except (OSError, ValueError, RecursionError):  # a pipe that broke, or no JSON
+            said = None
+        except BaseException:  # half an order was sent: nobody could say what the process would take the next one for
+            self.close()
+            raise
+        finally:
+            late.cancel()
+        if isinstance(said, dict):
+            return said
+        code = self.close(patience=_LAST_BREATH)
+        if code in _ENDED_LATE:
+            raise RefusedError("deadline", "")
+        raise SandboxError(f"the sandbox's process ended with code {code} and no answer")
+
+    def close(self, patience: float = 0.0) -> int:
+        """End it, if it does not end by itself in so many seconds, and say how it ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        self._process.kill()  # does nothing to one that has ended
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what could not be sent stays unsent
+                if stream is not None:
+                    stream.close()
+        return self._process.wait()
+
+
+def _is_table(columns: Any, rows: Any) -> bool:
+    """Whether this is what a query can give: the process may have been taken over by the query that it ran."""
+    if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(name, str) for name in columns):
+        return False
+    return all(
+        isinstance(row, list)
+        and len(row) == len(columns)
+        and all(cell is None or isinstance(cell, str | float) or _is_integer(cell) for cell in row)
+        for row in rows
+    )
+
+
+def _is_integer(cell: Any) -> bool:
+    return isinstance(cell, int) and not isinstance(cell, bool) and -(1 << 63) <= cell < 1 << 63

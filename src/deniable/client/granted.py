@@ -9,8 +9,8 @@ without SQLite.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def grants(connection: sqlite3.Connection) -> Shape:
 class Snapshot:
     """The vault at one moment, for as long as the `with` lasts that gave it."""
 
-    version: tuple[object, ...]
+    version: tuple[int, int]
     """Equal for two snapshots of one reader only if nothing has changed between them."""
     _connection: sqlite3.Connection
 
@@ -93,14 +93,14 @@ class Snapshot:
         pages, size = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         return int(pages * size)
 
-    def chunks(self, shape: Shape) -> list[Iterator[list[Any]]]:
-        """The rows of each table, some at a time."""
+    def chunks(self, shape: Shape) -> list[Generator[list[Any], None, None]]:
+        """The rows of each table, some at a time. To be read to the end, or closed."""
 
-        def rows(table: str, columns: tuple[tuple[str, str], ...]) -> Iterator[list[Any]]:
+        def rows(table: str, columns: tuple[tuple[str, str], ...]) -> Generator[list[Any], None, None]:
             names = ", ".join(quoted(name) for name, _ in columns)
-            cursor = self._connection.execute(f"SELECT {names} FROM {quoted(table)}")  # noqa: S608 - quoted
-            while chunk := cursor.fetchmany(_CHUNK):
-                yield chunk
+            with closing(self._connection.execute(f"SELECT {names} FROM {quoted(table)}")) as cursor:  # noqa: S608 - quoted
+                while chunk := cursor.fetchmany(_CHUNK):
+                    yield chunk
 
         return [rows(table, columns) for table, columns in shape]
 
@@ -119,16 +119,17 @@ class VaultReader:
         """The vault as it is now; an owner who is writing is waited for, `patience` seconds at most."""
         try:
             status = self.path.stat()
-            if self._connection is None or self._file != (status.st_dev, status.st_ino):
+            file = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            if self._connection is None or self._file != file:  # SQLite would keep pages of what was there before
                 self.close()
                 self._connection = _connect(self.path)
-                self._file = (status.st_dev, status.st_ino)
+                self._file = file
                 self._n_opened += 1
             connection = self._connection
             connection.execute(f"PRAGMA busy_timeout = {max(1, int(1000 * patience))}")
             connection.execute("BEGIN")
             [(changes,)] = connection.execute("PRAGMA data_version")
-            yield Snapshot((self._n_opened, status.st_size, status.st_mtime_ns, changes), connection)
+            yield Snapshot((self._n_opened, changes), connection)
             connection.execute("ROLLBACK")
         except BaseException as error:
             self.close()  # and with it every lock, also that of a read which was cut short

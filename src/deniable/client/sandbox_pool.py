@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from deniable.client.granted import VaultReader
@@ -44,8 +44,6 @@ class Session:
         self._version: object = None  # of the vault as it was when its shape was read
         self._shape: Shape = ()
         self._loaded: object = None  # the version that the process holds
-        self._held: Shape = ()
-        self._too_large: tuple[object, RefusedError] | None = None
 
     def turn_to(self, path: Path) -> None:
         """Read this vault from now on."""
@@ -54,7 +52,7 @@ class Session:
         if self._reader is not None:
             self._reader.close()
         self._reader = VaultReader(path)
-        self._version = self._loaded = self._too_large = None
+        self._version = self._loaded = None
 
     def shape(self, patience: float) -> Shape:
         """What is shared now."""
@@ -69,24 +67,13 @@ class Session:
         assert self._reader is not None  # noqa: S101 - after turn_to
         with self._reader.snapshot(patience) as snapshot:
             process = self._process
-            fits = process is not None and process.alive and process.max_memory == max_memory
-            if process is not None and fits and snapshot.version == self._loaded:
-                return process
-            if self._too_large is not None and self._too_large[0] == snapshot.version:
-                raise RefusedError(*self._too_large[1].args)
-            self._shape, self._version, self._loaded = snapshot.shape(), snapshot.version, None
-            room = _room(snapshot.size())
-            # What is shared no longer leaves with the process that held it.
-            if process is None or not fits or process.room < room or self._held != self._shape:
-                if process is not None:
-                    process.close()
-                process = self._process = SandboxProcess(room, max_memory)
-            try:
-                process.load(self._shape, snapshot.chunks(self._shape))
-            except RefusedError as refused:
-                self._too_large = snapshot.version, refused  # not tried again until something has changed
-                raise
-            self._loaded, self._held = snapshot.version, self._shape
+            if process is None or not process.fits(max_memory) or self._loaded != snapshot.version:
+                self._loaded = None
+                self._shape, self._version = snapshot.shape(), snapshot.version
+                process = self._process = _prepared(process, self._shape, _room(snapshot.size()), max_memory)
+                with ExitStack() as stack:
+                    process.load(self._shape, [stack.enter_context(closing(rows)) for rows in snapshot.chunks(self._shape)])
+                self._loaded = snapshot.version
             return process
 
     def close(self) -> None:
@@ -98,13 +85,21 @@ class Session:
         self._process = self._reader = None
 
 
+def _prepared(process: SandboxProcess | None, shape: Shape, room: int, max_memory: int) -> SandboxProcess:
+    """The same process if it can be used again. What is shared no longer leaves with the process that held it."""
+    if process is not None and process.fits(max_memory) and process.room >= room and process.shape == shape:
+        return process
+    if process is not None:
+        process.close()
+    return SandboxProcess(room, max_memory)
+
+
 class Compiler:
     """A process that is given the names of what is shared, and never a row. What it said of a query is kept."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._process: SandboxProcess | None = None
-        self._shape: Shape = ()
         self._verdicts: OrderedDict[tuple[Shape, str, int], int | RefusedError | None] = OrderedDict()
 
     def verdict(self, shape: Shape, sql: str, deadline: float, max_memory: int) -> int | None:
@@ -126,12 +121,10 @@ class Compiler:
         return verdict
 
     def _ready(self, shape: Shape, max_memory: int) -> SandboxProcess:
-        process = self._process
-        if process is None or not process.alive or process.max_memory != max_memory or shape != self._shape:
-            self.close()
-            process = self._process = SandboxProcess(_room(0), max_memory)
+        process = _prepared(self._process, shape, _room(0), max_memory)
+        if process is not self._process:
+            self._process = process
             process.load(shape, [() for _ in shape])
-            self._shape = shape
         return process
 
     def close(self) -> None:

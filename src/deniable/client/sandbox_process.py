@@ -45,11 +45,41 @@ sandbox_main.main()
 _HERE = Path(__file__).parent
 
 
+class _Watchdog(threading.Thread):
+    """Ends a process that is late. One thread for all its questions: to start one for each would cost more than most answers."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(name="deniable sandbox watchdog", daemon=True)
+        self._process = process
+        self._changed = threading.Condition()
+        self._ends: float | None = None
+        self._over = False
+        self.start()
+
+    def run(self) -> None:
+        with self._changed:
+            while not self._over:
+                left = None if self._ends is None else self._ends - time.monotonic()
+                if left is not None and left <= 0:
+                    self._process.kill()
+                    left = self._ends = None
+                self._changed.wait(left)
+
+    def watch(self, seconds: float | None, over: bool = False) -> None:
+        """From now on so many seconds are left, or, with None, as many as it takes."""
+        with self._changed:
+            self._ends = None if seconds is None else time.monotonic() + seconds
+            self._over = self._over or over
+            if over or seconds is not None:
+                self._changed.notify()
+
+
 class SandboxProcess:
     """One process. Whatever breaks it ends it: `alive` is False then, and the next question needs another."""
 
     def __init__(self, room: int, max_memory: int) -> None:
         self.room, self.max_memory = room, max_memory
+        self.shape: Shape | None = None
         self.busy = 0.0
         command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE)]
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -58,6 +88,7 @@ class SandboxProcess:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, cwd=os.sep)  # noqa: S603
         except OSError as error:
             raise SandboxError(f"the sandbox's process cannot be started: {error.strerror}") from None
+        self._watchdog = _Watchdog(self._process)
         # SQLite's memory, then the interpreter's: the rows of a result, their JSON, and what malloc leaves between.
         try:
             said = self._ask([marshal.dumps((room + max_memory, 2 * room + 4 * max_memory))], _START_UP)
@@ -70,6 +101,10 @@ class SandboxProcess:
     def alive(self) -> bool:
         """Whether it can still be asked. One that has used up most of its processor time counts as dead."""
         return self._process.poll() is None and self.busy < sandbox_main.SECONDS / 2
+
+    def fits(self, max_memory: int) -> bool:
+        """Whether it can be asked, under this cap."""
+        return self.alive and self.max_memory == max_memory
 
     def load(self, shape: Shape, tables: Sequence[Iterable[list[Any]]]) -> None:
         """Give it what is shared, the rows of each table in chunks, in place of what it was given before."""
@@ -88,6 +123,7 @@ class SandboxProcess:
                     yield order
             yield marshal.dumps(("seal",))
 
+        self.shape = shape
         try:
             self._ask(orders(), _COPY_TIME)
         except (RefusedError, SandboxError):
@@ -130,8 +166,7 @@ class SandboxProcess:
         """Send orders and read the one answer to them. RefusedError if it took too long."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
-        late = threading.Timer(seconds, self._process.kill)
-        late.start()
+        self._watchdog.watch(seconds)
         try:
             for order in orders:
                 sandbox_main.write_frame(stdin, order)
@@ -144,7 +179,7 @@ class SandboxProcess:
             self.close()
             raise
         finally:
-            late.cancel()
+            self._watchdog.watch(None)
         if isinstance(said, dict):
             return said
         code = self.close(patience=_LAST_BREATH)
@@ -154,6 +189,7 @@ class SandboxProcess:
 
     def close(self, patience: float = 0.0) -> int:
         """End it, if it does not end by itself in so many seconds, and say how it ended."""
+        self._watchdog.watch(None, over=True)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
         self._process.kill()  # does nothing to one that has ended

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import click
 
+from deniable.client.sandbox import walls as walls_here
 from deniable.client.vault import TableInfo, Vault
 
 __all__ = ["vault"]
 
+_WALLS = {
+    "rlimits": "limits on descriptors, file size, processes and processor time (rlimits)",
+    "address space": "limit on memory, by the kernel (rlimit on address space)",
+    "landlock": "no file and no TCP connection can be opened (Landlock)",
+    "seccomp": "no system call but those for its pipes, memory and time (seccomp)",
+    "heap": "limit on SQLite's memory (hard_heap_limit)",
+}
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
@@ -86,6 +94,22 @@ def show(file: Path, as_json: bool) -> None:
         for each in opened.tables()
     ]
     click.echo(json.dumps({"file": str(file), "tables": tables}, indent=2))
+
+
+@vault.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def sandbox(as_json: bool) -> None:
+    """Show which walls this machine puts around the process that runs an analyst's SQL.
+
+    That process holds a copy of what you share, and nothing else; the walls keep it from everything outside.
+    """
+    walls = walls_here()
+    if as_json:
+        click.echo(json.dumps({"walls": walls}, indent=2))
+        return
+    click.echo("An analyst's SQL runs in a process that holds a copy of what you share. Around it:")
+    for name, held in walls.items():
+        click.echo(f"  {'yes' if held else 'no ':<4}{_WALLS[name]}")
 
 
 def _show(opened: Vault) -> None:

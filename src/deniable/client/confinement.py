@@ -22,7 +22,7 @@ if sys.platform != "win32":
 __all__ = ["WALLS", "confine"]
 
 WALLS = ("rlimits", "address space", "landlock", "seccomp")
-"""The names of the walls, in the order in which they are raised."""
+"""The names of the walls."""
 
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2  # prctl(2)
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT, _LANDLOCK_VERSION = 444, 446, 1  # the same numbers on all architectures

@@ -24,7 +24,7 @@
     ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
     ├── VaultError              a vault cannot be used, or a change to it is refused
     │   └── ImportDataError         a file or row cannot be imported: says where, never what stood there
-    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may name what is not shared
+    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may depend on the data
     │   ├── NotSharedError          it names a table or column that is not shared (or not there: the message is the same)
     │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
     │   ├── BadSqlError             SQLite cannot run it
@@ -276,7 +276,7 @@ class ImportDataError(VaultError, ValueError):
 
 
 class SandboxError(DeniableError):
-    """An analyst's SQL was refused or stopped. For the owner's eyes: the message may name what is not shared."""
+    """An analyst's SQL was refused or stopped. For the owner's eyes: whether it was may depend on the data."""
 
 
 class NotSharedError(SandboxError):

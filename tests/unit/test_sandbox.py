@@ -415,3 +415,17 @@ def test_growth_is_stopped_by_what_it_costs_and_not_by_how_it_is_spelled(twins: 
         with pytest.raises((*STOPPED, TooComplexError)):
             run(twins[0], nested(12, "+".join([spelling] * 8)), deadline=DEADLINE, max_memory=MEMORY)
         assert time.monotonic() - start < MARGIN + DEADLINE
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
+def test_slow_functions_are_stopped_between_two_calls_of_the_progress_handler(
+    small: tuple[Vault, sqlite3.Connection], isolated: bool
+) -> None:
+    # A hundred searches of a long text in a longer one are fewer instructions than SQLite runs between two calls.
+    vault, connection = small
+    connection.execute("INSERT INTO t (a) VALUES (?), (?)", ("a" * 65_000, "a" * 32_000 + "b"))
+    searches = ", ".join(["instr(x.a, y.a) + instr(x.a, y.a)"] * 60)
+    start = time.monotonic()
+    with pytest.raises(DeadlineError):
+        run(vault, f"SELECT {searches} FROM t x, t y WHERE x.a < y.a", deadline=DEADLINE, isolated=isolated)
+    assert time.monotonic() - start < DEADLINE + MARGIN

@@ -7,6 +7,7 @@ drew before was never seen by anybody.
 What shows outside never depends on the data beyond what the mechanism's epsilon pays for:
 
 * the coin that decides whether to answer is flipped before the data are read;
+* SQL that does not compile on what is shared is refused before that, by a process that has no data;
 * whoever has no row, too many rows, or SQL that fails while it runs, answers `other` or "in no bucket", randomized like all
   answers (SQL can be made to fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not that of the rows there are;
@@ -50,8 +51,8 @@ class _Stop(Exception):  # noqa: N818 - not an error: the walk ends here, with a
 class Device:
     """One person's device: a vault, the owner's policy, and a store beside the vault.
 
-    It holds no thread, connection or file open, so that a process may hold thousands. `isolated=False` runs the analyst's SQL in
-    this process (:func:`deniable.client.sandbox.run`): for simulated devices, and SQL that you trust not to attack you.
+    It holds no thread, connection or file open, so that a process may hold thousands. With `isolated=False` their vaults take
+    turns in one process of the sandbox (:func:`deniable.client.sandbox.run`): for simulated devices.
     """
 
     def __init__(

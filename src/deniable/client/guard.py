@@ -212,7 +212,7 @@ class GrantedCopy:
                 raise self._refuse("rows", f"the query gives more than max_rows = {max_rows} rows")
             if any(isinstance(cell, bytes) for cell in row):
                 raise self._refuse("cell", "the query gives a blob; only numbers, text and NULL can be answers")
-            size += sum(_CELL_BYTES + (len(cell) if isinstance(cell, str) else 0) for cell in row)
+            size += sum(_CELL_BYTES + (len(cell.encode()) if isinstance(cell, str) else 0) for cell in row)
             if size > max_memory:
                 raise self._refuse("memory", _too_much(max_memory))
             rows.append(row)

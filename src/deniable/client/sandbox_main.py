@@ -46,7 +46,7 @@ def main() -> None:
     orders, answers = sys.stdin.buffer, sys.stdout.buffer
 
     def say(**what: Any) -> None:
-        write_frame(answers, json.dumps(what).encode())
+        write_frame(answers, json.dumps(what, ensure_ascii=False).encode())
         answers.flush()
 
     heap, space = _order(orders) or sys.exit()

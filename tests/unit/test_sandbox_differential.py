@@ -80,7 +80,11 @@ def test_an_unshared_table_cannot_be_joined_behind_a_hex_literal(twins: tuple[Va
             assert type(caught.value) is NotSharedError
 
 
-def test_many_of_the_texts_tell_the_vaults_themselves_apart(twins: tuple[Vault, Vault]) -> None:
+def test_many_of_the_texts_tell_the_vaults_themselves_apart(
+    twins: tuple[Vault, Vault], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # two of the texts make files
+
     def raw(vault: Vault, sql: str) -> str:
         with closing(sqlite3.connect(vault.uri, uri=True)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 20)

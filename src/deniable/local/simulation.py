@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from deniable.aggregator.conservation import Account, statement
 from deniable.aggregator.windows import Window
 from deniable.analyst.analyst import Analyst
+from deniable.client import sandbox
 from deniable.client.device import Device
 from deniable.client.policy import Policy
 from deniable.client.store import Store
 from deniable.client.vault import Vault
-from deniable.errors import ParameterError, ResponseError, ServiceError
+from deniable.errors import ParameterError, ResponseError, SandboxError, ServiceError
 from deniable.local.crowd import Crowd
 from deniable.local.datasets import Dataset
 from deniable.local.people import Answers, make_vaults
@@ -92,6 +93,10 @@ class Simulation:
         self.n_people, self.n_devices = len(answers), len(vaults)
         tokens = [self.services.token(proxy, quota=_LONGEST * draft.most_rows * len(answers)) for proxy in proxies]
         policies = self._policies(draft, ring, proxies, len(vaults))
+        with contextlib.suppress(SandboxError):  # the sandbox's processes start here, and not within the first epoch
+            for vault in vaults[:1]:
+                sandbox.check(vault, draft.sql, isolated=False)
+                sandbox.run(vault, draft.sql, isolated=False)
         for name in self.services.names:
             self.services.wait_until_up(name)
         self.query = self._ask(names, int(time.time()) + 1)

@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
 
 from deniable.curator import Budget, Curator, curator_histogram
 from deniable.curator.noise import LaplaceNoise, NoisyChoice
@@ -149,7 +150,7 @@ def test_a_histogram_stands_beside_a_randomized_one() -> None:
     wide = curated.interval(0.95, simultaneous=True)
     assert np.all(wide[:, 0] <= curated.interval()[:, 0])
     assert np.all(wide[:, 1] >= curated.interval()[:, 1])
-    assert curated.plot().get_title() == f"about {curated.n:,} rows, epsilon 1 (curator)"
+    assert curated.plot(Figure().subplots()).get_title() == f"about {curated.n:,} rows, epsilon 1 (curator)"
     low, high = curated.count_interval().T
     assert (high - low).tolist() == [6.0, 6.0, 6.0]
     with pytest.raises(ParameterError, match="method = 'normal' must be None"):

@@ -195,6 +195,7 @@ def _check_threshold(k: Any) -> int:
     return k
 
 
+@lru_cache(maxsize=1024)
 def _delta(k: int, beta: Fraction, odds: Fraction) -> float:
     gamma = 1 - (1 - beta) / odds
     divergence = _divergence(gamma, beta)

@@ -37,6 +37,7 @@ ROLES = {
         "demo": "deniable.cli.demo:demo",
         "estimate": "deniable.cli.survey:estimate",
         "graph": "deniable.cli.graph:graph",
+        "models": "deniable.cli.models:models",
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
         "release": "deniable.cli.release:release",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
 from deniable.errors import GraphError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.graphs import (
@@ -139,7 +139,7 @@ def estimate(
     if synthetic is not None:
         write_edges(pairs.synthetic(), synthetic, overwrite=force)
     if plot is not None:
-        _save(found.plot().figure, plot)
+        save_figure(found.plot().figure, plot)
     if as_json_:
         more = {"assortativity": None if mixing is None else mixing.to_dict(confidence)}
         more |= {"degree_distribution": None if degrees is None else degrees.to_dict()}
@@ -165,15 +165,6 @@ def _groups(text: str, labels: Any) -> list[str]:
     if not (file and colon and column):
         raise GraphError(f"--group {text!r} must have the form FILE:COLUMN")
     return read_column(file, column, list(labels))
-
-
-def _save(figure: Any, path: Path) -> None:
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise GraphError(f"{path} cannot be written: {error.strerror}") from None
-    except ValueError as error:  # an ending that matplotlib has no format for
-        raise GraphError(f"{path} cannot be drawn: {error}") from None
 
 
 @graph.command()
@@ -204,7 +195,7 @@ def compare(
     if plot is not None:
         from deniable.graphs.plots import draw_comparison  # noqa: PLC0415 - matplotlib is slow to import
 
-        _save(draw_comparison(errors), plot)
+        save_figure(draw_comparison(errors), plot)
     if as_json_:
         say(as_json({"nodes": loaded.nodes, "trials": trials, "delta": delta, "errors": [e.to_dict() for e in errors]}))
     elif as_csv_:

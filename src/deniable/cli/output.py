@@ -14,14 +14,17 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from deniable.errors import SurveyError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["as_csv", "as_json", "loss_text", "make_console", "output_options", "plain", "progress_bar", "say"]
+__all__ = ["as_csv", "as_json", "loss_text", "make_console", "output_options", "plain", "progress_bar", "save_figure", "say"]
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What steers a terminal, breaks a line or turns the reading direction; but for the tab and the end of a line."""
@@ -73,6 +76,16 @@ def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib's, in the format that the file's name ends in."""
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise SurveyError(f"{path} cannot be written: {error.strerror}") from None
+    except ValueError as error:  # an ending that matplotlib has no format for
+        raise SurveyError(f"{path} cannot be drawn: {error}") from None
 
 
 def loss_text(epsilon: float) -> str:

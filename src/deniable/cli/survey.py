@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
 from deniable.errors import SurveyError, WholeNumbersWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
@@ -122,12 +122,7 @@ def estimate(
     if plot:
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is slow to import
 
-        try:
-            draw_survey(survey.estimates, survey.tables).savefig(plot)
-        except OSError as error:
-            raise SurveyError(f"{plot} cannot be written: {error.strerror}") from None
-        except ValueError as error:  # an ending that matplotlib has no format for
-            raise SurveyError(f"{plot} cannot be drawn: {error}") from None
+        save_figure(draw_survey(survey.estimates, survey.tables), plot)
     if as_json_:
         say(as_json(_to_dict(survey, confidence)))
     elif as_csv_:

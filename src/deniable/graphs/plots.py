@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.errors import MissingExtraError, ParameterError
+from deniable.errors import ParameterError
+from deniable.estimation.plots import pyplot
 
 if TYPE_CHECKING:
     from deniable.graphs.comparison import MethodError
@@ -19,18 +20,10 @@ _ESTIMATE, _TRUTH = "#2a6f97", "#c8553d"
 _MOST_BARS = 400
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "plotting") from None
-    return plt
-
-
 def plot_degrees(estimate: GraphEstimate, ax: Any = None, *, truth: Any = None) -> Any:
     """Draw the degrees, largest estimate first, with 95 % intervals, the true ones where they are given; returns the axes."""
     if ax is None:
-        _, ax = _pyplot().subplots(figsize=(8, 3.6), layout="constrained")
+        _, ax = pyplot().subplots(figsize=(8, 3.6), layout="constrained")
     order = np.argsort(-estimate.degrees, kind="stable")
     # Of very many nodes, evenly chosen ones: a thousand bars are a smear.
     shown = order[np.unique(np.linspace(0, order.size - 1, min(order.size, _MOST_BARS)).astype(int))]
@@ -57,7 +50,7 @@ def plot_degrees(estimate: GraphEstimate, ax: Any = None, *, truth: Any = None) 
 def draw_comparison(errors: Sequence[MethodError]) -> Any:
     """One figure with a panel for degrees, one for triangles at nodes and one for their number; errors against epsilon."""
     panels = {"degrees": "degree of a node", "node_triangles": "triangles at a node", "triangles": "number of triangles"}
-    figure, axes = _pyplot().subplots(1, len(panels), figsize=(12, 3.8), layout="constrained")
+    figure, axes = pyplot().subplots(1, len(panels), figsize=(12, 3.8), layout="constrained")
     methods = list(dict.fromkeys(error.method for error in errors))
     for ax, (name, title) in zip(axes, panels.items(), strict=True):
         for place, method in enumerate(methods):

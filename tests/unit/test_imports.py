@@ -24,6 +24,7 @@ ROOMS = [
     "randomness",
     "checks",
     "toml_file",
+    "table_file",
     "estimation",
     "mechanisms",
     "privacy",

@@ -172,16 +172,16 @@ def test_a_damaged_excel_file_is_one_clear_line(tmp_path: Path) -> None:
         for _ in range(8):
             changed[draw.randrange(len(changed))] ^= 255
         damaged.append(bytes(changed))
-    refused = 0
+    refused: list[str] = []
     for part in damaged:
         path.write_bytes(part)
         try:
             for chunk in reading.read_chunks(path, ["smokes"], None, TableFormat(sheet="answers")):
                 assert chunk.columns["smokes"] == ["yes"] * 50
         except SurveyError as error:
-            refused += 1
-            assert "yes" not in str(error)
-    assert refused > 20
+            refused.append(str(error))
+    assert len(refused) > 20
+    assert not any("yes" in line for line in refused)
 
 
 def test_excel_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,10 @@ def test_spellings_of_the_same_answer_are_alike(labels: list[Any], cells: list[A
     assert spell(labels, cells) == meant
 
 
-@pytest.mark.parametrize(("labels", "cell"), [(["no", "yes"], "ja"), (["a", "b"], "1"), ([7, 8], "007"), (["yes", "true"], "1")])
+@pytest.mark.parametrize(
+    ("labels", "cell"),
+    [(["no", "yes"], "ja"), (["a", "b"], "1"), ([7, 8], "007"), (["yes", "true"], "1"), (["1.0", "1.00"], "1")],
+)
 def test_what_spells_no_label_or_two_is_refused(labels: list[Any], cell: str) -> None:
     with pytest.raises(deniable.errors.UnknownLabelError):
         spell(labels, [labels[0], cell])
@@ -233,7 +236,7 @@ def test_missing_values_are_refused_dropped_or_a_label(tmp_path: Path) -> None:
     with pytest.warns(SurveyWarning, match="2 of 4 rows .* were dropped: .* who did not answer is not protected"):
         assert randomized(tmp_path, answers, missing="drop") == "city,smokes\nOslo,yes\nOslo,no\n"
     record_file(answers).unlink()
-    with pytest.raises(SurveyError, match="column 'smokes': .*'missing' must be one of its labels"):
+    with pytest.raises(SurveyError, match=r"column 'smokes': .*'missing' must be one of its labels"):
         randomized(tmp_path, answers, missing="label")
     assert randomized(tmp_path, answers, {"city": CITY}, missing="label") == "city\nOslo\nmissing\nMalmö\nOslo\n"
     with pytest.raises(ParameterError, match="missing = 'keep'"):

@@ -110,6 +110,7 @@ __all__ = [
     "StateError",
     "StoreError",
     "SurveyError",
+    "SurveyWarning",
     "TooComplexError",
     "TooManyRowsError",
     "TooMuchMemoryError",
@@ -208,6 +209,10 @@ class GraphError(DeniableError, ValueError):
 
 class SurveyError(DeniableError, ValueError):
     """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
+
+
+class SurveyWarning(UserWarning):
+    """What anyone who runs a survey should know: losses that add up, rows that were dropped."""
 
 
 class ReleaseError(DeniableError, ValueError):
@@ -453,7 +458,7 @@ class RefusedError(ServiceError):
         return type(self), (self.reason, self.status, self.detail, self.retry_after)
 
 
-class WholeNumbersWarning(UserWarning):
+class WholeNumbersWarning(SurveyWarning):
     """A column of whole numbers is treated as one of numbers from an interval, which would bias its mean."""
 
 

@@ -29,6 +29,7 @@ ROOMS = [
     "checks",
     "toml_file",
     "matrices",
+    "table_file",
     "estimation",
     "mechanisms",
     "privacy",

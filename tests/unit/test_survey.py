@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import subprocess
 import sys
@@ -128,7 +129,7 @@ BAD_FILES: dict[str, tuple[str | bytes, str]] = {
     "an unknown label": ("city,smokes\nOslo,1\nParis,0\nBerlin,1\n", "row 3, column 'city'"),
     "a missing value": ("city,smokes\nOslo,1\n,0\n", "row 2, column 'city'"),
     "mixed lengths": ("city,smokes\nOslo,1\nParis\n", "row 2: 1 fields where the header has 2"),
-    "a broken quote": ('city,smokes\nOslo,1\n"Par"is,1\n', "row 2: not CSV"),
+    "a broken quote": ('city,smokes\nOslo,1\n"Par"is,1\n', "row 2: not a CSV file"),
     "no text at all": (b"city,smokes\n\xff\xfe\xfa,1\n", "not UTF-8"),
 }
 
@@ -173,7 +174,7 @@ def test_parquet_with_nulls_or_of_another_kind_is_refused(tmp_path: Path) -> Non
     assert (result.exit_code, "row 2, column 'city'" in result.stderr) == (2, True)
     (tmp_path / "x.parquet").write_text("no")
     result = run("estimate", tmp_path / "x.parquet", "-c", "city=DirectEncoding:k=Oslo|Rome,epsilon=2")
-    assert (result.exit_code, "is not Parquet" in result.stderr) == (2, True)
+    assert (result.exit_code, "is not a Parquet file" in result.stderr) == (2, True)
 
 
 def test_an_existing_output_is_kept_unless_forced_and_the_input_always(tmp_path: Path) -> None:
@@ -310,11 +311,9 @@ def test_odd_but_legal_files_are_read(tmp_path: Path) -> None:
 
 
 def test_labels_that_a_file_cannot_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    mechanisms = tmp_path / "columns.toml"
-    mechanisms.write_text("[columns.day]\nmechanism = 'DirectEncoding'\nk = [2026-01-01, 2026-01-02]\nepsilon = 1.0\n")
     answers = tmp_path / "answers.csv"
     answers.write_text("day\n2026-01-01\n")
-    result = run("randomize", answers, "-o", tmp_path / "reports.csv", "-m", mechanisms)
-    assert result.exit_code == 2
-    assert "column 'day': labels must be" in result.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv", "columns.toml"]
+    day = deniable.DirectEncoding([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], 1.0)
+    with pytest.raises(SurveyError, match="column 'day': labels must be"):
+        randomize_file(answers, tmp_path / "reports.csv", {"day": day})
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]

@@ -41,6 +41,7 @@ ROLES = {
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
         "release": "deniable.cli.release:release",
+        "survey": "deniable.cli.survey_template:survey",
     },
 }
 """Where each command is defined, by the role of the people who use it. A command is imported when it is run, so that none has to

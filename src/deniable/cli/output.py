@@ -12,6 +12,7 @@ import json
 import math
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,18 @@ from deniable.errors import SurveyError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["as_csv", "as_json", "loss_text", "make_console", "output_options", "plain", "progress_bar", "save_figure", "say"]
+__all__ = [
+    "as_csv",
+    "as_json",
+    "loss_text",
+    "make_console",
+    "output_options",
+    "plain",
+    "progress_bar",
+    "save_figure",
+    "say",
+    "shown_warnings",
+]
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What steers a terminal, breaks a line or turns the reading direction; but for the tab and the end of a line."""
@@ -98,6 +110,16 @@ def loss_text(epsilon: float) -> str:
         return f"{epsilon:g}"
     digits = 3 - math.floor(math.log10(epsilon))
     return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
+
+
+@contextmanager
+def shown_warnings(category: type[Warning]) -> Iterator[None]:
+    """Warnings of this kind, each once and as one line on standard error, when the work is over; not if it failed."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", category)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        say(f"deniable: warning: {plain(text, lines=False)}.", err=True)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_json, progress_bar, say
-from deniable.errors import ReleaseError, SurveyError, UnknownLabelError
+from deniable.cli.output import as_json, progress_bar, say, shown_warnings
+from deniable.errors import ReleaseError, SurveyError, SurveyWarning, UnknownLabelError
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.exact import check_epsilon, exp
 from deniable.mechanisms.mechanism import Mechanism
@@ -32,8 +32,9 @@ from deniable.release import (
 )
 from deniable.release import release as release_privately
 from deniable.survey import randomize_file
-from deniable.survey.files import columns_file, refuse_existing, table_writer
+from deniable.survey.files import columns_file, refuse_existing
 from deniable.survey.reading import read_chunks
+from deniable.survey.writing import table_writer
 
 _FILE = click.Path(path_type=Path)
 _SEARCH_PART = 10
@@ -202,7 +203,7 @@ def _release_locally(
         few = len(labels) < 3 * exp(epsilon) + 2
         mechanisms[name] = DirectEncoding(labels, epsilon) if few else OptimizedUnary(labels, epsilon)
         prepare[name] = _generalizer(hierarchy, level)
-    with progress_bar(f"randomizing {file.name}") as progress:
+    with shown_warnings(SurveyWarning), progress_bar(f"randomizing {file.name}") as progress:
         rows = randomize_file(file, output, mechanisms, overwrite=options["force"], prepare=prepare, progress=progress)
     total = sum(mechanism.epsilon for mechanism in mechanisms.values())
     described = {name: mechanism.to_dict() for name, mechanism in mechanisms.items()}

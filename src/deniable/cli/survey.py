@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-import warnings
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
-from deniable.errors import SurveyError, WholeNumbersWarning
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
+from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.survey import Survey, estimate_file, parse_column, randomize_file, read_columns
-from deniable.survey.files import columns_file
+from deniable.survey import Survey, estimate_file, parse_columns, randomize_file, read_columns
+from deniable.survey.files import Missing, columns_file
+from deniable.table_file import STANDARD_STREAM, TableFormat
 
 _FILE = click.Path(path_type=Path)
 _columns = click.option(
@@ -32,33 +35,69 @@ _mechanisms = click.option(
 )
 
 
+_missing = click.option(
+    "--missing",
+    type=click.Choice(get_args(Missing)),
+    default="refuse",
+    show_default=True,
+    help="What to do with a missing value: refuse the file, drop the row, or take it as the label 'missing'.",
+)
+
+
+def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a file's name does not."""
+    for option in (
+        click.option("--sheet", metavar="NAME", help="The sheet of an Excel file. [default: the first one]"),
+        click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1. [default: UTF-8]"),
+        click.option("--delimiter", metavar="CHARACTER", help="What separates the fields of text files. [default: sniffed]"),
+    ):
+        command = option(command)
+    return command
+
+
 def _given(columns: tuple[str, ...], mechanisms: Path | None) -> dict[str, Mechanism]:
     given = read_columns(mechanisms) if mechanisms else {}
-    return given | dict(parse_column(text) for text in columns)
+    return given | parse_columns(columns)
 
 
 @click.command()
-@click.argument("file", type=_FILE)
-@click.option("--output", "-o", type=_FILE, required=True, help="The file to write: CSV, or Parquet by its name.")
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
+@click.option(
+    "--output",
+    "-o",
+    type=_FILE,
+    required=True,
+    help="CSV, TSV, gzip or Parquet by its name; - is standard output.",
+)
 @_columns
 @_mechanisms
 @click.option("--keep", multiple=True, metavar="NAME", help="A column to copy as it is. All others are left out. Repeatable.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@_missing
+@format_options
 def randomize(
-    file: Path, output: Path, columns: tuple[str, ...], mechanisms: Path | None, keep: tuple[str, ...], force: bool
+    files: tuple[Path, ...],
+    output: Path,
+    columns: tuple[str, ...],
+    mechanisms: Path | None,
+    keep: tuple[str, ...],
+    force: bool,
+    missing: Missing,
+    **layout: str | None,
 ) -> None:
-    """Randomize columns of a CSV or Parquet FILE, as each person's device would.
+    """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
     Columns that are neither randomized nor kept are left out. Beside the output stands OUTPUT.toml, which says how each column
     was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
     given = _given(columns, mechanisms)
-    with progress_bar(f"randomizing {file.name}") as progress, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", WholeNumbersWarning)
-        rows = randomize_file(file, output, given, keep=keep, overwrite=force, progress=progress)
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        say(f"deniable: warning: {text}", err=True)
-    say(f"Wrote {rows:,} randomized rows to {output}; the mechanisms are recorded in {columns_file(output).name}.")
+    options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
+    with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
+        rows = randomize_file(files, output, given, progress=progress, **options)
+    if output == STANDARD_STREAM:  # which holds the rows
+        click.get_current_context().with_resource(redirect_stdout(sys.stderr))
+    recorded = f"{output}; the mechanisms are recorded in {columns_file(output).name}"
+    say(f"Wrote {rows:,} randomized rows to {'standard output' if output == STANDARD_STREAM else recorded}.")
     for name, mechanism in given.items():
         say(f"  {name}: {mechanism!r}, epsilon {_loss(mechanism.epsilon)}")
     say(_row_loss(given, keep))
@@ -82,7 +121,7 @@ def _row_loss(given: dict[str, Mechanism], keep: tuple[str, ...]) -> str:
 
 
 @click.command()
-@click.argument("file", type=_FILE)
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
 @_columns
 @_mechanisms
 @click.option(
@@ -95,9 +134,11 @@ def _row_loss(given: dict[str, Mechanism], keep: tuple[str, ...]) -> str:
 @click.option("--population", type=int, help="How many people there are, if all who reported are a part of so many.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the estimates with their error bars.")
+@_missing
+@format_options
 @output_options
 def estimate(
-    file: Path,
+    files: tuple[Path, ...],
     columns: tuple[str, ...],
     mechanisms: Path | None,
     tables: tuple[str, ...],
@@ -108,17 +149,20 @@ def estimate(
     plot: Path | None,
     as_json_: bool,
     as_csv_: bool,
+    missing: Missing,
+    **layout: str | None,
 ) -> None:
-    """Estimate what a crowd answered from a CSV or Parquet FILE of already randomized answers.
+    """Estimate what a crowd answered from CSV, TSV, Excel or Parquet FILEs of already randomized answers (- is standard input).
 
-    Without --column or --mechanisms, FILE.toml says how the columns were randomized.
+    Several files are taken together. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
     given = _given(columns, mechanisms) or None
     axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
     options = _options(estimators, candidates)
-    with progress_bar(f"reading {file.name}") as progress:
-        survey = estimate_file(file, given, population=population, tables=axes, options=options, progress=progress)
+    reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}
+    with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
+        survey = estimate_file(files, given, population=population, tables=axes, options=options, progress=progress, **reading)
     if plot:
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is slow to import
 

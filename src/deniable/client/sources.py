@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import ImportDataError, MissingExtraError
+from deniable.errors import ImportDataError
+from deniable.table_file import TableFormat, TextTable, open_parquet, open_text
 
 __all__ = ["KINDS", "checked", "read_csv", "read_parquet"]
 
@@ -50,29 +51,23 @@ def checked(columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> Ite
 
 def read_csv(path: Path, kinds: Mapping[str, str] | None) -> Table:
     """The columns and rows of a CSV file; `kinds`, if given, are those of the table the rows go to."""
-    lines = _csv_lines(path)
-    header = next(lines, None)
-    if header is None:
-        raise ImportDataError(f"{path} is empty: it needs a line of column names")
+    with _opened(path) as table:
+        return _typed(path, kinds, table)
+
+
+def _typed(path: Path, kinds: Mapping[str, str] | None, table: TextTable) -> Table:
+    header = table.header
     known = {column.lower(): kind for column, kind in (kinds or {}).items()}
     columns = {column: known.get(column.lower(), "TEXT") for column in header}
     if len(columns) < len(header):
         raise ImportDataError(f"{path} names a column twice")
     if kinds is None:
-        columns = dict(zip(header, _inferred(lines, len(header)), strict=True))
+        columns = dict(zip(header, _inferred(table.rows, len(header)), strict=True))
     return columns, _csv_rows(path, list(columns.values()), list(columns))
 
 
-def _csv_lines(path: Path) -> Iterator[list[str]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from (line for line in csv.reader(file, strict=True) if line)
-    except OSError as error:
-        raise ImportDataError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ImportDataError(f"{path} is not UTF-8 text") from None
-    except csv.Error as error:
-        raise ImportDataError(f"{path} is not a CSV file: {error}") from None
+def _opened(path: Path) -> AbstractContextManager[TextTable]:
+    return open_text(path, ImportDataError, TableFormat(delimiter=","))
 
 
 def _inferred(lines: Iterable[list[str]], n_columns: int) -> list[str]:
@@ -99,33 +94,24 @@ def _is_real(cell: str) -> bool:
 
 
 def _csv_rows(path: Path, kinds: Sequence[str], names: Sequence[str]) -> Iterator[Sequence[object]]:
-    lines = _csv_lines(path)
-    next(lines)
     matches: dict[str, Callable[[str], bool]] = {"INTEGER": _is_integer, "REAL": _is_real, "TEXT": lambda _: True}
-    for number, line in enumerate(lines, start=1):
-        row: list[object] = []
-        for place, cell in enumerate(line):
-            kind = kinds[place] if place < len(kinds) else "TEXT"
-            if cell and not matches[kind](cell):
-                raise ImportDataError(f"row {number}, column {names[place]!r}: the cell is not {kind} and not empty")
-            row.append(_CONVERT[kind](cell) if cell else None)
-        yield row
+    with _opened(path) as table:
+        for number, line in enumerate(filter(None, table.rows), start=1):
+            row: list[object] = []
+            for place, cell in enumerate(line):
+                kind = kinds[place] if place < len(kinds) else "TEXT"
+                if cell and not matches[kind](cell):
+                    raise ImportDataError(f"row {number}, column {names[place]!r}: the cell is not {kind} and not empty")
+                row.append(_CONVERT[kind](cell) if cell else None)
+            yield row
 
 
 def read_parquet(path: Path) -> Table:
     """The columns and rows of a Parquet file."""
-    try:
+    with open_parquet(path, ImportDataError) as file:
         import pyarrow  # noqa: PLC0415 - an extra
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pyarrow", "frames", "importing Parquet") from None
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            schema = file.schema_arrow
-    except OSError as error:
-        raise ImportDataError(f"{path} cannot be read: {error.strerror or 'not a Parquet file'}") from None
-    except pyarrow.ArrowInvalid:
-        raise ImportDataError(f"{path} is not a Parquet file") from None
+
+        schema = file.schema_arrow
     if len(set(schema.names)) < len(schema.names):
         raise ImportDataError(f"{path} names a column twice")
     plans = {field.name: _plan(pyarrow.types, field) for field in schema}
@@ -147,9 +133,7 @@ def _plan(types: Any, field: Any) -> tuple[str, Callable[[Any], object]]:
 
 
 def _parquet_rows(path: Path, converts: Sequence[Callable[[Any], object]]) -> Iterator[Sequence[object]]:
-    import pyarrow.parquet  # noqa: PLC0415 - an extra
-
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with open_parquet(path, ImportDataError) as file:
         for batch in file.iter_batches():
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 yield [None if cell is None else convert(cell) for cell, convert in zip(row, converts, strict=True)]

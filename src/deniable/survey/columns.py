@@ -13,31 +13,27 @@ epsilon = 1.0
 
 from __future__ import annotations
 
+import datetime
 import json
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from deniable.errors import ReportFormatError, SurveyError
 from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.survey.spelling import cell_text
+from deniable.toml_file import TomlFile
 
-__all__ = ["parse_column", "read_columns", "write_columns"]
+__all__ = ["parse_column", "parse_columns", "read_columns", "write_columns"]
 
 
 def read_columns(path: Path | str) -> dict[str, Mechanism]:
     """The mechanism of each column, from a TOML file."""
-    path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SurveyError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SurveyError(f"{path} is not TOML: {error}") from None
-    columns = content.get("columns")
+    file = TomlFile.read(path, _refusal)
+    columns = file.tree.get("columns")
     if not isinstance(columns, dict) or not columns:
         raise SurveyError(f"{path} must hold a table [columns.NAME] for each column")
-    return {name: _mechanism(f"{path}: columns.{name}", description) for name, description in columns.items()}
+    return {name: _mechanism(f"{path}: columns.{name}", _without_dates(description)) for name, description in columns.items()}
 
 
 def parse_column(text: str) -> tuple[str, Mechanism]:
@@ -54,9 +50,25 @@ def parse_column(text: str) -> tuple[str, Mechanism]:
     for argument in filter(None, arguments.split(",")):
         parameter, equals, value = argument.partition("=")
         if not equals:
+            if "=" in arguments.partition(argument)[0]:  # what stands before it is a value, so a comma has cut it in two
+                raise SurveyError(
+                    f"column {name!r}: a comma separates parameters, so that {argument.strip()!r} is not part of a label: "
+                    "put labels with commas into a TOML file (--mechanisms)"
+                )
             raise SurveyError(f"{argument!r} in {text!r} must have the form PARAMETER=VALUE")
         description[parameter.strip()] = [_value(v) for v in value.split("|")] if "|" in value else _value(value)
     return name, _mechanism(name, description)
+
+
+def parse_columns(texts: Iterable[str]) -> dict[str, Mechanism]:
+    """The mechanism of each column, from texts of the form that :func:`parse_column` reads; each column once."""
+    mechanisms: dict[str, Mechanism] = {}
+    for text in texts:
+        name, mechanism = parse_column(text)
+        if name in mechanisms:
+            raise SurveyError(f"column {name!r} is given twice: a column has one mechanism")
+        mechanisms[name] = mechanism
+    return mechanisms
 
 
 def write_columns(mechanisms: Mapping[str, Mechanism]) -> str:
@@ -71,6 +83,20 @@ def write_columns(mechanisms: Mapping[str, Mechanism]) -> str:
             raise SurveyError(f"column {name!r}: labels must be texts, numbers or booleans to be written to a file") from None
         lines.append("")
     return "\n".join(lines)
+
+
+def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -> SurveyError:
+    place = f"{file}{f', line {line}' if line else ''}"
+    return SurveyError(f"{place}: {rule}" if name == "file" else f"{place}: {name} = {value!r} {rule}")
+
+
+def _without_dates(value: Any) -> Any:
+    """Labels that TOML reads as dates become the texts that a file holds for them."""
+    if isinstance(value, dict):
+        return {key: _without_dates(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(part) for part in value]
+    return cell_text(value) if isinstance(value, datetime.date | datetime.time) else value
 
 
 def _mechanism(where: str, description: Any) -> Mechanism:

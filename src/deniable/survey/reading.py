@@ -1,19 +1,20 @@
-"""Read the columns of a CSV or Parquet file, some thousand rows at a time."""
+"""Read the columns of a CSV, Parquet or Excel file, some thousand rows at a time."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import MissingExtraError, SurveyError
+from deniable.errors import SurveyError
+from deniable.table_file import STANDARD_STREAM, TableFormat, kind_of, open_parquet, open_sheet, open_text
 
-__all__ = ["Chunk", "check_file", "is_parquet", "read_chunks"]
+__all__ = ["Chunk", "check_file", "read_chunks"]
 
 CHUNK_ROWS = 1 << 16
+
+Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -23,84 +24,106 @@ class Chunk:
     first_row: int
     """The number of the first one; the first row after a header is row 1."""
     columns: dict[str, list[Any]]
+    numbers: tuple[int, ...] | None = None
+    """The number of each row, where rows in between were dropped."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
+    def row(self, position: int) -> int:
+        """The number of the row at a position of the chunk."""
+        return self.first_row + position if self.numbers is None else self.numbers[position]
 
-def is_parquet(path: Path) -> bool:
-    """Whether the file's name says Parquet; anything else is read and written as CSV."""
-    return path.suffix.lower() in {".parquet", ".pq"}
+    def without(self, positions: set[int]) -> Chunk:
+        """The rows at all other positions."""
+        left = [position for position in range(len(self)) if position not in positions]
+        columns = {name: [cells[position] for position in left] for name, cells in self.columns.items()}
+        return Chunk(self.first_row, columns, tuple(self.row(position) for position in left))
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a file."""
-    if not path.is_file():
+    """Refuse what is neither a file nor standard input."""
+    if path != STANDARD_STREAM and not path.is_file():
         raise SurveyError(f"{path} is not a file")
 
 
-def read_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None] | None = None) -> Iterator[Chunk]:
-    """The named columns, or all of them for None, chunk by chunk; `progress` is told the share of the file that has been read."""
+def read_chunks(
+    path: Path, columns: Sequence[str] | None, progress: Progress | None = None, layout: TableFormat | None = None
+) -> Iterator[Chunk]:
+    """The named columns, or all of them for None, chunk by chunk; `progress` is given the part of the file that has been read.
+
+    `-` is standard input, as delimited text.
+    """
     check_file(path)
+    read = {"parquet": _parquet_chunks, "excel": _excel_chunks, "text": _text_chunks}[kind_of(path)]
     rows = 0
-    for chunk in (_parquet_chunks if is_parquet(path) else _csv_chunks)(path, columns, progress or (lambda share: None)):
+    for chunk in read(path, columns, progress or (lambda part: None), layout):
         rows += len(chunk)
         yield chunk
     if not rows:
         raise SurveyError(f"{path} holds no rows")
 
 
-def _csv_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None]) -> Iterator[Chunk]:
-    size = path.stat().st_size
-    with path.open("rb") as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        row = 0
-        try:
-            header = next(reader, None)
-            if header is None:
-                raise SurveyError(f"{path} is empty: its first line must name the columns")
-            columns = header if columns is None else columns
-            places = [_place(path, header, name) for name in columns]
-            taken: list[list[str]] = [[] for _ in columns]
-            for row, fields in enumerate(reader, 1):
-                if len(fields) != len(header):
-                    raise SurveyError(f"{path}, row {row}: {len(fields)} fields where the header has {len(header)}")
-                for values, place in zip(taken, places, strict=True):
-                    values.append(fields[place])
-                if row % CHUNK_ROWS == 0:
-                    progress(content.tell() / size)
-                    yield Chunk(row - CHUNK_ROWS + 1, dict(zip(columns, taken, strict=True)))
-                    taken = [[] for _ in columns]
-        except csv.Error as error:
-            raise SurveyError(f"{path}, row {row + 1}: not CSV: {error}") from None
-        except UnicodeDecodeError:
-            raise SurveyError(f"{path}, near row {row + 1}: not UTF-8 text") from None
-        if columns and taken[0]:
-            yield Chunk(row - len(taken[0]) + 1, dict(zip(columns, taken, strict=True)))
+def _text_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
+    with open_text(path, SurveyError, layout, columns) as table:
+        for chunk in _chunks(path, table.header, table.rows, columns):
+            progress(table.share_read())
+            yield chunk
     progress(1.0)
 
 
-def _parquet_chunks(path: Path, columns: Sequence[str] | None, progress: Callable[[float], None]) -> Iterator[Chunk]:
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        import pyarrow.parquet as pq  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pyarrow", "frames", "reading Parquet") from None
-    try:
-        with pq.ParquetFile(path) as file:
-            columns = file.schema_arrow.names if columns is None else columns
-            for name in columns:
-                _place(path, file.schema_arrow.names, name)
-            total, row = file.metadata.num_rows, 0
-            for batch in file.iter_batches(CHUNK_ROWS, columns=list(columns)):
-                yield Chunk(row + 1, {name: batch.column(name).to_pylist() for name in columns})
-                row += batch.num_rows
-                progress(row / total)
-    except SurveyError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
-        # Whatever a damaged file makes Arrow say: it may quote what stands there.
-        raise SurveyError(f"{path} is not Parquet, or is damaged: {type(error).__name__}") from None
+def _excel_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
+    with open_sheet(path, SurveyError, layout) as rows:
+        header = ["" if name is None else str(name) for name in next(rows, ())]
+        while header and not header[-1]:
+            header.pop()
+        if not header:
+            raise SurveyError(f"{path} is empty: its first row must name the columns")
+        yield from _chunks(path, header, _filled(rows, len(header)), columns)
+    progress(1.0)
+
+
+def _filled(rows: Iterator[tuple[Any, ...]], width: int) -> Iterator[tuple[Any, ...]]:
+    """Rows as wide as the header, up to the last one that holds anything: sheets go on with cells that are only formatted."""
+    empty = 0
+    for row in rows:
+        if all(cell is None for cell in row):
+            empty += 1
+            continue
+        for _ in range(empty):
+            yield (None,) * width
+        empty = 0
+        cut = len(row) - next((place for place, cell in enumerate(reversed(row)) if cell is not None), 0)
+        yield row[: max(cut, width)] + (None,) * (width - len(row))
+
+
+def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], columns: Sequence[str] | None) -> Iterator[Chunk]:
+    columns = header if columns is None else columns
+    places = [_place(path, header, name) for name in columns]
+    taken: list[list[Any]] = [[] for _ in columns]
+    row = 0
+    for row, fields in enumerate(rows, 1):
+        if len(fields) != len(header):
+            raise SurveyError(f"{path}, row {row}: {len(fields)} fields where the header has {len(header)}")
+        for values, place in zip(taken, places, strict=True):
+            values.append(fields[place])
+        if row % CHUNK_ROWS == 0:
+            yield Chunk(row - CHUNK_ROWS + 1, dict(zip(columns, taken, strict=True)))
+            taken = [[] for _ in columns]
+    if columns and taken[0]:
+        yield Chunk(row - len(taken[0]) + 1, dict(zip(columns, taken, strict=True)))
+
+
+def _parquet_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, _: TableFormat | None) -> Iterator[Chunk]:
+    with open_parquet(path, SurveyError) as file:
+        columns = file.schema_arrow.names if columns is None else columns
+        for name in columns:
+            _place(path, file.schema_arrow.names, name)
+        total, row = file.metadata.num_rows, 0
+        for batch in file.iter_batches(CHUNK_ROWS, columns=list(columns)):
+            yield Chunk(row + 1, {name: batch.column(name).to_pylist() for name in columns})
+            row += batch.num_rows
+            progress(row / total)
 
 
 def _place(path: Path, header: Sequence[str], name: str) -> int:

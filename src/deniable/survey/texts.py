@@ -12,41 +12,26 @@ from deniable.errors import MissingAnswerError, ReportFormatError, UnknownLabelE
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.values import IndexReports, ValueReports
+from deniable.survey.spelling import is_missing, spell
 
 __all__ = ["cells_to_reports", "cells_to_values", "reports_to_cells"]
 
-_TRUTH = {"true": 1, "True": 1, "TRUE": 1, "false": 0, "False": 0, "FALSE": 0}
-
 
 def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]:
-    """The labels that the cells of a column spell; a cell that is no text is a value already.
+    """The labels that the cells of a column spell.
 
     Raises MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
     """
-    if not any(isinstance(cell, str) for cell in cells):
-        return cells
-    if not mechanism.labels:  # its domain is any text
+    if not mechanism.labels or all(type(cell) is int for cell in cells):  # its domain is any text, or there is nothing to spell
         return cells
     if mechanism.numeric:
         return [_number(position, cell) for position, cell in enumerate(cells)]
-    return _spelled(mechanism.labels, cells)
-
-
-def _spelled(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
-    spelled: dict[Any, Any] = {str(label): label for label in labels}
-    if tuple(labels) == (0, 1):
-        spelled = {**_TRUTH, **spelled}
-    values = []
-    for position, cell in enumerate(cells):
-        if cell not in spelled:
-            if cell is None or cell == "":
-                raise MissingAnswerError(position, "is missing (empty or null)")
-            raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain")
-        values.append(spelled[cell])
-    return values
+    return spell(mechanism.labels, cells)
 
 
 def _number(position: int, cell: Any) -> float:
+    if is_missing(cell):
+        raise MissingAnswerError(position, "is missing (empty or null)")
     try:
         return float(cell)
     except (TypeError, ValueError):
@@ -67,7 +52,7 @@ def cells_to_reports(mechanism: Mechanism, cells: Sequence[Any]) -> Reports:
     """The reports that :func:`reports_to_cells` wrote."""
     if isinstance(mechanism, ValueReports):
         texts = any(isinstance(cell, str) for cell in cells)
-        return mechanism.reports(_spelled(mechanism.report_domain.labels, cells) if texts else cells)
+        return mechanism.reports(spell(mechanism.report_domain.labels, cells) if texts else cells)
     data = _numbers(mechanism, cells) if isinstance(mechanism, IndexReports) else _rows(mechanism, cells)
     mechanism.check(data)
     return Reports(mechanism, data)

@@ -1,0 +1,98 @@
+"""Which label a cell spells: yes, true, 1 and 1.0 are alike, a date is its ISO text, and some cells say that nothing is there."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from deniable.errors import MissingAnswerError, UnknownLabelError
+
+__all__ = ["MISSING_LABEL", "TRUTH", "cell_text", "is_missing", "spell"]
+
+MISSING_LABEL = "missing"
+"""The label that `--missing label` gives to a cell with nothing in it."""
+TRUTH = dict.fromkeys(("yes", "y", "true", "t", "1"), True) | dict.fromkeys(("no", "n", "false", "f", "0"), False)
+_MISSING_TEXTS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
+# No leading zeros: 007 is a code, and not the number 7.
+_WHOLE_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0*)?")
+
+
+def cell_text(cell: Any) -> str:
+    """A cell as text: without spaces around it, a date in ISO form, and a whole number without a decimal point.
+
+    >>> cell_text(" Oslo "), cell_text(datetime.datetime(2026, 3, 1)), cell_text(2.0), cell_text("2.0")
+    ('Oslo', '2026-03-01', '2', '2')
+    """
+    if isinstance(cell, datetime.datetime) and cell.time() == datetime.time.min:
+        cell = cell.date()  # Excel has no dates without a time
+    if isinstance(cell, datetime.date | datetime.time):
+        return cell.isoformat()
+    text = str(cell).strip()
+    whole = _WHOLE_NUMBER.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def is_missing(cell: Any, labels: Collection[str] | None = ()) -> bool:
+    """Whether a cell says that nothing is there: empty, null, NaN, or a text such as NA unless that is one of the labels.
+
+    Where `labels` is None any text is a label.
+    """
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return True
+    if not isinstance(cell, str):
+        return False
+    text = cell.strip()
+    return not text or (labels is not None and text.lower() in _MISSING_TEXTS and text not in labels)
+
+
+def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
+    """The label of each cell; MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
+
+    >>> spell(["no", "yes"], ["yes", "TRUE", "1.0", 0, False])
+    ['yes', 'yes', 'yes', 'no', 'no']
+    """
+    exact = {str(label): label for label in labels}
+    alike = _forms(labels)
+    found: dict[Any, Any] = {}
+    values = []
+    for position, cell in enumerate(cells):
+        key = (type(cell), cell)  # 1 and True are equal, and may be two labels
+        try:
+            known = key in found
+        except TypeError:
+            raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain") from None
+        if not known:
+            form = cell_text(cell)
+            if str(cell) in exact:
+                found[key] = exact[str(cell)]
+            elif form in alike:
+                found[key] = alike[form]
+            elif form.lower() in TRUTH and TRUTH[form.lower()] in alike:
+                found[key] = alike[TRUTH[form.lower()]]
+            elif is_missing(cell):
+                raise MissingAnswerError(position, "is missing (empty or null)")
+            else:
+                raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain")
+        values.append(found[key])
+    return values
+
+
+def _forms(labels: Sequence[Any]) -> dict[str | bool, Any]:
+    """The labels by their texts, but for texts that two of them have; of a yes and a no, by the truth value too."""
+    forms: dict[str | bool, Any] = {}
+    texts = [cell_text(label) for label in labels]
+    counts: dict[str, int] = {}
+    for text in texts:
+        counts[text] = counts.get(text, 0) + 1
+    forms.update((text, label) for text, label in zip(texts, labels, strict=True) if counts[text] == 1)
+    answers = [(TRUTH.get(text.lower()), label) for text, label in zip(texts, labels, strict=True)]
+    # A third label, such as "don't know", leaves the other two what they are.
+    for truth in (True, False):
+        same = [label for answer, label in answers if answer is truth]
+        other = [label for answer, label in answers if answer is not None and answer is not truth]
+        if len(same) == 1 and len(other) == 1:
+            forms[truth] = same[0]
+    return forms

@@ -7,6 +7,7 @@ from deniable.estimation.comparison import Comparison, compare
 from deniable.estimation.design_estimate import DesignEstimate, agreement_test
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.fit import FitTest, fit_test
 from deniable.estimation.independence import IndependenceTest, independence_test
 from deniable.estimation.laplace_comparison import ErrorComparison, proportion_errors, value_errors
 from deniable.estimation.maximum_likelihood import maximum_likelihood
@@ -68,6 +69,7 @@ __all__ = [
     "DistanceSensitive",
     "ErrorComparison",
     "Estimate",
+    "FitTest",
     "ForcedResponse",
     "Guess",
     "HadamardResponse",
@@ -109,6 +111,7 @@ __all__ = [
     "composite",
     "euclidean",
     "every_path",
+    "fit_test",
     "guess",
     "independence_test",
     "joint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation import em
-from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+from deniable.estimation.fit import EdgeVariances, edge_variances
 from deniable.estimation.unbias import Moments, finite, left_inverse, matrix_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.domain import Domain
@@ -30,6 +32,8 @@ class MatrixMechanism(IndexReports):
     """Draws from a matrix of integer weights, one column a value, each column summing to 2**64."""
 
     ESTIMATORS: ClassVar[tuple[str, ...]] = ("inverse", "em", "ems")
+    ESTIMATOR: ClassVar[str] = "inverse"
+    """The one that is used unless another is asked for."""
 
     _thresholds: NDArray[np.uint64]
     _matrix: NDArray[np.float64]
@@ -66,13 +70,15 @@ class MatrixMechanism(IndexReports):
     def solve(self, counts: NDArray[np.int64], n: int) -> Moments:
         return matrix_moments(counts, n, self._inverse, self._matrix)
 
-    def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> Estimate:
+    def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
-        `estimator` is "inverse": unbiased, P^-1 times the reported proportions; "em": the most likely distribution
-        (:mod:`deniable.estimation.em`); or "ems": the same with neighbours averaged at each step, for values in an order. The
-        last two give a proper distribution and are biased, which the estimate's notes say; their ± is that of the unbiased one.
+        `estimator` is "inverse" (the default, unless the mechanism says otherwise): unbiased, P^-1 times the reported
+        proportions; "em": the most likely distribution (:mod:`deniable.estimation.em`); or "ems": the same with neighbours
+        averaged at each step, for values in an order. The last two give a proper distribution and are biased, which the
+        estimate's notes say; their ± is that of the unbiased one.
         """
+        estimator = self.ESTIMATOR if estimator is None else estimator
         if estimator not in self.ESTIMATORS:
             raise ParameterError("estimator", estimator, f"must be one of {', '.join(map(repr, self.ESTIMATORS))}")
         tally = self.gather(reports)
@@ -96,6 +102,13 @@ class MatrixMechanism(IndexReports):
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
         return self._matrix.copy()
+
+    def edge_errors(self) -> EdgeVariances | None:
+        return self._edge_errors
+
+    @cached_property
+    def _edge_errors(self) -> EdgeVariances | None:
+        return edge_variances(self._inverse, self._matrix) if len(self.domain) <= LARGEST_COVARIANCE else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import DeniableError, ReportError, ReportFormatError, ReportMismatchError
 from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.fit import EdgeVariances, misfit
 from deniable.estimation.unbias import Moments, finite
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
@@ -96,6 +97,14 @@ class Mechanism(ABC):
         """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
         return None
 
+    def edge_errors(self) -> EdgeVariances | None:
+        """What the coins make of a share that nobody has, and of one that everybody has: it shows impossible reports."""
+        support = self.support()
+        if support is None:
+            return None
+        a, b = support
+        return b * (1 - b) / (a - b) ** 2, a * (1 - a) / (a - b) ** 2
+
     # --- what users call --------------------------------------------------------------------------------------------
 
     @property
@@ -165,7 +174,7 @@ class Mechanism(ABC):
             mechanism=type(self).__name__,
             epsilon=self.epsilon,
             support=self.support(),
-            notes=tuple(notes),
+            notes=(*notes, *misfit(self.labels, proportions, n, self.edge_errors())),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def assert_errors_are_as_stated(
     stated = np.empty((trials, k))
     for trial in range(trials):
         labels = values[trial] if mechanism.domain.numbered else [mechanism.labels[i] for i in values[trial]]
-        unbiased = {"estimator": "inverse"} if hasattr(mechanism, "ESTIMATORS") else {}
+        unbiased: dict[str, Any] = {"estimator": "inverse"} if hasattr(mechanism, "ESTIMATORS") else {}
         estimate = mechanism.tally().update(mechanism.privatize(labels, source)).estimate(**unbiased)
         estimates[trial], stated[trial] = estimate.proportions, estimate.variance
     z = stats.norm.isf(FALSE_ALARM / k / 2)

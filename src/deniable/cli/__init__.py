@@ -18,6 +18,7 @@ COMMANDS = {
     "estimate": "deniable.cli.survey:estimate",
     "kafka": "deniable.cli.kafka:kafka",
     "plan": "deniable.cli.plan:plan",
+    "power": "deniable.cli.power:power",
     "proxy": "deniable.cli.proxy:proxy",
     "query": "deniable.cli.query:query",
     "randomize": "deniable.cli.survey:randomize",

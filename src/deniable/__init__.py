@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deniable.estimation.design_estimate import DesignEstimate, agreement_test
     from deniable.estimation.distances import euclidean, kantorovich, manhattan
     from deniable.estimation.estimate import Estimate
+    from deniable.estimation.fit import FitTest, fit_test
     from deniable.estimation.independence import IndependenceTest, independence_test
     from deniable.estimation.laplace_comparison import (
         ErrorComparison,
@@ -90,6 +91,7 @@ _MODULES = {
     "deniable.estimation.design_estimate": ("DesignEstimate", "agreement_test"),
     "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
     "deniable.estimation.estimate": ("Estimate",),
+    "deniable.estimation.fit": ("FitTest", "fit_test"),
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
@@ -158,6 +160,7 @@ __all__ = [
     "DistanceSensitive",
     "ErrorComparison",
     "Estimate",
+    "FitTest",
     "ForcedResponse",
     "Guess",
     "HadamardResponse",
@@ -201,6 +204,7 @@ __all__ = [
     "composite",
     "euclidean",
     "every_path",
+    "fit_test",
     "guess",
     "independence_test",
     "joint",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from deniable import Reports, SquareWave, Tally, seeded_source
+from deniable import Reports, SquareWave, Tally, seeded_source, statistics
 from deniable.errors import (
     AnswerError,
     AnswerTypeError,
@@ -22,7 +22,9 @@ from deniable.errors import (
     ParameterError,
     ReportError,
     ReportMismatchError,
+    WholeNumbersWarning,
 )
+from deniable.mechanisms.mechanism import from_dict
 from toolkit.laws import (
     assert_bulk_draws_follow_the_channel,
     assert_errors_are_as_stated,
@@ -230,3 +232,64 @@ def test_smoothed_estimates_show_both_humps_where_the_inverse_shows_noise() -> N
     assert moved["ems"] < 0.02
     assert moved["em"] < 0.02
     assert moved["inverse"] > 2 * moved["em"]
+
+
+# --- whole numbers ---------------------------------------------------------------------------------------------------------
+
+AGES = np.arange(18, 96)
+AGED = np.exp(-((AGES - 44) ** 2) / 500.0)
+AGED /= AGED.sum()
+
+
+def means_of_ages(mechanism: SquareWave, n: int = 2_000, trials: int = 400) -> tuple[float, float, float]:
+    """The bias of the mean, its standard error, and how often its 95 % interval holds the truth."""
+    rng, source = np.random.default_rng(11), seeded_source(11)
+    true = float(AGES @ AGED)
+    errors, held = [], 0
+    for _ in range(trials):
+        found = statistics.mean(mechanism.estimate(mechanism.privatize(rng.choice(AGES, n, p=AGED), source)))
+        low, high = found.interval()
+        errors.append(found.value - true)
+        held += low <= true <= high
+    return float(np.mean(errors)), float(np.std(errors) / math.sqrt(trials)), held / trials
+
+
+@pytest.mark.parametrize("bins", [78, 39])
+def test_whole_numbers_have_a_form_that_does_not_bias_their_mean(bins: int) -> None:
+    bias, error, held = means_of_ages(SquareWave(2.0, bins, low=18, high=95, integers=True))
+    assert abs(bias) < 4 * error
+    assert 0.92 <= held <= 0.98  # 400 trials: 2.7 standard errors
+
+
+@pytest.mark.filterwarnings("ignore::deniable.errors.WholeNumbersWarning")
+def test_as_numbers_from_an_interval_they_are_biased_by_half_a_bin() -> None:
+    bias, error, held = means_of_ages(SquareWave(2.0, 78, low=18, high=96), n=20_000, trials=60)
+    assert abs(bias - 0.5) < 4 * error
+    assert held < 0.93
+
+
+def test_a_column_of_whole_numbers_is_warned_of_and_a_single_answer_is_not() -> None:
+    mechanism = SquareWave(2.0, 78, low=18, high=96)
+    with pytest.warns(WholeNumbersWarning, match=r"up to 0.5 beside them: the mean is biased; use integers=True"):
+        mechanism.privatize(np.tile([20, 31, 47], 20))
+    mechanism.privatize([20, 31, 47])  # warnings are errors here: what a device holds is nobody's business
+    mechanism.privatize(np.tile([20, 31.5, 47], 20))
+    SquareWave.of_integers(2.0, 18, 95).privatize(np.tile([20, 31, 47], 20))
+    SquareWave(2.0, 78, low=17.5, high=95.5).privatize(np.tile([20, 31, 47], 20))  # the middles are whole numbers
+
+
+def test_the_form_for_whole_numbers_is_described_and_checked() -> None:
+    mechanism = SquareWave.of_integers(2.0, 18, 95)
+    assert mechanism.labels == tuple(float(age) for age in AGES)
+    assert mechanism.indices([18, 19, 95]).tolist() == [0, 1, 77]
+    assert from_dict(mechanism.to_dict()) == mechanism
+    assert SquareWave(2.0, 39, 18, 95, integers=True).labels[:2] == (18.5, 20.5)
+    assert "integers" not in SquareWave(2.0, 78, 18, 95).to_dict()
+    with pytest.raises(OutOfDomainError, match="is not a whole number"):
+        mechanism.privatize([18.5])
+    with pytest.raises(ParameterError, match="bins = 10 must divide the 78 whole numbers"):
+        SquareWave(2.0, 10, 18, 95, integers=True)
+    with pytest.raises(ParameterError, match=r"low = 17.5 must be a whole number"):
+        SquareWave(2.0, 10, 17.5, 95, integers=True)
+    with pytest.raises(ParameterError, match="integers = 'yes' must be true or false"):
+        SquareWave(2.0, 78, 18, 95, integers="yes")  # type: ignore[arg-type]

@@ -259,7 +259,7 @@ def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) ->
     command = [sys.executable, "-c", "from deniable.cli import main; main()"]
     output = tmp_path / "reports.csv"
     done = subprocess.run([*command, "randomize", answers, *OPTIONS, "-o", output], capture_output=True, text=True, check=True)  # noqa: S603
-    assert "500 rows randomized" in done.stdout
+    assert "Wrote 500 randomized rows" in done.stdout
     plot = tmp_path / "plot.png"
     subprocess.run([*command, "estimate", output, "-t", "city,smokes", "--plot", plot], capture_output=True, check=True)  # noqa: S603
     assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -317,3 +317,52 @@ def test_labels_that_a_file_cannot_hold_are_refused_before_anything_is_written(t
     with pytest.raises(SurveyError, match="column 'day': labels must be"):
         randomize_file(answers, tmp_path / "reports.csv", {"day": day})
     assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
+
+
+def test_what_is_kept_is_said_not_to_be_protected(tmp_path: Path) -> None:
+    answers = write_answers(tmp_path / "answers.csv", 100)
+    kept = run("randomize", answers, "-o", tmp_path / "kept.csv", *OPTIONS, "--keep", "size", "--keep", "name")
+    assert kept.exit_code == 0
+    assert "NOT PROTECTED: size, name are copied as in the input." in kept.stdout
+    assert "row as a whole" not in kept.stdout
+    assert "together: epsilon 3.099, about those columns only." in kept.stdout
+    left_out = run("randomize", answers, "-o", tmp_path / "left.csv", *OPTIONS)
+    assert "NOT PROTECTED" not in left_out.stdout
+    assert "A person's row as a whole: epsilon 3.099." in left_out.stdout
+
+
+def test_whole_numbers_in_a_wave_of_an_interval_are_warned_of_in_one_line(tmp_path: Path) -> None:
+    ages = tmp_path / "ages.csv"
+    ages.write_text("age\n" + "20\n34\n51\n" * 40)
+    column = "age=SquareWave:epsilon=2,bins=78,low=18,high=96"
+    warned = run("randomize", ages, "-o", tmp_path / "one.csv", "-c", column)
+    assert warned.exit_code == 0
+    assert warned.stderr.startswith("deniable: warning: all values are whole numbers")
+    assert warned.stderr.count("\n") == 1
+    quiet = run("randomize", ages, "-o", tmp_path / "two.csv", "-c", "age=SquareWave:epsilon=2,bins=78,low=18,high=95,integers=1")
+    assert quiet.stderr == ""
+    assert estimate_file(tmp_path / "two.csv").estimates["age"].labels[0] == 18.0
+
+
+def test_a_file_that_was_never_randomized_is_said_not_to_fit(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.csv"
+    plain.write_text("smokes\n" + "0\n" * 95 * 5 + "1\n" * 5 * 5)
+    found = run("estimate", plain, "-c", "smokes=BinaryResponse:p=0.5,q=0.5")
+    assert "THESE REPORTS DO NOT FIT THE MECHANISM" in found.stdout
+    assert (
+        "Were they randomized"
+        in json.loads(run("estimate", plain, "-c", "smokes=BinaryResponse:p=0.5,q=0.5", "--json").stdout)["columns"]["smokes"][
+            "notes"
+        ][0]
+    )
+
+
+def test_designs_stand_in_files_with_their_own_report_labels(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.csv"
+    answers.write_text("used\n" + "yes\n" * 300 + "no\n" * 700)
+    done = run("randomize", answers, "-o", tmp_path / "reports.csv", "-c", "used=Crosswise:p=1/6")
+    assert done.exit_code == 0, done.output
+    assert set((tmp_path / "reports.csv").read_text().split()[1:]) == {"same", "different"}
+    found = estimate_file(tmp_path / "reports.csv").estimates["used"]
+    assert found.labels == ("no", "yes")
+    assert abs(found.proportions[1] - 0.3) < 5 * found.stderr[1]

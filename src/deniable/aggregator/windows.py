@@ -275,7 +275,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
-    estimate: Estimate = mechanism.estimate(tally, person_epochs)
+    estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
     if query.memoize:
         # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.

@@ -38,6 +38,7 @@ ROLES = {
         "estimate": "deniable.cli.survey:estimate",
         "graph": "deniable.cli.graph:graph",
         "models": "deniable.cli.models:models",
+        "power": "deniable.cli.power:power",
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
         "release": "deniable.cli.release:release",

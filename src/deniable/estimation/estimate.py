@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -178,6 +179,12 @@ class Estimate:
     def projected(self) -> Estimate:
         """The nearest proper distribution: none negative, sum 1. Biased; the ± stays that of the unbiased estimate."""
         return make_consistent(self, "norm-sub")
+
+    def without_bias(self) -> Estimate:
+        """The unbiased estimate that this one was made from, or itself: what pooling, and intervals of statistics, need."""
+        if self.unbiased is None:
+            return self
+        return dataclasses.replace(self, proportions=self.unbiased, unbiased=None, notes=())
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON; None for a limit that is infinite and an epsilon that is not known."""

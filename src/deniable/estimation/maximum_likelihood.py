@@ -36,7 +36,7 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
     >>> bool(maximum_likelihood(colours, reports).proportions.min() >= 0)
     True
     """
-    unbiased = mechanism.estimate(reports, population)
+    unbiased = mechanism.estimate(reports, population).without_bias()
     received = mechanism.reports(reports)
     rows = np.ascontiguousarray(received.data).view(np.uint8).reshape(len(received), -1)
     _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)

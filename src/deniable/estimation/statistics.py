@@ -68,8 +68,7 @@ def _of_unbiased(derive: _Derive) -> _Derive:
         found = derive(subject, *arguments, **options)
         if not isinstance(subject, Estimate) or subject.unbiased is None:
             return found
-        plain = replace(subject, proportions=subject.unbiased, unbiased=None, notes=())
-        honest = derive(plain, *arguments, **options)
+        honest = derive(subject.without_bias(), *arguments, **options)
         law = WidenedLaw(found.value, honest.value, honest.stderr, honest.law)
         return replace(found, stderr=honest.stderr, law=None if honest.biased else law, biased=honest.biased)
 

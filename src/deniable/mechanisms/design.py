@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,8 @@ class MatrixMechanism(IndexReports):
     """Draws from a matrix of integer weights, one column a value, each column summing to 2**64."""
 
     ESTIMATORS: ClassVar[tuple[str, ...]] = ("inverse", "em", "ems")
+    ESTIMATOR: ClassVar[str] = "inverse"
+    """The one that is used unless another is asked for."""
 
     _thresholds: NDArray[np.uint64]
     _matrix: NDArray[np.float64]
@@ -71,13 +74,15 @@ class MatrixMechanism(IndexReports):
     def contribution_ranges(self) -> NDArray[np.float64]:
         return np.asarray(np.ptp(self._inverse, axis=1), dtype=np.float64)
 
-    def estimate(self, reports: Any, population: int | None = None, estimator: str = "inverse") -> solving.Estimate:
+    def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
-        `estimator` is "inverse": unbiased, P^-1 times the reported proportions; "em": the most likely distribution
-        (:mod:`deniable.estimation.em`); or "ems": the same with neighbours averaged at each step, for values in an order. The
-        last two give a proper distribution and are biased, which the estimate's notes say; their ± is that of the unbiased one.
+        `estimator` is "inverse" (the default, unless the mechanism says otherwise): unbiased, P^-1 times the reported
+        proportions; "em": the most likely distribution (:mod:`deniable.estimation.em`); or "ems": the same with neighbours
+        averaged at each step, for values in an order. The last two give a proper distribution and are biased, which the
+        estimate's notes say; their ± is that of the unbiased one.
         """
+        estimator = self.ESTIMATOR if estimator is None else estimator
         if estimator not in self.ESTIMATORS:
             raise ParameterError("estimator", estimator, f"must be one of {', '.join(map(repr, self.ESTIMATORS))}")
         tally = self.gather(reports)
@@ -101,6 +106,13 @@ class MatrixMechanism(IndexReports):
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
         return self._matrix.copy()
+
+    def edge_errors(self) -> solving.EdgeVariances | None:
+        return self._edge_errors
+
+    @cached_property
+    def _edge_errors(self) -> solving.EdgeVariances | None:
+        return solving.edge_variances(self._inverse, self._matrix) if len(self.domain) <= solving.LARGEST_COVARIANCE else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

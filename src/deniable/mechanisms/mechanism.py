@@ -123,6 +123,14 @@ class Mechanism(ABC):
         """
         return ()
 
+    def edge_errors(self) -> solving.EdgeVariances | None:
+        """What the coins make of a share that nobody has, and of one that everybody has: it shows impossible reports."""
+        support = self.support()
+        if support is None:
+            return None
+        a, b = support
+        return b * (1 - b) / (a - b) ** 2, a * (1 - a) / (a - b) ** 2
+
     # --- what users call --------------------------------------------------------------------------------------------
 
     @property
@@ -210,7 +218,7 @@ class Mechanism(ABC):
             mechanism=type(self).__name__,
             epsilon=self.epsilon,
             support=self.support(),
-            notes=tuple(notes),
+            notes=(*notes, *solving.misfit(self.labels, proportions, n, self.edge_errors())),
         )
 
     def to_dict(self) -> dict[str, Any]:

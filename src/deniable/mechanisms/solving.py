@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
     from deniable.estimation.design_estimate import DesignEstimate, GroupRates
     from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+    from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.tables import Table
     from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments, support_rates
 
@@ -20,6 +21,7 @@ __all__ = [
     "LARGEST_COVARIANCE",
     "CandidateEstimate",
     "DesignEstimate",
+    "EdgeVariances",
     "Estimate",
     "GroupRates",
     "Moments",
@@ -30,9 +32,11 @@ __all__ = [
     "check_correction",
     "check_population",
     "decode",
+    "edge_variances",
     "em",
     "finite",
     "matrix_moments",
+    "misfit",
     "pure_moments",
     "support_rates",
 ]
@@ -41,6 +45,7 @@ _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
     "design_estimate": ("DesignEstimate", "GroupRates"),
     "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population"),
+    "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "tables": ("Table",),
     "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments", "support_rates"),
 }

@@ -18,7 +18,7 @@ _ALTERNATIVES = ("two-sided", "greater", "less")
 
 
 class _Design(Protocol):
-    def expected_stderr(self, n: Any, *values: float, parameter: str) -> float: ...
+    def expected_stderr(self, *arguments: Any, **options: Any) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,12 @@ class _Case:
         samples: int,
     ) -> None:
         values = (float(value),) if isinstance(value, int | float) else tuple(float(part) for part in value)
-        wanted = 2 if len(_samples(design)) > 1 else 1
+        wanted = len(_samples(design))
         if samples != wanted:
             raise ParameterError("n", samples, f"is the number of samples, and this design has {wanted}")
+        needed = 2 if wanted == 2 or hasattr(design, "multiplier") else 1
+        if len(values) != needed:
+            raise ParameterError("value", value, f"must be {needed} number{'s' if needed > 1 else ''} for this design")
         if alternative not in _ALTERNATIVES:
             raise ParameterError("alternative", alternative, f"must be one of {', '.join(map(repr, _ALTERNATIVES))}")
         names = getattr(design, "names", ("mean",) if hasattr(design, "multiplier") else ("pi",))

@@ -67,6 +67,8 @@ def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) ->
     ends = [[int(sum(column[: j + 1]) * bound) for j in range(len(column) - 1)] for column in columns]
     if bound <= _LARGEST_BOUND:
         drawn = source.below(bound, indices.size)
+        if len(columns) == 1:
+            return np.asarray(np.searchsorted(ends[0], drawn, side="right"), dtype=np.int64)
         return np.asarray((drawn[:, None] >= np.array(ends, dtype=np.int64)[indices]).sum(axis=1), dtype=np.int64)
     scale = ONE // bound
     # A cell of probability 1 would end at 2**64, which no word reaches: the last word stands in for it.
@@ -143,6 +145,9 @@ class SurveyDesign(ValueReports):
         yes = self._matrix[int(self._matrix[1, 1] < self._matrix[1, 0]) ^ 1]
         no_true, yes_true = float(yes[0]), float(yes[1])
         return np.array([1 - no_true, yes_true]), np.array([1 - yes_true, no_true])
+
+    def edge_errors(self) -> solving.EdgeVariances | None:
+        return solving.edge_variances(self._inverse, self._matrix)
 
     def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Any = ()) -> solving.Estimate:
         return super().describe(moments, n, population, [*self.warnings, *notes])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,9 @@ class Deck:
     @property
     def mean(self) -> float:
         """Expected number."""
-        return float(sum(Fraction(x) * p for x, p in zip(self.numbers, self.chances, strict=True)))
+        return self.moment(1)
 
+    @lru_cache  # noqa: B019 - decks are small and few
     def moment(self, power: int) -> float:
         """Expected power of the number."""
         return float(sum(Fraction(x) ** power * p for x, p in zip(self.numbers, self.chances, strict=True)))

@@ -34,6 +34,9 @@ class TwoGroupDesign(ABC):
     """What a parameter is, where its name does not say so."""
     _rows: _Floats
     _shift: _Floats
+    _inverse: _Floats
+    _bounds: list[tuple[float, float]]
+    """The least and the largest rate of yes in each sample."""
 
     def _derive(self, groups: Sequence[Any], rows: Sequence[Sequence[Any]], shift: Sequence[Any]) -> None:
         """Take lam = rows @ unknowns + shift; `groups` are the exact parameters, in the order of the fields."""
@@ -45,8 +48,14 @@ class TwoGroupDesign(ABC):
             raise ParameterError(
                 names[-1], str(groups[-1]), "makes both samples alike: they must differ for two unknowns to be told"
             )
-        object.__setattr__(self, "_rows", np.array(rows, dtype=np.float64))
-        object.__setattr__(self, "_shift", np.array(shift, dtype=np.float64))
+        derived = {
+            "_rows": np.array(rows, dtype=np.float64),
+            "_shift": np.array(shift, dtype=np.float64),
+            "_inverse": np.asarray(np.linalg.inv(np.array(rows, dtype=np.float64)), dtype=np.float64),
+            "_bounds": [(float(row.min()), float(row.max())) for row in (self.channel(index)[1] for index in (0, 1))],
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     # --- what a design says of itself -------------------------------------------------------------------------------
 
@@ -97,9 +106,8 @@ class TwoGroupDesign(ABC):
         counts = [count(f"yes[{i}]", value, people[i]) for i, value in enumerate(yes)]
         if min(people) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample")
-        bounds = [(float(row.min()), float(row.max())) for row in (self.channel(index)[1] for index in (0, 1))]
-        inverse = np.asarray(np.linalg.inv(self._rows), dtype=np.float64)
-        rates = solving.GroupRates.of(counts, people, bounds)
+        inverse = self._inverse
+        rates = solving.GroupRates.of(counts, people, self._bounds)
         estimate = rates.linear(
             ("first", "second"), inverse, -inverse @ self._shift, design=self._name(), epsilon=self.epsilon, notes=self.warnings
         )
@@ -125,7 +133,7 @@ class TwoGroupDesign(ABC):
     def expected_stderr(self, n: Sequence[int], *values: float, parameter: str = "pi") -> float:
         """The standard error of a parameter from `n` people in both samples, where the first two parameters have these values."""
         rates = self.rates(*values)
-        inverse = np.linalg.inv(self._rows)
+        inverse = self._inverse
         spread = rates * (1 - rates) / np.asarray(n, dtype=np.float64)
         covariance = (inverse * spread) @ inverse.T
         gradient = self._gradient(parameter, inverse @ (rates - self._shift))

@@ -1,0 +1,88 @@
+"""`deniable power`: how many people a survey design needs, or what it finds with those there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from deniable.cli.output import as_json
+from deniable.errors import MissingExtraError, ParameterError
+from deniable.mechanisms.designs.text import design_from_text
+from deniable.planning.design_power import DesignPower, design_power, design_sample_size
+
+__all__ = ["power"]
+
+
+def numbers(name: str, text: str, kind: type) -> Any:
+    """One number, or several separated by commas."""
+    try:
+        values = tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(name, text, "must be a number, or several separated by commas") from None
+    return values if len(values) > 1 else values[0]
+
+
+@click.command()
+@click.argument("design", metavar="NAME:PARAMETER=VALUE,…")
+@click.option("--value", required=True, help="The prevalence to be found; where a design needs two figures, both: 0.2,0.6.")
+@click.option("--null", type=float, default=0.0, show_default=True, help="What it is to be told from.")
+@click.option("--n", "people", help="People asked, or those of each sample: 250,250. Without it the number needed is found.")
+@click.option("--power", "wanted", type=float, default=0.8, show_default=True, help="Power wanted where --n is not given.")
+@click.option("--parameter", help="Which parameter: pi, u, beta, gamma, t or mean; the design's first by default.")
+@click.option("--significance", type=float, default=0.05, show_default=True, help="Level of the test.")
+@click.option("--alternative", default="two-sided", show_default=True, help="two-sided, greater or less.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the power against the number of people."
+)
+def power(
+    design: str, value: str, people: str | None, wanted: float, wants_json: bool, plot_file: Path | None, **options: Any
+) -> None:
+    """Find the people a survey design needs, or its power with those there are.
+
+    Designs are those of docs/designs.md, such as Crosswise:p=1/4 or CheaterDetection:p1=1/4,p2=3/4.
+    """
+    made, truth = design_from_text(design), numbers("value", value, float)
+    if people is None:
+        found = design_sample_size(made, truth, power=wanted, **options)
+    else:
+        found = design_power(made, truth, numbers("n", people, int), **options)
+    if plot_file is not None:
+        _draw(made, truth, found, options, plot_file)
+    click.echo(as_json(found.to_dict()) if wants_json else str(found))
+
+
+def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], path: Path) -> None:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra, and slow to import
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot", "--plot") from None
+    factors = np.geomspace(0.1, 4, 60)
+    sizes = [tuple(max(2, round(n * factor)) for n in found.n) for factor in factors.tolist()]
+    powers = [design_power(made, truth, size if len(size) > 1 else size[0], **options).power for size in sizes]
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot([sum(size) for size in sizes], [100 * power for power in powers], color="#1f5a8a")
+    axes.plot(
+        [sum(found.n)], [100 * found.power], "o", color="#c2410c", label=f"{sum(found.n):,} people: {100 * found.power:.1f} %"
+    )
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda people, _: f"{people:,.0f}")
+    axes.xaxis.set_minor_formatter(lambda *_: "")
+    axes.set_xlabel("people asked, all samples together")
+    axes.set_ylabel("power (%)")
+    axes.set_ylim(0, 102)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    axes.set_title(f"{found.design}\n{found.parameter} = {found.value:g} against {found.null:g}", fontsize=9)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ParameterError("plot", str(path), f"cannot be written: {error.strerror}") from None
+    except ValueError as error:
+        raise ParameterError("plot", str(path), f"cannot be drawn: {error}") from None

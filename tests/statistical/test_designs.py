@@ -172,7 +172,7 @@ def test_a_list_experiment_is_unbiased_and_covers() -> None:
         Scrambling.additive([-10, -5, 0, 5, 10]),
         Scrambling.multiplicative({0.5: "1/4", 1.0: "1/2", 1.5: "1/4"}),
         Scrambling.optional(0.7, [10, 20, 30, 40]),
-        Scrambling(truth=0.3, substituted=0.2, multiplier=[0.8, 1.2], addend=[-3, 3], substitute=[20, 40]),
+        Scrambling(truth=0.3, substituted=0.2, multiplier=[0.8, 1.2], addend=[-3, 13], substitute=[20, 40]),
     ],
     ids=["additive", "multiplicative", "optional", "general"],
 )

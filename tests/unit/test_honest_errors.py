@@ -83,6 +83,19 @@ def test_tables_have_no_error_of_0_either(population: int | None) -> None:
         assert table.covariance_of(single)[0, 0] > 0
 
 
+@pytest.mark.parametrize("population", [None, 100, 150])
+def test_nearly_truthful_bits_of_people_who_say_yes_to_all_have_a_proper_covariance(population: int | None) -> None:
+    """Shares of 90 and 60 %: -pi_u pi_v/n beside such small variances is no covariance that two numbers can have."""
+    mechanism = deniable.UnaryEncoding(["a", "b"], a=0.999, b=0.001)
+    estimate = Tally(mechanism, np.array([90, 60]), 100).estimate(population=population)
+    assert estimate.covariance is not None
+    eigenvalues = np.linalg.eigvalsh(estimate.covariance)
+    assert eigenvalues[0] > -1e-9 * eigenvalues[-1]
+    np.testing.assert_allclose(np.diagonal(estimate.covariance), estimate.variance, rtol=1e-9)
+    correlation = estimate.covariance[0, 1] / np.sqrt(estimate.variance.prod())
+    assert -1 - 1e-9 <= correlation < (-0.5 if population is None else 0.5)
+
+
 @pytest.mark.parametrize("count", [0, 5])
 def test_a_tiny_cohort_is_not_certain(count: int) -> None:
     """Five answers that all say the same: a window printed -6.67 % ± 0.00."""

@@ -339,6 +339,7 @@ def test_whole_numbers_in_a_wave_of_an_interval_are_warned_of_in_one_line(tmp_pa
     assert warned.exit_code == 0
     assert warned.stderr.startswith("deniable: warning: all values are whole numbers")
     assert warned.stderr.count("\n") == 1
+    (tmp_path / "ages.csv.randomized.toml").unlink()  # the second randomization would be warned of, too
     quiet = run("randomize", ages, "-o", tmp_path / "two.csv", "-c", "age=SquareWave:epsilon=2,bins=78,low=18,high=95,integers=1")
     assert quiet.stderr == ""
     assert estimate_file(tmp_path / "two.csv").estimates["age"].labels[0] == 18.0

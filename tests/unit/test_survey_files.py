@@ -286,7 +286,7 @@ def test_standard_input_goes_to_standard_output(
     monkeypatch.chdir(tmp_path)
     done = run("randomize", "-", *OPTIONS, "-o", "-", given=pack(text(";").encode()))
     assert (done.exit_code, done.stdout) == (0, WRITTEN)
-    assert "3 rows randomized into standard output" in done.stderr
+    assert "Wrote 3 randomized rows to standard output" in done.stderr
     estimated = run("estimate", "-", *OPTIONS, "--csv", given=done.stdout_bytes)
     assert estimated.exit_code == 0
     assert float(estimated.stdout.splitlines()[1].split(",")[2]) == pytest.approx(1 / 3)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from deniable.cli.output import as_json
+from deniable.cli.output import as_json, say
 from deniable.errors import MissingExtraError, ParameterError
 from deniable.mechanisms.designs.text import design_from_text
 from deniable.planning.design_power import DesignPower, design_power, design_sample_size
@@ -52,7 +52,7 @@ def power(
         found = design_power(made, truth, numbers("n", people, int), **options)
     if plot_file is not None:
         _draw(made, truth, found, options, plot_file)
-    click.echo(as_json(found.to_dict()) if wants_json else str(found))
+    say(as_json(found.to_dict()) if wants_json else str(found))
 
 
 def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], path: Path) -> None:

@@ -10,6 +10,8 @@ below 0 by chance, and intervals would cover too often.)
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,9 +58,13 @@ def without_negative_eigenvalues(covariance: _Floats) -> _Floats:
     """The covariance with the same variances and no negative eigenvalue, which a difference of two estimated ones can have."""
     spread = np.sqrt(np.diagonal(covariance))
     scale = np.where(spread > 0, spread, 1.0)
-    weights, directions = np.linalg.eigh(covariance / np.outer(scale, scale))
-    if weights[0] >= -1e-12 * weights[-1]:
+    correlation = covariance / np.outer(scale, scale)
+    if np.abs(correlation).sum(axis=1).max() <= 2:  # dominated by its diagonal, as where the coins' noise is large
         return covariance
+    with suppress(np.linalg.LinAlgError):  # a tenth of the price of eigenvalues, which few need
+        np.linalg.cholesky(correlation + 1e-10 * np.eye(len(correlation)))
+        return covariance
+    weights, directions = np.linalg.eigh(correlation)
     proper = (directions * np.maximum(weights, 0)) @ directions.T
     kept = np.sqrt(np.maximum(np.diagonal(proper), np.finfo(np.float64).tiny))
     return np.asarray(proper * np.outer(spread / kept, spread / kept))
@@ -78,10 +84,6 @@ def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float
     if proportions.size <= LARGEST_COVARIANCE:
         covariance = np.outer(proportions, -proportions / max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
-        # D - s s', D diagonal, has a negative eigenvalue if and only if the sum of s^2/D exceeds 1.
-        squares = proportions**2 / max(n - 1, 1)
-        if (squares / (variance + squares)).sum() > 1:
-            covariance = without_negative_eigenvalues(covariance)
     return proportions, variance, covariance
 
 
@@ -116,14 +118,14 @@ def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats, channel:
 
 
 def finite(moments: Moments, population: int | None) -> Moments:
-    """Take away the sampling error that a finite population does not have."""
-    if population is None:
-        return moments
+    """Take away the sampling error that a finite population does not have; what is left is a proper covariance."""
     proportions, variance, covariance = moments
-    shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
-    variance = np.maximum(variance - shares * (1 - shares) / population, LEAST * variance)
+    if population is not None:
+        shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
+        variance = np.maximum(variance - shares * (1 - shares) / population, LEAST * variance)
+        if covariance is not None:
+            covariance = covariance + np.outer(shares, shares) / population
+            np.fill_diagonal(covariance, variance)
     if covariance is not None:
-        covariance = covariance + np.outer(shares, shares) / population
-        np.fill_diagonal(covariance, variance)
         covariance = without_negative_eigenvalues(covariance)
     return proportions, variance, covariance

@@ -266,7 +266,7 @@ def test_a_reader_is_told_what_retention_took_before_it_was_read(log: KafkaLog, 
     for future in admin.delete_records([beyond]).values():
         future.result(30)
     assert "partition 2 of the topic" in read(log.settings, first.position).problem
-    assert "it was dropped" in read(log.settings, first.position).problem
+    assert "were deleted by retention" in read(log.settings, first.position).problem
     reader = KafkaLogReader(log.settings, wait_ms=1)
     with pytest.raises(LogError, match=f"records after offset {first.position[2]} were deleted by retention"):
         reader.read_span(2, first.position[2], first.position[2] + 3)

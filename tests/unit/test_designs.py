@@ -95,7 +95,7 @@ def test_infinite_losses_are_infinite_and_said() -> None:
     for design in (Mangat(0.6), Triangular(0.25), ForcedResponse(0.5, yes=0.5), DirectQuestion()):
         assert design.epsilon == math.inf
         estimate = design.estimate(design.privatize(["no", "yes"] * 50, seeded_source(1)))
-        assert "epsilon infinite a report" in str(estimate)
+        assert "epsilon infinite per report" in str(estimate)
         assert any("rules out" in note and "epsilon is infinite" in note for note in estimate.notes)
     assert "a report of 'neither' rules out 'yes'" in str(Triangular(0.25).estimate_counts(neither=350, n=700))
     for two in (CheaterDetection(0.25, 0.75), StochasticLieDetector(0.2, 0.8), ItemCount(3), Scrambling.additive([1, 2])):

@@ -167,7 +167,7 @@ def test_when_too_much_waits_uploads_are_put_off_until_the_log_is_back(tmp_path:
     for columns in sent:
         place.take(columns)
         place.later(3)
-    with pytest.raises(RefusedError, match="as many shares wait") as refused:
+    with pytest.raises(RefusedError, match="The backlog is full") as refused:
         place.take(some(1))
     assert (refused.value.status, refused.value.reason, refused.value.retry_after) == (503, "behind", 30)
     assert place.take(sent[0]) == Receipt(0, 300)  # what it has, it has

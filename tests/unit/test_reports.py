@@ -125,7 +125,10 @@ FIVE = deniable.DirectEncoding(5, 1.0)
         (packed(b"dnr", 1, b"[]", bytes(8)), "'mechanism'"),
         (packed(b"dnr", 1, b'{"mechanism": "Nope"}', bytes(8)), "'Nope'"),
         (packed(b"dnr", 1, b'{"mechanism": ["x"]}', bytes(8)), "mechanism"),
-        (packed(b"dnr", 1, b'{"mechanism": "IndexReports"}', bytes(8)), "knows: BasicRappor, BinaryResponse, DesignMatrix"),
+        (
+            packed(b"dnr", 1, b'{"mechanism": "IndexReports"}', bytes(8)),
+            "knows: BasicRappor, BinaryResponse, Crosswise, DesignMatrix",
+        ),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9}', bytes(8)), "do not fit OptimizedUnary"),
         (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": -1}', bytes(8)), "epsilon = -1"),
         (packed(b"dnr", 1, description_of(NINE), b"\1"), "end before"),

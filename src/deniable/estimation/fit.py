@@ -99,7 +99,7 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
     >>> print(fit_test(survey, survey.reports([0] * 900 + [1] * 100)))
-    1,000 reports do not fit the mechanism: the share of 1 would be -30.0 %, p < 1e-16
+    1,000 reports do not fit the mechanism: the share of 0 would be 130.0 %, p < 1e-16
     """
     tally = mechanism.gather(reports)
     proportions = mechanism.solve(tally.counts, tally.n)[0]
@@ -117,7 +117,7 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
         and len(tally.counts) == len(channel)
     ):
         found.append(_likelihood_ratio(tally.counts, channel))
-    p_value, reason = min(found)
+    p_value, reason = min(found, key=lambda pair: max(pair[0], 1e-16))  # of equals, the one that names a share
     return FitTest(min(1.0, 2 * p_value), reason, tally.n)
 
 
@@ -128,4 +128,6 @@ def _likelihood_ratio(counts: NDArray[np.int64], channel: _Floats) -> tuple[floa
     fitted = (channel @ em.em(counts, channel))[seen] * counts.sum()
     statistic = max(2 * float(counts[seen] @ np.log(counts[seen] / fitted)), 0.0)
     degrees = len(counts) - 1
-    return float(chdtrc(degrees, statistic)), f"likelihood ratio {statistic:.4g}, at most {degrees} degrees of freedom"
+    return float(
+        chdtrc(degrees, statistic)
+    ), f"likelihood ratio {statistic:.4g}, at most {degrees} degree{'s' if degrees > 1 else ''} of freedom"

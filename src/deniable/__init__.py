@@ -2,9 +2,10 @@
 
 from deniable import privacy
 from deniable.estimation import statistics
+from deniable.estimation.agreement import AgreementTest, agreement_test
 from deniable.estimation.candidates import CandidateEstimate
 from deniable.estimation.comparison import Comparison, compare
-from deniable.estimation.design_estimate import DesignEstimate, agreement_test
+from deniable.estimation.design_estimate import DesignEstimate
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.fit import FitTest, fit_test
@@ -55,6 +56,7 @@ from deniable.planning.plan import Plan, plan
 from deniable.randomness import ScriptedSource, Source, every_path, seeded_source, system_source
 
 __all__ = [
+    "AgreementTest",
     "BasicRappor",
     "BinaryResponse",
     "CandidateEstimate",

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation.design_estimate import DesignEstimate, GroupRates
+from deniable.estimation.design_estimate import DesignEstimate
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.fit import EdgeVariances, edge_variances
+from deniable.estimation.group_rates import GroupRates
 from deniable.estimation.unbias import Moments, left_inverse, matrix_moments
 from deniable.mechanisms import exact
 from deniable.mechanisms.designs.parameters import count
@@ -28,7 +29,7 @@ from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.mechanisms.values import ValueReports
 from deniable.randomness import ONE, Source
 
-__all__ = ["YES_NO", "SurveyDesign", "draw_exactly", "drawable", "exact_loss", "loss_of_design"]
+__all__ = ["YES_NO", "SurveyDesign", "draw_exactly", "drawable", "exact_loss"]
 
 Columns = Sequence[Sequence[Fraction]]
 """One row a truth: the probabilities of the reports, which sum to 1."""
@@ -216,18 +217,16 @@ class SurveyDesign(ValueReports):
         tally = self.counted(counts, n=n, **named)
         people = require_reports(tally.n)
         b, a = (float(p) for p in self.exact_channel()[1])
-        rates = GroupRates.of([int(tally.counts[1])], [people], [(min(a, b), max(a, b))])
-        of = check_population(population, people)
-        return rates.linear(
-            ("pi",),
+        rates = GroupRates.of(
+            [int(tally.counts[1])],
+            [people],
+            [(min(a, b), max(a, b))],
             np.array([[1 / (a - b)]]),
             np.array([-b / (a - b)]),
-            design=repr(self),
-            epsilon=self.epsilon,
-            notes=self.warnings,
-            population=of,
             coins=(a, b),
         )
+        of = check_population(population, people)
+        return DesignEstimate.linear(rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of)
 
     # --- before the field -------------------------------------------------------------------------------------------
 
@@ -242,8 +241,3 @@ class SurveyDesign(ValueReports):
         rate = self.rates(pi)
         weights = self._inverse[1]
         return math.sqrt(max(float(weights**2 @ rate - (weights @ rate) ** 2), 0.0) / n)
-
-
-def loss_of_design(name: str, epsilon: Any) -> ParameterError:
-    """The error for an epsilon that no parameters of a design can have."""
-    return ParameterError("epsilon", epsilon, f"cannot be had: the loss of {name} is infinite whatever its parameters are")

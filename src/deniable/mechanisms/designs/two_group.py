@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation.design_estimate import DesignEstimate, GroupRates
+from deniable.estimation.design_estimate import DesignEstimate
+from deniable.estimation.group_rates import GroupRates
 from deniable.mechanisms.designs.design import draw_exactly, drawable
 from deniable.mechanisms.designs.parameters import count
 from deniable.randomness import Source, system_source
@@ -107,11 +108,9 @@ class TwoGroupDesign(ABC):
         if min(people) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample")
         inverse = self._inverse
-        rates = GroupRates.of(counts, people, self._bounds)
-        estimate = rates.linear(
-            ("first", "second"), inverse, -inverse @ self._shift, design=self._name(), epsilon=self.epsilon, notes=self.warnings
-        )
-        return self._finish(estimate.replaced(names=self.names[:2], meanings=self.meanings))
+        rates = GroupRates.of(counts, people, self._bounds, inverse, -inverse @ self._shift)
+        estimate = DesignEstimate.linear(rates, self._name(), self.names[:2], self.epsilon, notes=self.warnings)
+        return self._finish(estimate.replaced(meanings=self.meanings))
 
     def estimate(self, groups: Sequence[Any]) -> DesignEstimate:
         """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and "yes"."""
@@ -158,7 +157,3 @@ class TwoGroupDesign(ABC):
     def _name(self) -> str:
         shown = ", ".join(f"{name}={str(getattr(self, name))!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
         return f"{type(self).__name__}({shown})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name and parameters."""
-        return {"design": type(self).__name__, **{name: str(getattr(self, name)) for name in self.__dataclass_fields__}}  # type: ignore[attr-defined]

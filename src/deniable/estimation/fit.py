@@ -131,4 +131,6 @@ def _likelihood_ratio(counts: NDArray[np.int64], channel: _Floats) -> tuple[floa
     fitted = (channel @ em.em(counts, channel))[seen] * counts.sum()
     statistic = max(2 * float(counts[seen] @ np.log(counts[seen] / fitted)), 0.0)
     degrees = len(counts) - 1
-    return float(chdtrc(degrees, statistic)), f"likelihood ratio {statistic:.4g}, at most {degrees} degrees of freedom"
+    return float(
+        chdtrc(degrees, statistic)
+    ), f"likelihood ratio {statistic:.4g}, at most {degrees} degree{'s' if degrees > 1 else ''} of freedom"

@@ -25,7 +25,7 @@ from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.mechanisms.values import ValueReports
 from deniable.randomness import ONE, Source
 
-__all__ = ["YES_NO", "SurveyDesign", "draw_exactly", "drawable", "exact_loss", "loss_of_design"]
+__all__ = ["YES_NO", "SurveyDesign", "draw_exactly", "drawable", "exact_loss"]
 
 Columns = Sequence[Sequence[Fraction]]
 """One row a truth: the probabilities of the reports, which sum to 1."""
@@ -219,12 +219,10 @@ class SurveyDesign(ValueReports):
             ("pi",),
             np.array([[1 / (a - b)]]),
             np.array([-b / (a - b)]),
-            design=repr(self),
-            epsilon=self.epsilon,
-            notes=self.warnings,
-            population=of,
             coins=(a, b),
         )
+        of = check_population(population, people)
+        return DesignEstimate.linear(rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of)
 
     # --- before the field -------------------------------------------------------------------------------------------
 
@@ -239,8 +237,3 @@ class SurveyDesign(ValueReports):
         rate = self.rates(pi)
         weights = self._inverse[1]
         return math.sqrt(max(float(weights**2 @ rate - (weights @ rate) ** 2), 0.0) / n)
-
-
-def loss_of_design(name: str, epsilon: Any) -> ParameterError:
-    """The error for an epsilon that no parameters of a design can have."""
-    return ParameterError("epsilon", epsilon, f"cannot be had: the loss of {name} is infinite whatever its parameters are")

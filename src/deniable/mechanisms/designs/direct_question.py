@@ -17,7 +17,7 @@ class DirectQuestion(SurveyDesign):
     """Everybody says what is true, or what they would rather have true. Epsilon is **infinite**: nothing is hidden.
 
     It is here because surveys ask a part of the sample directly, to see whether randomizing makes people admit more
-    (:func:`~deniable.estimation.design_estimate.agreement_test`).
+    (:func:`~deniable.agreement_test`).
 
     >>> print(DirectQuestion().estimate_counts(yes=158, n=365))
     pi   43.29 % ± 5.09

@@ -64,10 +64,6 @@ class Deck:
             return np.full(n, self.numbers[0])
         return np.array(self.numbers)[draw_exactly(drawable([self.chances]), np.zeros(n, dtype=np.intp), source)]
 
-    def to_dict(self) -> dict[str, str]:
-        """Numbers to probabilities, as texts."""
-        return {repr(x): str(p) for x, p in zip(self.numbers, self.chances, strict=True)}
-
 
 _ZERO, _ONE = Deck((0.0,), (Fraction(1),)), Deck((1.0,), (Fraction(1),))
 

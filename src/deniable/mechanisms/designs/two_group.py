@@ -158,7 +158,3 @@ class TwoGroupDesign(ABC):
     def _name(self) -> str:
         shown = ", ".join(f"{name}={str(getattr(self, name))!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
         return f"{type(self).__name__}({shown})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name and parameters."""
-        return {"design": type(self).__name__, **{name: str(getattr(self, name)) for name in self.__dataclass_fields__}}  # type: ignore[attr-defined]

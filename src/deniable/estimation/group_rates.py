@@ -1,0 +1,140 @@
+"""Rates of answers in one or more samples, with the errors and the intervals of what is linear in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.estimation.intervals import score_limits, square_and_add
+from deniable.estimation.statistic import normal_reach
+
+__all__ = ["GroupRates", "jeffreys_limits"]
+
+_Floats = NDArray[np.float64]
+
+
+def jeffreys_limits(yes: int, n: int, confidence: float) -> _Floats:
+    """Low and high of a rate: equal tails of Beta(yes + 1/2, n - yes + 1/2), from 0 if nobody said yes and to 1 if all did.
+
+    Brown, Cai and DasGupta, "Interval estimation for a binomial proportion", Statistical Science 2001. Its coverage stays
+    nearer to what it claims than that of Wilson's interval, which at n = 500 falls to 93.9 % at some rates.
+    """
+    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import
+
+    tail = (1 - confidence) / 2
+    low = 0.0 if yes == 0 else float(betaincinv(yes + 0.5, n - yes + 0.5, tail))
+    high = 1.0 if yes == n else float(betaincinv(yes + 0.5, n - yes + 0.5, 1 - tail))
+    return np.array([low, high])
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRates:
+    """Rates of "yes" in one or more samples, and the parameters that are linear in them: values = weights @ rates + shift."""
+
+    rates: _Floats
+    sizes: tuple[int, ...]
+    nearest: _Floats
+    """The rates as the errors take them: never 0 or 1, nor less than half of what the coins alone make them."""
+    weights: _Floats
+    shift: _Floats
+    ratio: tuple[int, int] | None = None
+    """The rows of numerator and denominator, where the last parameter is not linear but their ratio."""
+    coins: tuple[float, float] | None = None
+    """P(yes | carrier) and P(yes | other), where there is one sample: what a finite population's variance needs."""
+
+    @classmethod
+    def of(
+        cls,
+        counts: Sequence[int],
+        sizes: Sequence[int],
+        bounds: Sequence[tuple[float, float]],
+        weights: _Floats,
+        shift: _Floats,
+        coins: tuple[float, float] | None = None,
+    ) -> GroupRates:
+        """From counts of yes; `bounds` are the least and the largest rate that the design allows in each sample."""
+        rates = np.array(counts, dtype=np.float64) / np.array(sizes, dtype=np.float64)
+        low, high = np.array(bounds, dtype=np.float64).T
+        half = 0.5 / np.array(sizes, dtype=np.float64)  # half a person: where all say the same, the next one still might not
+        nearest = np.clip(rates, np.maximum(low / 2, half), np.minimum((1 + high) / 2, 1 - half))
+        return cls(rates, tuple(int(n) for n in sizes), nearest, weights, shift, coins=coins)
+
+    @property
+    def values(self) -> _Floats:
+        """The linear parameters."""
+        return np.asarray(self.weights @ self.rates + self.shift)
+
+    def covariance(self, kind: str, population: int | None = None) -> _Floats:
+        """Of the linear parameters; in a finite population (1 - n/U) V/(n - 1) + V_rr/U, V_rr being the coins' part of V."""
+        less = 1 if kind == "n-1" else 0
+        spread = self.nearest * (1 - self.nearest) / np.maximum(np.array(self.sizes) - less, 1)
+        if population is not None and self.coins is not None:
+            a, b = self.coins
+            share = min(max((float(self.nearest[0]) - b) / (a - b), 0.0), 1.0)
+            coins = share * a * (1 - a) + (1 - share) * b * (1 - b)
+            spread = (1 - self.sizes[0] / population) * spread + coins / population
+        return np.asarray((self.weights * spread) @ self.weights.T)
+
+    def limits(self, values: _Floats, confidence: float, population: int | None) -> _Floats:
+        """Limits by Jeffreys' interval of each rate, put together by square-and-add; a ratio's by Fieller's theorem.
+
+        Of one sample out of a finite population the score interval is taken, whose variance knows of the population.
+        """
+        z = normal_reach(confidence)
+        if population is not None and self.coins is not None:
+            a, b = (np.array([p]) for p in self.coins)
+            return score_limits(values, (a, b), self.sizes[0], population, z)
+        alone = [jeffreys_limits(round(rate * n), n, confidence) for rate, n in zip(self.rates, self.sizes, strict=True)]
+        out = np.empty((len(self.weights), 2))
+        linear = self.values
+        for row, weights in enumerate(self.weights):
+            parts = [
+                (1.0, np.array([w * rate]), np.sort(w * limits)[None])
+                for w, rate, limits in zip(weights, self.rates, alone, strict=True)
+            ]
+            out[row] = square_and_add(linear[row : row + 1], parts)[0]
+        if self.ratio is not None:
+            top, bottom = self.ratio
+            out[-1] = self._fieller(linear[top], linear[bottom], top, bottom, z)
+        return out
+
+    def _fieller(self, above: float, below: float, top: int, bottom: int, z: float) -> tuple[float, float]:
+        """The ratios r for which above - r below lies within z of its standard errors of 0."""
+        spread = self.nearest * (1 - self.nearest) / np.maximum(np.array(self.sizes) - 1, 1)
+        u, v = self.weights[top], self.weights[bottom]
+        vuu, vuv, vvv = (float((x * spread) @ y) for x, y in ((u, u), (u, v), (v, v)))
+        square, linear, constant = below**2 - z**2 * vvv, above * below - z**2 * vuv, above**2 - z**2 * vuu
+        inside = linear**2 - square * constant
+        if square <= 0 or inside < 0:  # the denominator may be 0: no ratio is excluded
+            return -math.inf, math.inf
+        return (linear - math.sqrt(inside)) / square, (linear + math.sqrt(inside)) / square
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists."""
+        return {
+            "rates": self.rates.tolist(),
+            "sizes": list(self.sizes),
+            "nearest": self.nearest.tolist(),
+            "weights": self.weights.tolist(),
+            "shift": self.shift.tolist(),
+            "ratio": None if self.ratio is None else list(self.ratio),
+            "coins": None if self.coins is None else list(self.coins),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> GroupRates:
+        """What :meth:`to_dict` described."""
+        return cls(
+            np.array(document["rates"]),
+            tuple(document["sizes"]),
+            np.array(document["nearest"]),
+            np.array(document["weights"]),
+            np.array(document["shift"]),
+            None if document["ratio"] is None else (document["ratio"][0], document["ratio"][1]),
+            None if document["coins"] is None else (document["coins"][0], document["coins"][1]),
+        )

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from deniable.client.device import Device
     from deniable.client.vault import Vault
     from deniable.estimation import statistics
+    from deniable.estimation.agreement import agreement_test
     from deniable.estimation.candidates import CandidateEstimate
     from deniable.estimation.comparison import Comparison, compare
-    from deniable.estimation.design_estimate import DesignEstimate, agreement_test
+    from deniable.estimation.design_estimate import DesignEstimate
     from deniable.estimation.distances import euclidean, kantorovich, manhattan
     from deniable.estimation.estimate import Estimate
     from deniable.estimation.fit import FitTest, fit_test
@@ -88,7 +89,8 @@ _MODULES = {
     "deniable.client.vault": ("Vault",),
     "deniable.estimation.candidates": ("CandidateEstimate",),
     "deniable.estimation.comparison": ("Comparison", "compare"),
-    "deniable.estimation.design_estimate": ("DesignEstimate", "agreement_test"),
+    "deniable.estimation.agreement": ("agreement_test",),
+    "deniable.estimation.design_estimate": ("DesignEstimate",),
     "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
     "deniable.estimation.estimate": ("Estimate",),
     "deniable.estimation.fit": ("FitTest", "fit_test"),

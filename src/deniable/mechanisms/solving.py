@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deniable.estimation import em
     from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
-    from deniable.estimation.design_estimate import DesignEstimate, GroupRates
+    from deniable.estimation.design_estimate import DesignEstimate
     from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
+    from deniable.estimation.group_rates import GroupRates
     from deniable.estimation.tables import Table
     from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments, support_rates
 
@@ -43,9 +44,10 @@ __all__ = [
 
 _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
-    "design_estimate": ("DesignEstimate", "GroupRates"),
+    "design_estimate": ("DesignEstimate",),
     "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population"),
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
+    "group_rates": ("GroupRates",),
     "tables": ("Table",),
     "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments", "support_rates"),
 }

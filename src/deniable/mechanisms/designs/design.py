@@ -213,16 +213,16 @@ class SurveyDesign(ValueReports):
         tally = self.counted(counts, n=n, **named)
         people = require_reports(tally.n)
         b, a = (float(p) for p in self.exact_channel()[1])
-        rates = solving.GroupRates.of([int(tally.counts[1])], [people], [(min(a, b), max(a, b))])
-        of = solving.check_population(population, people)
-        return rates.linear(
-            ("pi",),
+        rates = solving.GroupRates.of(
+            [int(tally.counts[1])],
+            [people],
+            [(min(a, b), max(a, b))],
             np.array([[1 / (a - b)]]),
             np.array([-b / (a - b)]),
             coins=(a, b),
         )
-        of = check_population(population, people)
-        return DesignEstimate.linear(rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of)
+        of = solving.check_population(population, people)
+        return solving.DesignEstimate.linear(rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of)
 
     # --- before the field -------------------------------------------------------------------------------------------
 

@@ -107,11 +107,9 @@ class TwoGroupDesign(ABC):
         if min(people) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample")
         inverse = self._inverse
-        rates = solving.GroupRates.of(counts, people, self._bounds)
-        estimate = rates.linear(
-            ("first", "second"), inverse, -inverse @ self._shift, design=self._name(), epsilon=self.epsilon, notes=self.warnings
-        )
-        return self._finish(estimate.replaced(names=self.names[:2], meanings=self.meanings))
+        rates = solving.GroupRates.of(counts, people, self._bounds, inverse, -inverse @ self._shift)
+        estimate = solving.DesignEstimate.linear(rates, self._name(), self.names[:2], self.epsilon, notes=self.warnings)
+        return self._finish(estimate.replaced(meanings=self.meanings))
 
     def estimate(self, groups: Sequence[Any]) -> solving.DesignEstimate:
         """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and "yes"."""

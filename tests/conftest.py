@@ -6,7 +6,7 @@ import tempfile
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# Devices note elsewhere how new their stores are (`Store.beside`): not among the files of whoever runs the tests.
+# Devices note elsewhere how new their stores are (`Store.beside`): not among the files of the person who runs the tests.
 _STATE = tempfile.TemporaryDirectory(prefix="deniable-state-")
 os.environ["XDG_STATE_HOME"] = _STATE.name
 

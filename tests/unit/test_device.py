@@ -365,7 +365,7 @@ def test_the_querys_own_budget_ends_the_answers_too_over_all_its_versions(tmp_pa
     newer = query.revised(minimum_cohort=200)
     receipts += [device.answer(signed(newer), at(epoch)) for epoch in range(2, 5)]
     assert [receipt.outcome for receipt in receipts] == ["answered"] * 3 + ["refused"] * 2
-    assert "by its own word" in receipts[-1].detail
+    assert "the query allows itself" in receipts[-1].detail
 
 
 def test_a_limit_over_a_period_frees_what_is_older(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Payment:
             spent = self._book.spent_on(query.analyst, query.id)
             if spent + self.cost > Fraction(repr(query.budget.epsilon)):
                 return (
-                    f"the query may cost {query.budget.epsilon:g} by its own word, {float(spent):.6g} is spent,"
+                    f"the query allows itself {query.budget.epsilon:g} in all, {float(spent):.6g} is spent,"
                     f" and an answer costs {float(self.cost):.6g}"
                 )
         return self.accountant.check(self._event)

@@ -72,7 +72,7 @@ def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str]) -> type[H
                 self._stalled.cancel()
 
         def _unread(self) -> None:
-            """Whoever does not read what they asked for is let go, and what was to be sent is dropped."""
+            """A client that does not read what it asked for is let go, and what was to be sent is dropped."""
             refusals["unread"] += 1
             self.transport.abort()
 

@@ -299,6 +299,10 @@ class VaultError(DeniableError):
     """A vault cannot be used, or a change to it is refused."""
 
 
+class VaultBusyError(VaultError):
+    """A vault cannot be read for the moment, because its owner is writing to it or was cut off while writing."""
+
+
 class ImportDataError(VaultError, ValueError):
     """A file or row cannot be imported. The message says where, never what stood there."""
 

@@ -122,7 +122,7 @@ def test_the_process_does_not_outlive_a_parent_that_is_killed(tmp_path: Path, bu
         "from deniable.client import Vault, run, sandbox_pool\n"
         "vault = Vault.open(sys.argv[1])\n"
         "run(vault, 'SELECT a FROM t')\n"
-        "print(sandbox_pool._sessions[vault.path]._process._process.pid, flush=True)\n"
+        "print(sandbox_pool.sessions.kept[vault.path]._process._process.pid, flush=True)\n"
         + (f"run(vault, {slow!r}, deadline=2)\n" if busy else "import time; time.sleep(60)\n")
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}

@@ -44,7 +44,7 @@ def count(vault: Vault) -> int:
 
 
 def process_of(vault: Vault) -> SandboxProcess:
-    process = sandbox_pool._sessions[vault.path]._process
+    process = sandbox_pool.sessions.kept[vault.path]._process
     assert process is not None
     return process
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deniable.client import sandbox
+from deniable.client import sandbox, sandbox_pool
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
+from deniable.client.granted import Snapshot
+from deniable.client.guard import Shape
 from deniable.client.vault import Vault
 from deniable.errors import DeadlineError, SandboxError, VaultError
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query, Stratum
-from toolkit.devices import asked, at, make_policy, signed
+from toolkit.devices import asked, at, make_policy, queued, signed
 from toolkit.observed import Observed, PositionedSource, RecordingNetwork, VirtualClock, live, make_person, set_rows
 
 FAILS = 99.0
@@ -200,3 +204,73 @@ def test_a_read_that_does_not_end_is_answered_in_time(tmp_path: Path, monkeypatc
     released.set()
     assert receipt.outcome == "answered"
     assert taken < device.policy.slot
+
+
+# --- a vault that is large, or in use -----------------------------------------------------------------------------------
+
+
+def asked_two_ways() -> list[Query]:
+    """SQL that compiles on what is shared, and SQL that does not; the first is answered first."""
+    return [asked(id="a", serial=9, mechanism=MECHANISM), asked(id="b", mechanism=MECHANISM, sql="SELECT secret FROM trips")]
+
+
+def make_patient(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setattr("deniable.client.device._START_UP", 0.4)
+    source = PositionedSource("coins")
+    return make_person(folder, make_policy(asked(), deadline=0.1), source, on_step=source.step)
+
+
+def done(device: Device, epoch: int) -> list[tuple[Any, ...]]:
+    """What the device does with the two queries, and what waits for its proxies then."""
+    receipts = device.answer_all([signed(query) for query in asked_two_ways()], at(epoch))
+    return [(r.query, r.outcome, r.reason, r.epsilon) for r in receipts] + queued(device)
+
+
+def test_a_vault_that_takes_long_to_copy_does_not_keep_sql_from_being_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy for one query goes on while the next one is looked at, and how long it takes is how much is shared."""
+    small, large = (make_patient(tmp_path / name, monkeypatch) for name in ("small", "large"))
+    for device in (small, large):
+        set_rows(device.vault, [3.5])
+    released, real = threading.Event(), Snapshot.chunks
+
+    def chunks(snapshot: Snapshot, shape: Shape) -> list[Generator[list[Any], None, None]]:
+        released.wait(30)
+        return real(snapshot, shape)
+
+    expected = done(small, 0)
+    assert [outcome for _, outcome, *_ in expected[:2]] == ["answered", "refused"]
+    monkeypatch.setattr(Snapshot, "chunks", chunks)
+    found = done(large, 0)
+    released.set()
+    assert found == expected
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["read before", "never read"])
+def test_a_vault_that_its_owner_is_writing_to_does_not_change_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """What was shared when the vault could last be read decides; what is only refused is refused in any case."""
+    idle, writing = (make_patient(tmp_path / name, monkeypatch) for name in ("idle", "writing"))
+    for device in (idle, writing):
+        set_rows(device.vault, [3.5])
+        if known:
+            done(device, 0)
+    sandbox_pool.close_all()  # nothing is left in memory, as after a restart
+    expected = done(idle, 1)
+    with closing(sqlite3.connect(writing.vault.path, isolation_level=None)) as owner:
+        owner.execute("BEGIN EXCLUSIVE")
+        owner.execute("DELETE FROM trips")
+        found = done(writing, 1)
+    if known:
+        assert found == expected
+    else:
+        assert [(outcome, reason) for _, outcome, reason, _ in found] == [("refused", "vault")] * 2
+
+
+def test_a_vault_that_is_gone_is_not_answered_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = make_patient(tmp_path / "ann", monkeypatch)
+    assert done(device, 0)[0][1] == "answered"
+    device.vault.path.unlink()
+    assert [(outcome, reason) for _, outcome, reason, _ in done(device, 1)[:2]] == [("refused", "vault")] * 2

@@ -75,7 +75,7 @@ def test_a_store_of_version_1_keeps_its_permanent_answers_and_pays_the_whole_res
     assert (receipt.outcome, receipt.epsilon) == ("answered", 2 * cost)
     assert [message.report[:2] for message in opened(device)] == [permanents[3]], "what was drawn once is not drawn again"
     with device.store.transaction() as book:
-        assert book._db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert book._db.execute("PRAGMA user_version").fetchone() == (3,)
         assert book._db.execute("SELECT count(*) FROM memo WHERE slot = 0").fetchone() == (n_drawn,)
         assert book.spent_on(query.analyst, query.id) == (n_drawn + 2) * cost
         assert book.accountant((), at(6)).spent() == (n_drawn + 2) * cost
@@ -91,6 +91,22 @@ def test_a_migration_that_is_cut_off_leaves_the_store_as_it_was(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as old:
         assert old.execute("PRAGMA user_version").fetchone() == (1,)
         assert len(old.execute("SELECT * FROM memo").fetchone()) == 4
+
+
+def test_a_store_of_version_2_learns_what_is_shared(tmp_path: Path) -> None:
+    device = make_device(tmp_path, asked())
+    with device.store.transaction() as book:
+        book._db.execute("DROP TABLE shared")
+        book._db.execute("PRAGMA user_version = 2")
+    with device.store.transaction() as book:
+        assert book.shared() is None
+    assert device.answer(signed(asked()), at(0)).outcome == "answered"
+    with device.store.transaction() as book:
+        assert book.shared() == (("trips", (("distance", "REAL"),)),)
+    device.vault.unshare("trips")
+    assert device.answer(signed(asked()), at(1)).reason == "not shared"
+    with device.store.transaction() as book:
+        assert book.shared() == ()
 
 
 # --- restored from a backup ---------------------------------------------------------------------------------------------

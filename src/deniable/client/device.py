@@ -28,13 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox
+from deniable.client.guard import Shape
 from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
-from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultError
+from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultBusyError, VaultError
 from deniable.privacy.ledger import Accountant
 from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
@@ -231,7 +232,7 @@ class Device:
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
         try:
-            self._check_sql(query)
+            self._check_sql(book, query)
         except _Stop:
             book.decide(query.analyst, query.id, epoch)  # it took a slot, and is not to take another in this epoch
             raise
@@ -260,14 +261,15 @@ class Device:
             raise _Stop("sampled out", "", "")
         return payment.cost, payment.accountant
 
-    def _check_sql(self, query: Query) -> None:
+    def _check_sql(self, book: StoreTransaction, query: Query) -> None:
         """Refuse SQL that does not compile on what is shared: the last that can be refused, and before the data are read."""
         policy = self.policy
-        options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
         try:
-            n_columns = self._in_time(lambda: sandbox.check(self.vault, query.sql, **options))
+            shape = self._shared(book)
+            caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
+            n_columns = self._in_time(lambda: sandbox.compiles(shape, query.sql, **caps))
         except _Late:
-            return  # the vault is still being copied for an answer before: this one comes too late to read it as well
+            return  # the machine is starved: what is allowed to be compiled takes a small part of this time
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except SandboxError as error:
@@ -277,6 +279,21 @@ class Device:
         if n_columns not in (None, len(query.columns)):
             detail = f"the SQL gives {n_columns} columns, and the query has buckets for {len(query.columns)}"
             raise _Stop("refused", "columns", detail)
+
+    def _shared(self, book: StoreTransaction) -> Shape:
+        """What is shared; while the owner is writing, what was shared when the vault could last be read.
+
+        Refusing then would show when the owner is at work, and for how long.
+        """
+        try:
+            shape = self._in_time(lambda: sandbox.shared(self.vault, patience=self.policy.deadline, isolated=self._isolated))
+        except (VaultBusyError, _Late):
+            known = book.shared()
+            if known is None:
+                raise VaultError("the vault is in use, and could not be read once so far") from None
+            return known
+        book.keep_shared(shape)
+        return shape
 
     def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
         """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""

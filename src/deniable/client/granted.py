@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client.guard import Shape, fold, quoted
-from deniable.errors import VaultError
+from deniable.errors import VaultBusyError, VaultError
 
 __all__ = ["APPLICATION_ID", "DECLARATION", "TAKEN_PREFIXES", "Snapshot", "VaultReader", "columns_of", "grants", "table_names"]
 
@@ -28,6 +28,8 @@ DECLARATION = "deniable_shared"
 
 TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
 _CHUNK = 2_000  # rows
+_PASSING = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "PROTOCOL", "SCHEMA", "READONLY", "CANTOPEN", "IOERR", "NOMEM"))
+"""How SQLite's names for what an owner at work causes begin, and for what a crash leaves; not those of a file that is broken."""
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
@@ -134,7 +136,9 @@ class VaultReader:
         except BaseException as error:
             self.close()  # and with it every lock, also that of a read which was cut short
             if isinstance(error, sqlite3.Error):
-                raise VaultError(f"the vault cannot be read ({getattr(error, 'sqlite_errorname', 'no SQLite file')})") from None
+                name = getattr(error, "sqlite_errorname", "no SQLite file")
+                kind = VaultBusyError if name.startswith(_PASSING) else VaultError
+                raise kind(f"the vault cannot be read ({name})") from None
             if isinstance(error, FileNotFoundError | PermissionError):
                 raise VaultError(f"the vault cannot be read ({error.strerror})") from None
             raise

@@ -5,8 +5,8 @@ keeps it and runs the SQL, `sandbox_process.py` and `sandbox_main.py` are the tw
 `sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or sensed by an error, and
 the process can open no file and no connection (`confinement.py`).
 
-Two things can be asked. :func:`check` says whether a query compiles, in a process that is given the names of what is shared and
-no row: what it says depends on the query and on what is shared, and on no datum. :func:`run` gives the rows; whether it
+Two things can be asked. :func:`compiles` says whether a query compiles, in a process that is given the names of what is shared
+and no row: what it says depends on the query and on what is shared, and on no datum. :func:`run` gives the rows; whether it
 fails may depend on the data.
 """
 
@@ -33,7 +33,7 @@ from deniable.errors import (
     TooMuchMemoryError,
 )
 
-__all__ = ["Row", "Rows", "check", "run", "walls"]
+__all__ = ["Row", "Rows", "check", "compiles", "run", "shared", "walls"]
 
 Row = tuple[guard.Cell, ...]
 
@@ -104,13 +104,22 @@ def run(
     _check_caps(deadline, max_memory)
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
         raise ParameterError("max_rows", max_rows, "must be an integer of at least 1")
-    with _refusals(), sandbox_pool.session(vault.path, isolated) as session:
+    with _refusals(), sandbox_pool.sessions.turn(vault.path, isolated) as session:
         guard.check_text(sql)
         return Rows(*session.process(deadline, max_memory).query(sql, deadline, max_rows))
 
 
-def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20, isolated: bool = True) -> int | None:
-    """How many columns a query gives on what the owner shares, where that can be known before it runs.
+def shared(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:
+    """The names of the tables and columns that the owner shares, with the columns' affinities.
+
+    Reading them waits `patience` seconds for an owner who is writing, and for no copy of the data, however large.
+    """
+    with sandbox_pool.declarations.turn(vault.path, isolated) as declaration:
+        return declaration.shape(patience)
+
+
+def compiles(shape: guard.Shape, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20) -> int | None:
+    """How many columns a query gives on what is shared under these names, where that can be known before it runs.
 
     Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No datum is looked at: the query is
     compiled, once for all vaults that share the same, in a process that is given the names of tables and columns and no rows.
@@ -118,9 +127,15 @@ def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32
     _check_caps(deadline, max_memory)
     with _refusals():
         guard.check_text(sql)
-        with sandbox_pool.session(vault.path, isolated) as session:
-            shape = session.shape(deadline)
         return sandbox_pool.compiled(shape, sql, deadline, max_memory)
+
+
+def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20, isolated: bool = True) -> int | None:
+    """What :func:`compiles` says of a query on what the owner shares now."""
+    _check_caps(deadline, max_memory)
+    with _refusals():
+        guard.check_text(sql)
+    return compiles(shared(vault, patience=deadline, isolated=isolated), sql, deadline=deadline, max_memory=max_memory)
 
 
 def walls() -> dict[str, bool]:

@@ -1,6 +1,8 @@
-"""The sandbox's processes, kept from one query to the next.
+"""The sandbox's processes, and the connections to the vaults, kept from one query to the next.
 
-Each vault has one that holds what is shared of it. One for all vaults holds names and no data: it says what compiles.
+Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds names and no data: it says
+what compiles. The names are read over a connection of their own, under a lock of their own: a query that does not compile must
+be refused while the copy for another one is still being made, or how much is shared would show in what the device refuses.
 """
 
 from __future__ import annotations
@@ -10,19 +12,21 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from deniable.client.granted import VaultReader
+from deniable.client.granted import Snapshot, VaultReader
 from deniable.client.guard import RefusedError, Shape
 from deniable.client.sandbox_process import LARGEST_COPY, SandboxProcess
 
-__all__ = ["Session", "close_all", "compiled", "session"]
+__all__ = ["close_all", "compiled", "declarations", "sessions"]
 
 _MOST_SESSIONS = 8
 _MOST_VERDICTS = 256
 _SMALLEST_ROOM = 2 << 20  # bytes
 _COPIES = 6
+_T = TypeVar("_T", bound="_Turn")
 
 
 def _room(size: int) -> int:
@@ -33,46 +37,70 @@ def _room(size: int) -> int:
     return 1 << max(_SMALLEST_ROOM, _COPIES * min(size, LARGEST_COPY)).bit_length()
 
 
-class Session:
-    """A vault's reader, and the process that holds the copy of what is shared."""
+class _Turn:
+    """A connection to a vault, for one thread at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.retired = False
         self._reader: VaultReader | None = None
-        self._process: SandboxProcess | None = None
-        self._version: object = None  # of the vault as it was when its shape was read
-        self._shape: Shape = ()
-        self._loaded: object = None  # the version that the process holds
 
     def turn_to(self, path: Path) -> None:
         """Read this vault from now on."""
-        if self._reader is not None and self._reader.path == path:
-            return
+        if self._reader is None or self._reader.path != path:
+            if self._reader is not None:
+                self._reader.close()
+            self._reader = VaultReader(path)
+            self._forget()
+
+    def snapshot(self, patience: float) -> AbstractContextManager[Snapshot]:
+        """The vault as it is now."""
+        assert self._reader is not None  # noqa: S101 - after turn_to
+        return self._reader.snapshot(patience)
+
+    def close(self) -> None:
+        """Let go of the file."""
         if self._reader is not None:
             self._reader.close()
-        self._reader = VaultReader(path)
-        self._version = self._loaded = None
+        self._reader = None
+
+    def _forget(self) -> None:
+        raise NotImplementedError
+
+
+class Declaration(_Turn):
+    """Reads what a vault's owner shares, when that may have changed."""
+
+    _version: object = None
+    _shape: Shape = ()
 
     def shape(self, patience: float) -> Shape:
         """What is shared now."""
-        assert self._reader is not None  # noqa: S101 - after turn_to
-        with self._reader.snapshot(patience) as snapshot:
+        with self.snapshot(patience) as snapshot:
             if snapshot.version != self._version:
                 self._shape, self._version = snapshot.shape(), snapshot.version
         return self._shape
 
+    def _forget(self) -> None:
+        self._version = None
+
+
+class Session(_Turn):
+    """The process that holds the copy of what is shared of a vault."""
+
+    _process: SandboxProcess | None = None
+    _loaded: object = None  # the version of the vault that the process holds
+
     def process(self, patience: float, max_memory: int) -> SandboxProcess:
         """A process that holds what is shared now."""
-        assert self._reader is not None  # noqa: S101 - after turn_to
-        with self._reader.snapshot(patience) as snapshot:
+        with self.snapshot(patience) as snapshot:
             process = self._process
             if process is None or not process.fits(max_memory) or self._loaded != snapshot.version:
                 self._loaded = None
-                self._shape, self._version = snapshot.shape(), snapshot.version
-                process = self._process = _prepared(process, self._shape, _room(snapshot.size()), max_memory)
+                shape = snapshot.shape()
+                process = self._process = _prepared(process, shape, _room(snapshot.size()), max_memory)
                 with ExitStack() as stack:
-                    process.load(self._shape, [stack.enter_context(closing(rows)) for rows in snapshot.chunks(self._shape)])
+                    process.load(shape, [stack.enter_context(closing(rows)) for rows in snapshot.chunks(shape)])
                 self._loaded = snapshot.version
             return process
 
@@ -80,9 +108,11 @@ class Session:
         """End the process and let go of the file."""
         if self._process is not None:
             self._process.close()
-        if self._reader is not None:
-            self._reader.close()
-        self._process = self._reader = None
+        self._process = None
+        super().close()
+
+    def _forget(self) -> None:
+        self._loaded = None
 
 
 def _prepared(process: SandboxProcess | None, shape: Shape, room: int, max_memory: int) -> SandboxProcess:
@@ -134,32 +164,44 @@ class Compiler:
         self._process = None
 
 
-_lock = threading.Lock()
-_sessions: OrderedDict[Path | None, Session] = OrderedDict()
+class _Pool(Generic[_T]):
+    """One of a kind for each vault. The least used ends when there are too many."""
+
+    def __init__(self, make: type[_T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self.kept: OrderedDict[Path | None, _T] = OrderedDict()
+
+    @contextmanager
+    def turn(self, path: Path, isolated: bool) -> Iterator[_T]:
+        """That of a vault, or the one in which all vaults take turns."""
+        key = path if isolated else None
+        oldest = None
+        with self._lock:
+            found = self.kept.setdefault(key, self._make())
+            self.kept.move_to_end(key)
+            if len(self.kept) > _MOST_SESSIONS:
+                _, oldest = self.kept.popitem(last=False)
+        if oldest is not None:
+            with oldest.lock:
+                oldest.retired = True
+                oldest.close()
+        with found.lock:
+            found.turn_to(path)
+            try:
+                yield found
+            finally:
+                if found.retired:  # by somebody else, between our finding and locking it
+                    found.close()
+
+    def close(self) -> None:
+        while self.kept:
+            self.kept.popitem()[1].close()
+
+
+declarations = _Pool(Declaration)
+sessions = _Pool(Session)
 _compiler = Compiler()
-
-
-@contextmanager
-def session(path: Path, isolated: bool) -> Iterator[Session]:
-    """The session of a vault, or the one in which all vaults take turns. The least used ends when there are too many."""
-    key = path if isolated else None
-    oldest = None
-    with _lock:
-        found = _sessions.setdefault(key, Session())
-        _sessions.move_to_end(key)
-        if len(_sessions) > _MOST_SESSIONS:
-            _, oldest = _sessions.popitem(last=False)
-    if oldest is not None:
-        with oldest.lock:
-            oldest.retired = True
-            oldest.close()
-    with found.lock:
-        found.turn_to(path)
-        try:
-            yield found
-        finally:
-            if found.retired:  # by somebody else, between our finding and locking it
-                found.close()
 
 
 def compiled(shape: Shape, sql: str, deadline: float, max_memory: int) -> int | None:
@@ -172,16 +214,15 @@ def compiled(shape: Shape, sql: str, deadline: float, max_memory: int) -> int | 
 @atexit.register
 def close_all() -> None:
     """End all processes and let go of all files; whatever is asked next starts anew."""
-    _compiler.close()
-    while _sessions:
-        _sessions.popitem()[1].close()
+    for kept in (_compiler, declarations, sessions):
+        kept.close()
 
 
 def _forget_all() -> None:
     """A forked child leaves its parent's processes and files alone."""
-    global _lock, _sessions, _compiler
-    _inherited.append((_sessions, _compiler))  # unclosed: they are not the child's to close
-    _lock, _sessions, _compiler = threading.Lock(), OrderedDict(), Compiler()
+    global declarations, sessions, _compiler
+    _inherited.append((declarations, sessions, _compiler))  # unclosed: they are not the child's to close
+    declarations, sessions, _compiler = _Pool(Declaration), _Pool(Session), Compiler()
 
 
 _inherited: list[object] = []

@@ -1,4 +1,4 @@
-"""The device's memory: ledger, permanent answers, epochs, versions seen, outgoing shares, receipts and counters.
+"""The device's memory: ledger, permanent answers, epochs, versions seen, outgoing shares, receipts, counters, names shared.
 
 One SQLite file beside the vault, of mode 0600. Whatever belongs together changes in one transaction, so that a device that is
 killed at any moment wakes up with all of it or with none. The file holds no true answer: permanent answers are randomized, and
@@ -11,6 +11,7 @@ was put back.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from deniable.client.guard import Shape
 from deniable.client.receipts import Receipt
 from deniable.client.witness import Witness
 from deniable.errors import StoreError
@@ -28,7 +30,7 @@ from deniable.queries.signing import Seen
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x646E7663  # "dnvc"
 MOST_RECEIPTS = 10_000
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
@@ -61,11 +63,15 @@ CREATE TABLE state (changes INTEGER NOT NULL, clock INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0);
 """
 """What version 2 has: a permanent answer belongs to a slot, and is paid for in advance."""
+_SHARED = """
+CREATE TABLE shared (shape TEXT NOT NULL);
+"""
+"""What version 3 has: the names that were shared when the vault could last be read."""
 _COPY = """
 INSERT INTO memo SELECT place, scope, 0, answer, permanent, 0 FROM memo_1;
 DROP TABLE memo_1;
 """
-_FROM_1 = "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()])
+_FROM_1 = "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip(), _SHARED.lstrip()])
 """From version 1, where slots shared their permanent answers, and each was charged when it was drawn. Those answers become the
 first slot's, so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full
 beside them: to take off what was paid would take off more for those whose answers changed more often."""
@@ -146,13 +152,14 @@ class Store:
         application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application == APPLICATION_ID and version == SCHEMA_VERSION:
             return
-        if application == APPLICATION_ID and version != 1:
+        if application == APPLICATION_ID and version not in (1, 2):
             raise StoreError(f"{self.path} has schema version {version}; this program knows up to version {SCHEMA_VERSION}")
         if not application and (version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
             raise StoreError(f"{self.path} is not the store of a device")
         if application not in (0, APPLICATION_ID):
             raise StoreError(f"{self.path} is not the store of a device")
-        for statement in (_FROM_1 if application else _SCHEMA + _MEMO.lstrip()).split(";\n"):
+        changes = {0: _SCHEMA + _MEMO.lstrip() + _SHARED.lstrip(), 1: _FROM_1, 2: _SHARED}[version if application else 0]
+        for statement in changes.split(";\n"):
             connection.execute(statement)
         if not application:
             connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
@@ -196,6 +203,21 @@ class StoreTransaction:
     def decide(self, analyst: str, query: str, epoch: int) -> None:
         """Note that this epoch is decided: answered, or its coin said no."""
         self._db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (analyst, query, epoch))
+
+    # --- what is shared -----------------------------------------------------------------------------------------------
+
+    def shared(self) -> Shape | None:
+        """The names that were shared when the vault could last be read; None if it never could."""
+        row = self._db.execute("SELECT shape FROM shared").fetchone()
+        if row is None:
+            return None
+        return tuple((table, tuple((name, affinity) for name, affinity in columns)) for table, columns in json.loads(row[0]))
+
+    def keep_shared(self, shape: Shape) -> None:
+        """Note what is shared, if that is not what was noted before."""
+        if shape != self.shared():
+            self._db.execute("DELETE FROM shared")
+            self._db.execute("INSERT INTO shared VALUES (?)", (json.dumps(shape),))
 
     # --- the ledger -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,21 @@ def test_the_command_says_one_line_serves_and_leaves_nothing(tmp_path: Path) -> 
     host, _, port = told["bootstrap"].partition(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with the one that started it")
+def test_a_broker_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    require_kafka()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([*_COMMAND, "--json"], stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - ours
+    assert process.stdout is not None
+    host, _, port = json.loads(process.stdout.readline())["bootstrap"].partition(":")
+    socket.create_connection((host, int(port)), timeout=5).close()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 40
+    with pytest.raises(ConnectionRefusedError):
+        while time.monotonic() < deadline:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            time.sleep(0.1)

@@ -12,6 +12,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,14 @@ _SECONDS_TO_START = 120.0
 _SECONDS_TO_STOP = 30.0
 _STARTED = "Kafka Server started"
 _TAKEN = "Address already in use"
+_END_WITH_PARENT = """
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() == int(parent):
+    os.execvp(command[0], command)
+"""
+"""Becomes the command that follows, which Linux ends when the thread that started it ends, even if that was killed."""
 
 
 def kafka_jars() -> Path:
@@ -227,6 +236,8 @@ class Broker:
         self.log.unlink(missing_ok=True)
         with (self.data / "broker.out").open("wb") as output:
             # a session of its own: an interrupt at the terminal reaches us alone, and we end it in order
+            if sys.platform == "linux":
+                command = [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid()), *command]
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )

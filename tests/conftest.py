@@ -23,7 +23,7 @@ _SERVERS = {"the_broker", "spark"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a server run in one process (`--dist loadgroup`), and what is not of seconds stays out of the quick lane."""
+    """Tests that share a server run in one process (`--dist loadgroup`). Servers and simulations stay out of the quick lane."""
     for item in items:
         path = item.path
         fixtures: Any = getattr(item, "fixturenames", ())

@@ -154,6 +154,13 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         return _known(service, query_id)
 
+    @app.get("/v1/queries/{query_id}/versions", responses=_REFUSALS)
+    def list_versions(query_id: str, request: Request) -> dict[str, Any]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        return {"versions": service.versions(query_id)}
+
     @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
     def stop_query(query_id: str, request: Request) -> Response:
         """Stop a query. Answers to the epoch that is running are still counted."""
@@ -248,6 +255,8 @@ def _add_watching(app: FastAPI, service: Service) -> None:
         fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
         told = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        if service.controller_problem:
+            told["controller"] = service.controller_problem
         return Response(json.dumps(told), 200 if running else 503, media_type="application/json")
 
     @app.get("/metrics")

@@ -13,6 +13,7 @@ from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.catalogue import Published, publish, published, stop
+from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
@@ -20,7 +21,7 @@ from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_p
 from deniable.aggregator.state import Clock, State, connect
 from deniable.aggregator.tokens import find_token
 from deniable.errors import RefusedError
-from deniable.queries.keys import KeyRing
+from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
 
@@ -70,17 +71,22 @@ class Service:
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
+        self._controller: Background | None = None
+        if settings.controller is not None:
+            key = AnalystKey.load(settings.controller)
+            self._rule = Controller(key, self.ring, self.names, self.clock)
+            self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay):
+        for each in (self._engine, self._relay, self._controller):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._engine, self._relay):
+        for each in (self._controller, self._engine, self._relay):
             if each is not None:
                 each.stop()
         if self._embedded is not None:
@@ -91,7 +97,7 @@ class Service:
     @property
     def running(self) -> bool:
         """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
-        return not self.engine_problem and not self._relay.problem
+        return not self.engine_problem and not self._relay.problem and not self.controller_problem
 
     @property
     def engine_problem(self) -> str:
@@ -108,6 +114,11 @@ class Service:
     def relay_problem(self) -> str:
         """Why some proxy does not know of a query yet, or why none can be told; empty if all is well."""
         return self._relay.problem or self._unrelayed
+
+    @property
+    def controller_problem(self) -> str:
+        """Why queries do not adapt; empty if all is well, or if there is no controller."""
+        return "" if self._controller is None else self._controller.problem
 
     @property
     def health(self) -> list[ProxyHealth]:
@@ -131,6 +142,20 @@ class Service:
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _controller_step(self) -> float:
+        connection = connect(self.settings.state)
+        try:
+            changes = self._rule.step(connection)
+        finally:
+            connection.close()
+        for change in changes:
+            _log.info(
+                "a query was adapted", extra={"fields": {"query": change.query, "serial": change.serial, "why": str(change)}}
+            )
+        if changes:
+            self._relay.wake()
+        return _SECONDS_BETWEEN_LOOKS
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -187,6 +212,11 @@ class Service:
         with self.reading() as connection:
             newest = {entry.query.id: entry for entry in published(connection, query_id)}
             return [_brief(entry, relay_status(connection, name, self.names)) for name, entry in newest.items()]
+
+    def versions(self, query_id: str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        with self.reading() as connection:
+            return versions_of(connection, query_id)
 
     def results(
         self,

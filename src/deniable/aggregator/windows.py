@@ -1,6 +1,7 @@
 """Windows: panes added up and solved, with an error that covers sampling, randomization, strata and a finite population.
 
-A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by its reports. With
+A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by the people who
+could answer in it: by its reports or, where versions of the query sampled differently, by its reports over the sampling. With
 n_e reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled
 estimate is
 
@@ -62,6 +63,13 @@ class Window:
     """What became of the shares of its channel and epochs, per proxy."""
     influence: float | None = None
     """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
+    wish: float | None = None
+    """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
+
+    @property
+    def error(self) -> float | None:
+        """The half-width of the widest 95 % interval: what the wish is compared with; None without an estimate."""
+        return None if self.estimate is None else widest(self.estimate)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it: what :meth:`from_dict` reads."""
@@ -76,6 +84,7 @@ class Window:
             "nothing": self.nothing,
             "missing": list(self.missing),
             "conservation": dict(self.conservation),
+            "wish": self.wish,
         }
         if self.estimate is not None:
             told = self.estimate.to_dict(confidence)
@@ -86,6 +95,7 @@ class Window:
                 _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
             )
             out["influence"] = self.influence
+            out["error"] = _plain(self.error)
             out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
         return out
 
@@ -117,6 +127,7 @@ class Window:
             missing=tuple(told["missing"]),
             conservation=told["conservation"],
             influence=told.get("influence"),
+            wish=told.get("wish"),
         )
 
     def __str__(self) -> str:
@@ -132,6 +143,12 @@ class Window:
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
+
+
+def widest(estimate: Estimate, confidence: float = 0.95) -> float:
+    """The half-width of the widest interval of an estimate."""
+    low, high = estimate.interval(confidence).T
+    return float((high - low).max() / 2)
 
 
 def _plain(value: Any) -> Any:
@@ -155,11 +172,16 @@ def assemble(
     if estimate is not None and missing:
         note = f"some epochs were closed without {', '.join(missing)}: answers are missing"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    wish = newest.budget.error
+    if estimate is not None and wish is not None and widest(estimate) > wish:
+        note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
     nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
-    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, accounts, influence)
+    about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
+    return Window(*about, estimate, missing, accounts, influence, wish)
 
 
 def estimate_period(
@@ -189,11 +211,11 @@ def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[
 def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
     """The largest change that one lying report can make: in the stratum and version where it weighs the most."""
     used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
-    n = sum(pane.n for _, strata in used for epochs in strata.values() for pane in epochs)
+    people = sum(_people(query, strata) for query, strata in used)
     worst = 0.0
     for query, strata in used:
         sizes = {stratum: _size(query, stratum, epochs) for stratum, epochs in strata.items()}
-        of_version = sum(pane.n for epochs in strata.values() for pane in epochs) / n
+        of_version = _people(query, strata) / people
         for stratum, epochs in strata.items():
             weight = of_version * sizes[stratum] / sum(sizes.values())
             worst = max(worst, weight * float(query.mechanism.influence(sum(pane.n for pane in epochs)).max()))
@@ -204,6 +226,11 @@ def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[P
     """The panes of a version that have answers, by stratum."""
     mine = [(key.stratum, pane) for key, pane in panes.items() if key.serial == query.serial and pane.n]
     return {stratum: [pane for of, pane in mine if of == stratum] for stratum in sorted({of for of, _ in mine})}
+
+
+def _people(query: Query, strata: Mapping[int, Sequence[Pane]]) -> float:
+    """How many people could answer a version, each counted once an epoch: its answers over the sampling."""
+    return sum(pane.n / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items() for pane in epochs)
 
 
 def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
@@ -217,13 +244,13 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
     for query in versions:
         mine = {key: pane for key, pane in panes.items() if key.serial == query.serial and pane.n}
         parts.append(_estimate_version(query, mine))
-    n = [part.n for part in parts]
     if len(parts) == 1:
         total = parts[0]
     else:
         # Of the same people, who are not more for being asked in two ways: so the parts are weighed without their number.
         bare = [dataclasses.replace(part, population=None, support=None) for part in parts]
-        total = _pooled(bare, n, f"{len(parts)} versions of the query, weighed by their answers")
+        people = [_people(query, _by_stratum(query, panes)) for query in versions]
+        total = _pooled(bare, people, f"{len(parts)} versions of the query, weighed by the people they were put to")
         total = dataclasses.replace(total, population=parts[-1].population)
     losses = [_sampled(query) for query in versions]
     return dataclasses.replace(

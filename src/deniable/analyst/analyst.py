@@ -73,6 +73,11 @@ class Analyst:
         told: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
         return told
 
+    def versions(self, query: Query | str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        told: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
+        return told
+
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
         try:

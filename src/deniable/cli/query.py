@@ -205,6 +205,36 @@ def list_queries(url: str, token_file: Path | None, as_json_: bool, as_csv_: boo
         say("No query has been published.")
 
 
+@query.command()
+@click.argument("query_id")
+@aggregator_options
+@output_options
+def versions(query_id: str, url: str, token_file: Path | None, as_json_: bool, as_csv_: bool) -> None:
+    """Show how the query QUERY_ID has changed: when, to which parameters, at what cost to a person, and why."""
+    with connect(url, token_file) as analyst:
+        found = analyst.versions(query_id)
+    if as_json_:
+        say(as_json(found))
+        return
+    rows = [_version_row(each) for each in found]
+    names = ["version", "from", "parameters", "epsilon_local", "epsilon_sampled", "achieved", "why"]
+    if as_csv_:
+        say(as_csv(names, rows))
+        return
+    for serial, since, parameters, local, sampled, achieved, why in rows:
+        error = "" if achieved is None else f" (the window before: ± {100 * achieved:.2f} points)"
+        say(f"version {serial}, from {since}: {parameters}; epsilon {local:.4g} local, {sampled:.4g} sampled\n  {why}{error}")
+
+
+def _version_row(entry: dict[str, Any]) -> list[Any]:
+    given = {name: value for name, value in entry["parameters"].items() if value is not None and name != "strata"}
+    words = ", ".join(f"{'s' if name == 'sampling' else name} = {value:g}" for name, value in given.items() if value is not True)
+    strata = "".join(f", {name} {value:g}" for name, value in entry["parameters"].get("strata", {}).items())
+    words += strata + (", inverted" if given.get("inverted") else "")
+    epsilon = entry["epsilon"]
+    return [entry["serial"], entry["from"], words, epsilon["local"], epsilon["sampled"], entry["achieved"], entry["reason"]]
+
+
 def _state(entry: dict[str, Any]) -> str:
     if entry.get("stopped") is not None:
         return f"stopped at {spoken_time(entry['stopped'])}"

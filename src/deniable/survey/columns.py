@@ -7,7 +7,7 @@ q = 0.5
 
 [columns.city]
 mechanism = "DirectEncoding"
-k = ["Oslo", "Paris", "Rome"]
+values = ["Oslo", "Paris", "Rome"]
 epsilon = 1.0
 """
 
@@ -39,8 +39,8 @@ def read_columns(path: Path | str) -> dict[str, Mechanism]:
 def parse_column(text: str) -> tuple[str, Mechanism]:
     """A column and its mechanism from `NAME=MECHANISM:PARAMETER=VALUE,…`, labels separated by `|`.
 
-    >>> parse_column("city=DirectEncoding:k=Oslo|Paris|Rome,epsilon=1")
-    ('city', DirectEncoding(k=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
+    >>> parse_column("city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=1")
+    ('city', DirectEncoding(values=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
     """
     name, equals, rest = text.partition("=")
     kind, _, arguments = rest.partition(":")

@@ -163,7 +163,7 @@ class SandboxProcess:
         return SandboxError("the sandbox's process gave no answer")
 
     def _ask(self, orders: Iterable[bytes], seconds: float) -> dict[str, Any]:
-        """Send orders and read the one answer to them. RefusedError if it took too long, whether or not the watchdog woke in time."""
+        """Send orders and read the one answer to them. RefusedError if it took too long, watchdog or not."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
         ends = time.monotonic() + seconds

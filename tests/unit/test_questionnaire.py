@@ -76,7 +76,7 @@ def test_shares_of_multiple_choice_are_not_made_to_sum_to_one() -> None:
     mechanism = MultipleChoice(3, 9.0)
     estimate = mechanism.estimate(mechanism.privatize([[0, 1, 2]] * 200, seeded_source(1)))
     assert not estimate.exclusive
-    for use in (lambda: estimate.projected(), lambda: estimate.consistent("norm")):
+    for use in (estimate.projected, lambda: estimate.consistent("norm")):
         with pytest.raises(ParameterError, match="a person may have several"):
             use()
     from deniable import Table  # noqa: PLC0415

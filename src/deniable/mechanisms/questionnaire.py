@@ -196,19 +196,26 @@ class Questionnaire:
         for name in self.names:
             if name not in columns:
                 raise ParameterError("columns", list(columns), f"must hold the question {name!r}")
-        if self.fake:
-            indices = {name: mechanism.indices(columns[name]) for name, mechanism in self.mechanisms.items()}
-            asked = self.choose(_common_length({name: places.size for name, places in indices.items()}), source)
-            return {
-                name: Answered(None, _with_fakes(self.mechanisms[name], places, asked[:, at], source))
-                for at, (name, places) in enumerate(indices.items())
-            }
-        drawn = {name: mechanism.privatize(columns[name], source) for name, mechanism in self.mechanisms.items()}
-        n = _common_length({name: len(reports) for name, reports in drawn.items()})
-        if not self.sampled:
-            return {name: Answered(None, reports) for name, reports in drawn.items()}
+        n = len(columns[self.names[0]])
         asked = self.choose(n, source)
-        return {name: Answered(asked[:, at], reports[asked[:, at]]) for at, (name, reports) in enumerate(drawn.items())}
+        return {name: self.answer(name, columns[name], asked, source) for name in self.names}
+
+    def answer(self, name: str, values: Any, asked: NDArray[np.bool_], source: Source | None = None) -> Answered:
+        """One question of rows of which :meth:`choose` said who is asked what."""
+        source = source or system_source()
+        mechanism, chosen = self.mechanisms[name], asked[:, self.names.index(name)]
+        if self.fake:
+            indices = mechanism.indices(values)
+            self._check_rows(name, indices.size, chosen.size)
+            return Answered(None, _with_fakes(mechanism, indices, chosen, source))
+        reports = mechanism.privatize(values, source)
+        self._check_rows(name, len(reports), chosen.size)
+        return Answered(chosen, reports[chosen]) if self.sampled else Answered(None, reports)
+
+    @staticmethod
+    def _check_rows(name: str, size: int, n: int) -> None:
+        if size != n:
+            raise ParameterError(f"columns[{name!r}]", size, f"is its number of rows, and must be {n}, as that of the others")
 
     # --- estimating -------------------------------------------------------------------------------------------------
 
@@ -264,14 +271,6 @@ class Questionnaire:
         else:
             return {}
         return found | ({"weights": dict(self.weights)} if self.weights is not None else {})
-
-
-def _common_length(sizes: Mapping[str, int]) -> int:
-    n = next(iter(sizes.values()))
-    for name, size in sizes.items():
-        if size != n:
-            raise ParameterError(f"columns[{name!r}]", size, f"is its number of rows, and must be {n}, as that of the others")
-    return n
 
 
 def _with_fakes(mechanism: Mechanism, indices: NDArray[np.intp], asked: NDArray[np.bool_], source: Source) -> Reports:

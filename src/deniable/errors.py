@@ -401,7 +401,7 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes.
+    """No design fulfils the request.
 
     `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_parameters_settle_while_the_population_stands_still(tmp_path: Path) -> 
         run.epoch(epoch, (rng.random(PEOPLE) < 0.2).astype(int))
     epochs = [epoch for epoch, _ in run.changes]
     assert 1 <= len(epochs) <= 2, "it begins far below the wish, spares people, and then stays"
-    assert all(later - earlier >= 3 for earlier, later in zip(epochs, epochs[1:], strict=False))
+    assert all(later - earlier >= 3 for earlier, later in pairwise(epochs))
     assert epochs[-1] < 10
     assert run.errors()[5:].max() <= WISH
     run.close()

@@ -133,6 +133,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"mechanism": {"name": "OptimizedUnary", "sigma": 1}}, "mechanism", "do not fit"),
         ({"mechanism": {"name": "DirectEncoding", "epsilon": 1.0}}, "columns[0].other", "must be true with DirectEncoding"),
         ({"mechanism": {"name": "BinaryResponse", "p": 0.5, "q": 0.5}}, "mechanism", "one of 2 values"),
+        ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "values": 4}}, "mechanism.values", "the query's buckets"),
         ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "k": 4}}, "mechanism.k", "the domain is the query's buckets"),
         ({"columns": [NEW_YORK]}, "columns", "between 2 and"),
         ({"columns": [NEW_YORK, NEW_YORK]}, "columns[1].name", "is there twice"),

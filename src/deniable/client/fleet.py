@@ -86,7 +86,7 @@ class Fleet:
             self._memo = _Memo(query, n)
 
     def revised(self, query: Query) -> Fleet:
-        """The same devices, asked another version of the query: with their ledgers and, where they are kept, permanent answers."""
+        """The same devices, asked another version of the query, with their ledgers and permanent answers."""
         fleet = Fleet(query, self.n, strata=self._strata, source=self._source, ledger=self.ledger)
         if self._memo is not None and query.memoize and scope_of(query) == scope_of(self.query):
             self._memo.query = query

@@ -288,9 +288,9 @@ def _named(owner: str | None) -> str:
     return owner
 
 
-def _same(asked: str | None, stated: str) -> str:
-    if asked is not None and asked != stated:
-        raise ParameterError("owner", asked, f"must be {stated!r}, whose key the file says it is")
+def _same(requested: str | None, stated: str) -> str:
+    if requested is not None and requested != stated:
+        raise ParameterError("owner", requested, f"must be {stated!r}, whose key the file says it is")
     return stated
 
 

@@ -153,16 +153,16 @@ class Query:
         if len(self.sql.encode()) > LONGEST_SQL:
             raise ParameterError("sql", f"{self.sql[:40]}…", f"must take at most {LONGEST_SQL} bytes")
         check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
-        self._settle_proxies()
+        self._validate_proxies()
         if not isinstance(self.budget, Budget):
             raise ParameterError("budget", self.budget, "must be a Budget")
-        self._settle_rows()
-        self._settle_strata()
+        self._validate_rows()
+        self._validate_strata()
         buckets = Buckets(self.columns)
         recipe, mechanism = _build(self.mechanism, buckets)
         self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
-        self._settle_distinct()
-        self._settle_size()
+        self._validate_distinct()
+        self._derive_size()
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
             rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
             raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
@@ -179,7 +179,7 @@ class Query:
         if self.size_class is not None:
             self._set(size_class=header.size_class)
 
-    def _settle_proxies(self) -> None:
+    def _validate_proxies(self) -> None:
         given = self.proxies
         rule = f"must be a list of 2 to {_MOST_PROXIES} different names or addresses"
         if isinstance(given, str) or not isinstance(given, Iterable):
@@ -193,7 +193,7 @@ class Query:
                 raise ParameterError(f"proxies[{i}]", proxy, "is there twice: one proxy with two shares could read the answer")
         self._set(proxies=proxies)
 
-    def _settle_rows(self) -> None:
+    def _validate_rows(self) -> None:
         _flag("memoize", self.memoize)
         _flag("cover", self.cover)
         if self.rows not in _ROWS:
@@ -201,13 +201,13 @@ class Query:
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
-    def _settle_distinct(self) -> None:
+    def _validate_distinct(self) -> None:
         answers = len(self.buckets) + (not self.buckets.complete)
         self._set(distinct=whole("distinct", self.distinct, 1, answers))
         if self.distinct > 1 and not self.memoize:
             raise ParameterError("distinct", self.distinct, "must be 1 without memoize: it counts permanent answers")
 
-    def _settle_strata(self) -> None:
+    def _validate_strata(self) -> None:
         strata = tuple(self.strata) if isinstance(self.strata, Iterable) else (self.strata,)
         if not all(isinstance(stratum, Stratum) for stratum in strata):
             raise ParameterError("strata", self.strata, "must be a list of Stratum")
@@ -221,7 +221,7 @@ class Query:
         if twice is not None:
             raise ParameterError(f"strata[{twice}].name", self.strata[twice].name, "is there twice")
 
-    def _settle_size(self) -> None:
+    def _derive_size(self) -> None:
         needed = smallest_class(self.report_bytes)
         size_class = needed if self.size_class is None else self.size_class
         if size_class < needed:
@@ -416,15 +416,16 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
     if isinstance(given, Mechanism):
         parameters = given.to_dict()
         recipe = {"name": parameters.pop("mechanism"), **parameters}
-        recipe.pop("k", None)
+        recipe.pop("values", None)
         _check_domain(given, repr(given), buckets)
     elif isinstance(given, Mapping) and isinstance(given.get("name"), str):
         recipe = dict(given)
     else:
         example = '{ name = "TwoCoin", p = 0.5, q = 0.5 }'
         raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
-    if "k" in recipe:
-        raise ParameterError("mechanism.k", recipe["k"], "is not given: the domain is the query's buckets")
+    for name in ("values", "k"):
+        if name in recipe:
+            raise ParameterError(f"mechanism.{name}", recipe[name], "is not given: the domain is the query's buckets")
     _refuse_costly(recipe, len(buckets))
     mechanism = _two_coin(recipe, buckets) if recipe["name"] == "TwoCoin" else _from_library(recipe, buckets)
     _check_domain(mechanism, recipe["name"], buckets)
@@ -458,14 +459,14 @@ def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     p, q = (check_probability(f"mechanism.{name}", recipe.get(name, "nothing")) for name in ("p", "q"))
     b = (1 - p) * q
     recipe.update(p=float(recipe["p"]), q=float(recipe["q"]))
-    return _made("TwoCoin", {"mechanism": "UnaryEncoding", "k": list(buckets.labels), "a": float(p + b), "b": float(b)})
+    return _made("TwoCoin", {"mechanism": "UnaryEncoding", "values": list(buckets.labels), "a": float(p + b), "b": float(b)})
 
 
 def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     parameters = {name: value for name, value in recipe.items() if name != "name"}
     known = known_mechanisms().get(recipe["name"])
-    if "k" in getattr(known, "__dataclass_fields__", {}):
-        parameters["k"] = list(buckets.labels)
+    if "values" in getattr(known, "__dataclass_fields__", {}):
+        parameters["values"] = list(buckets.labels)
     if "epsilon" in parameters:
         parameters["epsilon"] = recipe["epsilon"] = check_epsilon(parameters["epsilon"], "mechanism.epsilon")
     return _made(recipe["name"], {"mechanism": recipe["name"], **parameters})

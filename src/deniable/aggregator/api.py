@@ -247,6 +247,12 @@ def _numbered(number: int, document: str) -> str:
 
 
 def _add_watching(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/capacity", responses=_REFUSALS)
+    def measured_capacity(request: Request) -> dict[str, Any]:
+        """Answers a second that this aggregator sustained lately, for each size class of shares."""
+        _authorize(service, request, "analyst", "reader")
+        return {"capacity": service.capacity()}
+
     @app.get("/healthz")
     def health() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""

@@ -79,7 +79,7 @@ class Controller:
     def _is_mine(self, entry: Published) -> bool:
         query, now = entry.query, self.clock()
         envelope = query.envelope
-        if envelope is None or query.budget.error is None or entry.stopped is not None or now >= query.schedule.expires:
+        if envelope is None or query.budget.wish is None or entry.stopped is not None or now >= query.schedule.expires:
             return False
         return envelope.controller == self.key.public.raw.hex() and (envelope.until is None or now < envelope.until)
 
@@ -104,7 +104,7 @@ class Controller:
     def _decision(self, connection: sqlite3.Connection, query: Query, number: int, window: dict[str, Any]) -> Decision | None:
         envelope, limits = query.envelope, _limits(query.content)
         support = query.mechanism.support()
-        if envelope is None or limits is None or support is None or query.budget.error is None:
+        if envelope is None or limits is None or support is None or query.budget.wish is None:
             return None
         if query.budget.epsilon is not None and not query.memoize:
             spent, left = _spent(connection, query, self.clock())
@@ -115,7 +115,7 @@ class Controller:
             return None
         last = connection.execute("SELECT max(number) FROM versions WHERE query = ?", (query.id,)).fetchone()[0]
         channel = float(support[0][-1]), float(support[1][-1])
-        return decide(query.budget.error, _present(query), channel, limits, outlook, None if last is None else number - last)
+        return decide(query.budget.wish, _present(query), channel, limits, outlook, None if last is None else number - last)
 
     def _publish(
         self, connection: sqlite3.Connection, entry: Published, number: int, decision: Decision, achieved: float | None
@@ -132,7 +132,7 @@ class Controller:
         version = Version(digest_of(base.content).hex(), serial, setting.sampling, coins, strata)
         publish(connection, sign_version(base, version, self.key), self.ring, self.proxies, self.clock())
         order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
-        row = (query.id, serial, number, decision.reason, query.budget.error, achieved)
+        row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
         connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)
         return Change(query.id, serial, _present(query), setting, decision.reason, achieved)
 
@@ -207,7 +207,7 @@ def versions_of(connection: sqlite3.Connection, query_id: str) -> list[dict[str,
     for entry in published(connection, query_id):
         query, schedule = entry.query, entry.query.schedule
         epoch = min(schedule.epochs_over(entry.published), schedule.n_epochs - 1)
-        reason, wish, achieved = made.get(query.serial, ("published by the analyst", query.budget.error, None))
+        reason, wish, achieved = made.get(query.serial, ("published by the analyst", query.budget.wish, None))
         parameters = {"sampling": query.sampling, **{name: query.recipe.get(name) for name in ("p", "q")}}
         if "epsilon" in query.recipe:
             parameters["epsilon"] = query.recipe["epsilon"]

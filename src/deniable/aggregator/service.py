@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.capacity import capacity
 from deniable.aggregator.catalogue import Published, publish, published, stop
 from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
@@ -217,6 +218,11 @@ class Service:
         """All versions of a query, oldest first: when, with which parameters, and why."""
         with self.reading() as connection:
             return versions_of(connection, query_id)
+
+    def capacity(self) -> list[dict[str, Any]]:
+        """Answers a second that were sustained, for each size class."""
+        with self.reading() as connection:
+            return capacity(connection)
 
     def results(
         self,

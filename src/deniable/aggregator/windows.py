@@ -26,6 +26,7 @@ from deniable.estimation.estimate import Estimate
 from deniable.estimation.pooling import stratified
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
+from deniable.queries.lasting import own_limits, silence
 from deniable.queries.query import Query
 from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
@@ -65,6 +66,8 @@ class Window:
     """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
     wish: float | None = None
     """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
+    silent_from: int | None = None
+    """When devices that answer as often as expected have used up the query's budget; None if it lasts to the end."""
 
     @property
     def error(self) -> float | None:
@@ -85,6 +88,7 @@ class Window:
             "missing": list(self.missing),
             "conservation": dict(self.conservation),
             "wish": self.wish,
+            "silent_from": self.silent_from,
         }
         if self.estimate is not None:
             document = self.estimate.to_dict(confidence)
@@ -130,6 +134,7 @@ class Window:
             conservation=document["conservation"],
             influence=document.get("influence"),
             wish=document.get("wish"),
+            silent_from=document.get("silent_from"),
         )
 
     def __str__(self) -> str:
@@ -141,7 +146,11 @@ class Window:
         liar = (
             "" if self.influence is None else f"\none lying report moves a proportion by up to {100 * self.influence:.2g} points"
         )
-        return f"{head}\n{self.estimate}{liar}"
+        quiet = ""
+        if self.silent_from is not None:
+            end = spoken_time(self.silent_from)
+            quiet = f"\nat this schedule the query's budget is used up about {end}, and devices fall silent"
+        return f"{head}\n{self.estimate}{liar}{quiet}"
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
@@ -174,7 +183,7 @@ def assemble(
     if estimate is not None and missing:
         note = f"some epochs were closed without {', '.join(missing)}: answers are missing"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
-    wish = newest.budget.error
+    wish = newest.budget.wish
     if estimate is not None and wish is not None and widest(estimate) > wish:
         note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
@@ -183,7 +192,8 @@ def assemble(
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
     about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
-    return Window(*about, estimate, missing, accounts, influence, wish)
+    quiet = silence(newest, own_limits(newest))
+    return Window(*about, estimate, missing, accounts, influence, wish, None if quiet is None else quiet.at)
 
 
 def estimate_period(

@@ -78,6 +78,11 @@ class Analyst:
         told: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
         return told
 
+    def capacity(self) -> dict[int, float]:
+        """Answers a second that the aggregator sustained lately, by size class."""
+        told = self._ask("GET", "/v1/capacity")["capacity"]
+        return {int(each["size_class"]): float(each["answers_per_second"]) for each in told}
+
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
         try:

@@ -109,6 +109,8 @@ class Limits:
     minimum_cohort: int = 1
     spending: float = math.inf
     """The local epsilon that a person may be expected to spend in an epoch, if the budget is to last."""
+    caps: _Floats | None = None
+    """For each of the coins the largest sampling, where other budgets bound it."""
 
 
 @dataclass(frozen=True)
@@ -169,19 +171,20 @@ def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setti
     variances = _variances(coins, shares)
     spared = outlook.reached * shares * (1 - shares)
     needed = (_Z**2 * variances / (target**2 * people + _Z**2 * spared)).max(axis=1)
+    most = np.full(needed.size, high) if limits.caps is None else np.minimum(limits.caps, high)
     least = max(low, min(high, _SPARE_COHORT * limits.minimum_cohort / people))
-    sampling = np.clip(needed, least, high)
-    feasible = needed <= high
+    sampling = np.minimum(np.maximum(needed, least), most)
+    feasible = needed <= most
     spent = sampling * coins.epsilon
     if (feasible & (spent <= limits.spending)).any():
         goal = np.where(feasible & (spent <= limits.spending), np.log1p(sampling * np.expm1(coins.epsilon)), math.inf)
     elif feasible.any():
         goal = np.where(feasible, spent, math.inf)
     else:
-        sampling = np.full(needed.size, high)
-        goal = ((variances - high * spared).max(axis=1)) / (high * people)
+        sampling = most
+        goal = (variances - most[:, None] * spared).max(axis=1) / (most * people)
     chosen = int(np.flatnonzero(goal <= goal.min() * (1 + 1e-9))[0])
-    setting = Setting(_rounded_up(float(sampling[chosen]), high), dict(coins.parameters[chosen]))
+    setting = Setting(_rounded_up(float(sampling[chosen]), float(most[chosen])), dict(coins.parameters[chosen]))
     return setting, expected_error(float(coins.a[chosen]), float(coins.b[chosen]), setting.sampling, outlook)
 
 

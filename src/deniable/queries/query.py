@@ -21,6 +21,7 @@ from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
+from deniable.queries.budget import Budget
 from deniable.queries.envelope import COINS, Envelope
 from deniable.queries.header import FORMAT, QueryHeader, digest_of
 from deniable.queries.schedule import Schedule
@@ -67,24 +68,6 @@ class Stratum:
             object.__setattr__(self, "population", whole("population", self.population, 1, 1 << 40))
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What a query may cost, and what it is worth."""
-
-    epsilon: float | None = None
-    """The most one person may lose over the query's whole life, against anyone who sees who answered; None for no bound."""
-    error: float | None = None
-    """The half-width of the 95 % interval the analyst wants for each proportion; None where it is left open."""
-
-    def __post_init__(self) -> None:
-        if self.epsilon is not None:
-            if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0 < self.epsilon <= 1e6:
-                raise ParameterError("budget.epsilon", self.epsilon, "must be a number above 0 and at most 1e6")
-            object.__setattr__(self, "epsilon", float(self.epsilon))
-        if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
-            raise ParameterError("budget.error", self.error, "must lie strictly between 0 and 1: it is an error of proportions")
-
-
 @dataclass(frozen=True, eq=False)
 class Query:
     """A question to many devices, with its parameters. A change of any of them is a new version: see :meth:`revised`.
@@ -125,7 +108,7 @@ class Query:
     population: int | None = None
     minimum_cohort: int = 100
     """No result is released of fewer answers than this."""
-    budget: Budget = Budget()
+    budget: Budget = dataclasses.field(default_factory=Budget)
     rows: str = "random"
     """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one."""
     most_rows: int = 1
@@ -352,7 +335,7 @@ class Query:
             "strata": [dataclasses.asdict(stratum) for stratum in self.strata],
             "population": self.population,
             "minimum_cohort": self.minimum_cohort,
-            "budget": dataclasses.asdict(self.budget),
+            "budget": self.budget.to_dict(),
             "rows": self.rows,
             "most_rows": self.most_rows,
             "memoize": self.memoize,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deniable.queries.lasting import silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
@@ -81,6 +82,7 @@ def _cost(query: Query) -> list[str]:
         f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against those who cannot tell whether the device answered:"
     )
     lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
+    lines += spending_words(query)
     if query.memoize:
         reserved = query.epsilon_charged * query.most_rows * query.distinct
         lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")
@@ -88,6 +90,7 @@ def _cost(query: Query) -> list[str]:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all.")
     elif query.affordable_epochs is not None:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
+        lines += silence_words(query)
     else:
         lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")
     return lines

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
     from deniable.estimation.regression import Regression, regress
+    from deniable.estimation.regression_result import CoefficientTest
+    from deniable.estimation.sampling import Sample
     from deniable.estimation.statistic import Statistic
     from deniable.estimation.tables import Table, joint
     from deniable.mechanisms.basic_rappor import BasicRappor
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms.hashing import LocalHashing
     from deniable.mechanisms.laplace import LaplaceEncoding
     from deniable.mechanisms.mechanism import Mechanism
+    from deniable.mechanisms.multiple_choice import MultipleChoice
     from deniable.mechanisms.permanent import PermanentAnswer
     from deniable.mechanisms.projection import RandomProjection
     from deniable.mechanisms.rappor import Rappor
@@ -100,6 +103,8 @@ _MODULES = {
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
     "deniable.estimation.regression": ("Regression", "regress"),
+    "deniable.estimation.regression_result": ("CoefficientTest",),
+    "deniable.estimation.sampling": ("Sample",),
     "deniable.estimation.statistic": ("Statistic",),
     "deniable.estimation.tables": ("Table", "joint"),
     "deniable.mechanisms.basic_rappor": ("BasicRappor",),
@@ -128,6 +133,7 @@ _MODULES = {
     "deniable.mechanisms.hashing": ("LocalHashing",),
     "deniable.mechanisms.laplace": ("LaplaceEncoding",),
     "deniable.mechanisms.mechanism": ("Mechanism",),
+    "deniable.mechanisms.multiple_choice": ("MultipleChoice",),
     "deniable.mechanisms.permanent": ("PermanentAnswer",),
     "deniable.mechanisms.projection": ("RandomProjection",),
     "deniable.mechanisms.rappor": ("Rappor",),
@@ -151,6 +157,7 @@ __all__ = [
     "BinaryResponse",
     "CandidateEstimate",
     "CheaterDetection",
+    "CoefficientTest",
     "Comparison",
     "Composite",
     "Crosswise",
@@ -173,6 +180,7 @@ __all__ = [
     "LocalHashing",
     "Mangat",
     "Mechanism",
+    "MultipleChoice",
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",
@@ -181,6 +189,7 @@ __all__ = [
     "Rappor",
     "Regression",
     "Reports",
+    "Sample",
     "Scrambling",
     "ScriptedSource",
     "Source",

@@ -144,7 +144,7 @@ class DegreeNoise:
     scale: float | None = None
 
     def coverage(self, nodes: int) -> str:
-        """What the limits claim, as :attr:`GraphStatistic.coverage`: of whole numbers, those of the exact law cover more often."""
+        """What the limits claim, as :attr:`GraphStatistic.coverage`: the exact law of whole numbers covers more often."""
         few = self.channel is not None and flips(nodes - 1, self.channel) < ENOUGH
         return "at least" if few or self.scale is not None else "as stated"
 

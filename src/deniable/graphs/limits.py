@@ -1,4 +1,4 @@
-"""Limits where value ± standard errors would not cover: of counts of few coins, of quotients, of figures that move their variance."""
+"""Limits where value ± standard errors would not cover: of counts of few coins, quotients, and figures that move their variance."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def denominator_visible(parts: _Quotient, standard_errors: float = _VISIBLE) -> 
 def quotient_limits(parts: _Quotient, confidence: float) -> tuple[float, float]:
     """Low and high for a quotient between 0 and 1 whose denominator is visible.
 
-    Fieller's (1954): all r under which D = numerator - r denominator lies where it would with probability `confidence` if its mean
-    were 0. That an interval is given at all depends on the denominator B being large; D and B covary, and among the collections
+    Fieller's (1954): all r under which D = numerator - r denominator lies where it would with probability `confidence` if its
+    mean were 0. That an interval is given at all depends on the denominator B being large; D and B covary, and among collections
     that get an interval, D is no longer normal but a normal cut off: with U = B - beta D, beta = Cov(B, D)/Var(D), which is
     independent of D, it is known from where on (Lee, Sun, Sun and Taylor 2016). So intervals cover as stated among those given.
     """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import estimate_period
 from deniable.queries.buckets import Column
-from deniable.queries.query import Query, Stratum
+from deniable.queries.query import Budget, Query, Stratum
 from toolkit.crowds import minute_query
 
 BUCKETS, TRIALS = 600, 20
@@ -97,6 +97,23 @@ def test_windows_of_strata_that_versions_sample_differently_cover() -> None:
             for stratum in range(2)
         }
         found.append(covered([first, second], panes, truth))
+    assert_covers(found)
+
+
+def test_windows_of_answers_with_several_ones_cover() -> None:
+    """Every bucket holds 2 to 60 % of the people, who are in up to 400 of them; two versions. Seed 14."""
+    rng = np.random.default_rng(14)
+    columns = [Column("x", [f"[{i},inf)" for i in range(BUCKETS)], overlapping=True)]
+    first = wide_query(columns=columns, ones=400, budget=Budget())
+    second = first.revised(sampling=0.3, mechanism={"name": "TwoCoin", "p": 0.4, "q": 0.3})
+    found = []
+    for _ in range(TRIALS):
+        shares = rng.uniform(0.02, 0.6, BUCKETS)
+        panes = {
+            PaneKey(first.id, query.serial, epoch, 0): drawn(rng, query, 3_000, shares)
+            for epoch, query in enumerate([first, second, second])
+        }
+        found.append(covered([first, second], panes, shares))
     assert_covers(found)
 
 

@@ -155,7 +155,7 @@ def _limits(content: bytes) -> Limits | None:
 
 def _coins(query: Query, envelope: Envelope) -> Coins | None:
     if envelope.p is not None and envelope.q is not None:
-        return Coins.two(envelope.p, envelope.q, query.most_rows, envelope.inversion)
+        return Coins.two(envelope.p, envelope.q, query.most_rows * query.ones, envelope.inversion)
     made, parameters = [query], [dict[str, float | bool]()]
     if envelope.epsilon is not None:
         low, high = envelope.epsilon

@@ -100,6 +100,8 @@ class Window:
             )
             out["influence"] = self.influence
             out["error"] = _plain(self.error)
+            if not self.estimate.exclusive:
+                out["exclusive"] = False
             out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
         return out
 
@@ -123,6 +125,7 @@ class Window:
                 if document["support"] is None
                 else (np.array(document["support"][0]), np.array(document["support"][1])),
                 window=(document["start"], document["end"]),
+                exclusive=document.get("exclusive", True),
                 notes=tuple(document["notes"]),
             )
         names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
@@ -268,6 +271,7 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
     return dataclasses.replace(
         total,
         epsilon=max(query.epsilon_local for query in versions),
+        exclusive=all(query.ones == 1 for query in versions),
         sampled_epsilon=None if None in losses else max(loss for loss in losses if loss is not None),
         window=window,
     )
@@ -287,6 +291,10 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         known = known and of is not None
         parts.append(_estimate_stratum(query, epochs, of))
         sizes.append(_size(query, stratum, epochs))
+    if query.ones > 1:
+        notes.append(f"a person may be in up to {query.ones} buckets: proportions need not add up to 1")
+    if query.recipe.get("inverted"):
+        notes.append("answers were inverted: devices randomized for each bucket that they are not in it")
     if query.rows == "several":
         notes.append("a person may have sent several rows; ± takes them for independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
@@ -315,6 +323,8 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
     estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
+    if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
+        estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
     if query.memoize:
         # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
@@ -332,6 +342,9 @@ def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]
     assumed = mechanism.doubts(tally.counts, tally.n)
     other = tuple(note for note in estimate.notes if note not in assumed)
     unlabelled = not query.buckets.complete
+    if query.ones > 1:
+        honest = max(panes, key=lambda pane: pane.n) if query.memoize else tally
+        return (*other, *mechanism.doubts_of_sets(honest.counts, honest.n, unlabelled, query.ones))
     if not query.memoize:
         return (*other, *mechanism.doubts(tally.counts, tally.n, unlabelled))
     if query.rows == "several":

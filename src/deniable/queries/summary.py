@@ -33,12 +33,15 @@ def _asked(query: Query) -> list[str]:
         "random": "If there are several rows, one is drawn at random each epoch.",
         "aggregate": "The SQL has to give one row; a device where it gives more answers as if it had none.",
         "several": f"Up to {query.most_rows} rows are answered each epoch, and each of them costs.",
+        "all": "All rows are put into one answer.",
     }[query.rows]
     outside = (
         "An answer in no bucket is counted as other."
         if query.buckets.complete
         else 'An answer outside every bucket is sent, randomized, as "no bucket".'
     )
+    if query.ones > 1:
+        rows += f" An answer may be in up to {query.ones} buckets; of a person who is in more, {query.ones} are drawn."
     return [*query.sql.strip().splitlines(), rows, f"{len(query.labels)} buckets: {'  '.join(labels)}", outside]
 
 
@@ -63,6 +66,8 @@ def _hidden(query: Query) -> list[str]:
     if query.recipe["name"] == "TwoCoin":
         p, q = query.recipe["p"], query.recipe["q"]
         lines.append(f"For each bucket it tells the truth with probability {p:g}, and else says yes with probability {q:g}.")
+        if query.recipe.get("inverted"):
+            lines.append("It does so for the inverted question, whether it is not in the bucket.")
     else:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")

@@ -194,7 +194,9 @@ def initialize(query: Query, costs: Costs) -> Query:
     answers = _answers(query)
     if budget.epsilon is not None:
         ceilings.append(budget.epsilon / (query.most_rows * query.distinct if query.memoize else 1))
-    coins = Coins.two(ranges[0], ranges[1], query.most_rows).within(min([each for each in ceilings if each], default=20.0))
+    coins = Coins.two(ranges[0], ranges[1], query.most_rows * query.ones).within(
+        min([each for each in ceilings if each], default=20.0)
+    )
     if not len(coins.parameters):
         raise InfeasiblePlanError("no coins inside the envelope cost as little as the budgets allow", {})
     low, high = ranges[2]

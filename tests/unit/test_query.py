@@ -121,7 +121,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"sampling": math.nan}, "sampling", "above 0 and at most 1"),
         ({"serial": 0}, "serial", "must be a whole number"),
         ({"minimum_cohort": 0}, "minimum_cohort", "must be a whole number"),
-        ({"rows": "all"}, "rows", "'random', 'aggregate', 'several', 'all'"),
+        ({"rows": "every"}, "rows", "'random', 'aggregate', 'several', 'all'"),
         ({"most_rows": 3}, "most_rows", "with rows = 'several'"),
         ({"rows": "several"}, "most_rows", "must be above 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 1.2, "q": 0.5}}, "mechanism.p", "strictly between 0 and 1"),

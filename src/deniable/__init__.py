@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms.hashing import LocalHashing
     from deniable.mechanisms.laplace import LaplaceEncoding
     from deniable.mechanisms.mechanism import Mechanism
+    from deniable.mechanisms.multiple_choice import MultipleChoice
     from deniable.mechanisms.permanent import PermanentAnswer
     from deniable.mechanisms.projection import RandomProjection
     from deniable.mechanisms.rappor import Rappor
@@ -140,6 +141,7 @@ _MODULES = {
     "deniable.mechanisms.hashing": ("LocalHashing",),
     "deniable.mechanisms.laplace": ("LaplaceEncoding",),
     "deniable.mechanisms.mechanism": ("Mechanism",),
+    "deniable.mechanisms.multiple_choice": ("MultipleChoice",),
     "deniable.mechanisms.permanent": ("PermanentAnswer",),
     "deniable.mechanisms.projection": ("RandomProjection",),
     "deniable.mechanisms.rappor": ("Rappor",),
@@ -187,6 +189,7 @@ __all__ = [
     "LocalHashing",
     "Mangat",
     "Mechanism",
+    "MultipleChoice",
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",

@@ -53,7 +53,7 @@ class UnrelatedQuestion(SurveyDesign):
             odds = (exact.exp(exact.check_epsilon(self.epsilon)) - 1) * min(u, 1 - u)
             p = rounded(odds / (1 + odds))
         labels = two_labels(self.labels)
-        self._set(asked=self.epsilon, p=p, u=u)
+        self._set(requested_epsilon=self.epsilon, p=p, u=u)
         self._derive(labels, labels, [[1 - (1 - p) * u, (1 - p) * u], [(1 - p) * (1 - u), p + (1 - p) * u]], blame="p")
 
     @staticmethod
@@ -62,7 +62,7 @@ class UnrelatedQuestion(SurveyDesign):
         return UnrelatedQuestionUnknown(p1, p2)
 
     def parameters(self) -> dict[str, Any]:
-        return self._described(p=self.p if self.asked is None else None, u=self.u, epsilon=self.asked)
+        return self._described(p=self.p if self.requested_epsilon is None else None, u=self.u, epsilon=self.requested_epsilon)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
     from deniable.estimation.regression import Regression, regress
+    from deniable.estimation.regression_result import CoefficientTest
+    from deniable.estimation.sampling import Sample
     from deniable.estimation.statistic import Statistic
     from deniable.estimation.tables import Table, joint
     from deniable.mechanisms.basic_rappor import BasicRappor
@@ -101,6 +103,8 @@ _MODULES = {
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
     "deniable.estimation.regression": ("Regression", "regress"),
+    "deniable.estimation.regression_result": ("CoefficientTest",),
+    "deniable.estimation.sampling": ("Sample",),
     "deniable.estimation.statistic": ("Statistic",),
     "deniable.estimation.tables": ("Table", "joint"),
     "deniable.mechanisms.basic_rappor": ("BasicRappor",),
@@ -153,6 +157,7 @@ __all__ = [
     "BinaryResponse",
     "CandidateEstimate",
     "CheaterDetection",
+    "CoefficientTest",
     "Comparison",
     "Composite",
     "Crosswise",
@@ -184,6 +189,7 @@ __all__ = [
     "Rappor",
     "Regression",
     "Reports",
+    "Sample",
     "Scrambling",
     "ScriptedSource",
     "Source",

@@ -22,6 +22,7 @@
     │   ├── RevokedKeyError         signed with a key that was revoked
     │   ├── ExpiredQueryError       past its expiry
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
+    │   ├── EnvelopeError           a controller's version of a query is outside what its analyst allows
     │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
     ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
     ├── VaultError              a vault cannot be used, or a change to it is refused
@@ -61,7 +62,7 @@ An Answer is what a person truly said. No error here ever carries one: it would 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AnswerError",
@@ -73,6 +74,7 @@ __all__ = [
     "CuratorError",
     "DeadlineError",
     "DeniableError",
+    "EnvelopeError",
     "ExpiredQueryError",
     "FitError",
     "ForbiddenSqlError",
@@ -223,6 +225,8 @@ class QueryError(DeniableError, ValueError):
     """A query cannot be used."""
 
     reason: ClassVar[str] = "unusable query"
+    base: Any = None
+    """The query as its analyst signed it, where only a controller's version of it is at fault."""
 
 
 class QueryFileError(QueryError):
@@ -276,6 +280,12 @@ class RollbackError(QueryError):
     """A newer version of the query is known, or another one under the same serial."""
 
     reason = "rolled-back query"
+
+
+class EnvelopeError(QueryError):
+    """A controller's version of a query is outside the envelope that the analyst signed, or there is none."""
+
+    reason = "outside the envelope"
 
 
 class KeyFileError(QueryError):
@@ -391,7 +401,7 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes.
+    """No design fulfils the request.
 
     `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
     """

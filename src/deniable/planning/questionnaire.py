@@ -266,7 +266,7 @@ def _parts(questions: Sequence[Question], budget: float, ceiling: float | None) 
 
 def _round_down(epsilon: float) -> float:
     digits = 3 - math.floor(math.log10(epsilon))
-    return math.floor(epsilon * 10**digits * (1 + 1e-12)) / 10**digits
+    return float(math.floor(epsilon * 10**digits * (1 + 1e-12)) / 10**digits)
 
 
 def _sampled(questions: Sequence[Question], budget: float, ceiling: float | None) -> list[Questionnaire]:

@@ -7,7 +7,7 @@ q = 0.5
 
 [columns.city]
 mechanism = "DirectEncoding"
-k = ["Oslo", "Paris", "Rome"]
+values = ["Oslo", "Paris", "Rome"]
 epsilon = 1.0
 
 Where people do not answer all questions, a table [questionnaire] says how many (`ask`), how often each is drawn (`weights`), or
@@ -61,8 +61,8 @@ def read_questionnaire(path: Path | str) -> Questionnaire:
 def parse_column(text: str) -> tuple[str, Mechanism]:
     """A column and its mechanism from `NAME=MECHANISM:PARAMETER=VALUE,…`, labels separated by `|`.
 
-    >>> parse_column("city=DirectEncoding:k=Oslo|Paris|Rome,epsilon=1")
-    ('city', DirectEncoding(k=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
+    >>> parse_column("city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=1")
+    ('city', DirectEncoding(values=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
     """
     name, equals, rest = text.partition("=")
     kind, _, arguments = rest.partition(":")

@@ -79,7 +79,7 @@ def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) ->
 class SurveyDesign(ValueReports):
     """A design for one sample: `labels` are the truths, `report_domain` holds what people say."""
 
-    asked: Any
+    requested_epsilon: Any
     _columns: tuple[tuple[Fraction, ...], ...]
     _reports: Domain
     _matrix: NDArray[np.float64]

@@ -38,6 +38,7 @@
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
     ├── PolicyError             a person's settings say something unusable: ``name``, ``value``, ``rule`` and the ``line``
     ├── StoreError              a device's store cannot be used
+    ├── ConformanceError        a port cannot be compared with the vectors: it does not start, ends, or prints no JSON
     ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
@@ -45,7 +46,6 @@
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── ServiceError            a proxy or another service cannot do what it is asked
     │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
@@ -71,6 +71,7 @@ __all__ = [
     "BudgetExceededError",
     "BudgetFileError",
     "CellError",
+    "ConformanceError",
     "CuratorError",
     "DeadlineError",
     "DeniableError",
@@ -370,6 +371,10 @@ class PolicyError(DeniableError, ValueError):
 
 class StoreError(DeniableError):
     """A device's store cannot be used."""
+
+
+class ConformanceError(DeniableError):
+    """A port, or the file of vectors that it is to be compared with, cannot be used."""
 
 
 class UploadError(DeniableError):

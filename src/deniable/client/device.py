@@ -63,7 +63,7 @@ class _Late(Exception):  # noqa: N818 - not an error: the slot is over
 
 
 def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
-    """The receipt of a query that is not to be trusted; it names the query where only a controller's version of it is at fault."""
+    """The receipt of a query that is not to be trusted; it names the query if only a controller's version of it is at fault."""
     known = query or error.base
     names = ("", "", 0, "") if known is None else (known.analyst, known.id, known.serial, known.question)
     return Receipt(now, "refused", error.reason, str(error), *names, verified=error.base is not None)

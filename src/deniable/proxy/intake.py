@@ -300,7 +300,7 @@ class Intake:
             epoch.used.add(sent)
             self._epochs[group] = epoch
             commit.fresh.setdefault(group, []).append(rows)
-        return part.uploads[repeating].tolist()
+        return [int(i) for i in part.uploads[repeating]]
 
     def _take_one(self, i: int, commit: _Commit) -> None:
         try:

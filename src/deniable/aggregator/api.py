@@ -247,8 +247,8 @@ def _add_watching(app: FastAPI, service: Service) -> None:
         running, engine, relay = service.running, service.engine_problem, service.relay_problem
         fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        told = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
-        return Response(json.dumps(told), 200 if running else 503, media_type="application/json")
+        document = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        return Response(json.dumps(document), 200 if running else 503, media_type="application/json")
 
     @app.get("/metrics")
     def metrics() -> Response:

@@ -27,7 +27,7 @@ from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
 from deniable.service.hosting import Endpoint, write_json_lines
-from deniable.service.hot_path import HotFront
+from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
 from deniable.service.tokens import Token
 
@@ -143,7 +143,10 @@ def create_collector_app(collector: Collector) -> HotFront:
         collector.refusals[reason] += 1
 
     limits = collector.settings.limits
-    addresses = [ShareUploads(collector.admission, collector.worker, count), QueryList(limits, collector.listed)]
+    addresses: list[HotAddress] = [
+        ShareUploads(collector.admission, collector.worker, count),
+        QueryList(limits, collector.listed),
+    ]
     return HotFront(app, addresses, collector.refusals)
 
 

@@ -56,8 +56,8 @@ def _run(
     for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
         signal.signal(each, give_up)
     ready()
-    told = {"port": listener.getsockname()[1], "tls": place.tls is not None, "waiting": proxy.intake.n_waiting}
-    _LOGGER.info("started", extra={"fields": told})
+    document = {"port": listener.getsockname()[1], "tls": place.tls is not None, "waiting": proxy.intake.n_waiting}
+    _LOGGER.info("started", extra={"fields": document})
     server.run(sockets=[listener])
     _LOGGER.info("stopped", extra={"fields": {"accepted": proxy.intake.counters["accepted"]}})
     return not proxy.desk.failed

@@ -23,8 +23,10 @@ _LOGGER = logging.getLogger("deniable.proxy")
 _MOST_AT_ONCE = 8192
 _TICK = 0.25
 """Seconds between looks at what is due."""
-_PAUSE = 0.002
-"""Seconds for which more uploads are waited for while several come at a time: each commit costs a sync of the disk."""
+_PAUSE = 0.005
+"""Seconds for which more uploads are waited for while they come often: each commit costs a sync of the disk."""
+_OFTEN = 0.05
+"""Uploads come often if one came so many seconds after the last was taken."""
 Result = Receipt | RefusedError
 Done = Callable[[Sequence[Result]], None]
 
@@ -44,7 +46,7 @@ class UploadWorker:
         self._actions: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
         self._stopping = False
-        self._crowded = False
+        self._taken_at = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
 
@@ -116,7 +118,7 @@ class UploadWorker:
     def _turn(self) -> bool:
         """One round: wait for something, take all that is there, and look what is due. False when it is the last."""
         self._woken.wait(_TICK)
-        if self._crowded and not self._stopping:
+        if self._handed and not self._stopping and time.monotonic() - self._taken_at < _OFTEN:
             time.sleep(_PAUSE)
         self._woken.clear()
         going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
@@ -127,9 +129,9 @@ class UploadWorker:
             n_uploads += len(handed[-1].uploads)
         while self._actions:
             self._actions.popleft()()
-        self._crowded = len(handed) > 1
         if handed:
             self._take(handed)
+            self._taken_at = time.monotonic()
         self.tick()
         if self._handed:
             self._woken.set()

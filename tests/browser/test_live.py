@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import statistics
+import time
 import xml.etree.ElementTree as ET  # of our own files
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,9 +252,10 @@ def test_a_thousand_windows_of_a_hundred_labels_stay_above_50_frames_a_second(br
         "const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };"
         "requestAnimationFrame(step)"
     )
-    for index in range(1000, 1012):
+    for index in range(1000, 1008):  # a window a second: twice as fast as the demonstration
         console.write(query, [index], shares, 6000 + index)
-        browser.wait(lambda index=index: browser.text("n") == f"{6000 + index:,}", f"window {index} did not come")
+        time.sleep(1)
+    assert browser.text("n") == "7,007"
     frames = browser.run("return window.frames_")
     rate = 1000 * len(frames) / sum(frames)
     assert rate >= 50

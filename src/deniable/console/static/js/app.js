@@ -13,6 +13,7 @@ import { store } from './store.js';
 /** @type {Record<string, {title: string, open: boolean, load: () => Promise<View>}>} */
 const VIEWS = {
   live: { title: 'Live', open: false, load: async () => live },
+  ask: { title: 'Ask', open: false, load: async () => (await import('./ask.js')).ask },
 };
 
 const bar = /** @type {HTMLElement} */ (document.getElementById('bar'));

@@ -45,6 +45,13 @@ export class DnBars extends HTMLElement {
     counts: false, size: 1, picked: -1, confidence: 95, projected: false, missing: false, head: 'bucket', caption: '',
   };
   #box = { x: 0, width: 0, top: 0, row: 28 };
+  /** @type {Set<Element>} */ #seen = new Set();
+  #watch = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) this.#seen.add(target);
+      else this.#seen.delete(target);
+    }
+  });
 
   connectedCallback() {
     if (this.#svg.isConnected) return;
@@ -87,6 +94,8 @@ export class DnBars extends HTMLElement {
     this.#domain = null;
     this.#now = [];
     for (const row of this.#rows) row.g.remove();
+    this.#watch.disconnect();
+    this.#seen.clear();
     this.#rows = this.#data.map((row, i) => this.#row(row.label, i));
     put(this.#table, this.#caption,
       h('colgroup', null, h('col', { class: 'c-label' }), h('col'), h('col', { class: 'c-est' }), h('col', { class: 'c-int' })),
@@ -95,6 +104,7 @@ export class DnBars extends HTMLElement {
       h('tbody', null, this.#rows.map((row) => row.tr)),
       h('tfoot', { class: 'axis', 'aria-hidden': 'true' }, h('tr', null, h('td'), h('td'), h('td'), h('td'))));
     this.#svg.append(...this.#rows.map((row) => row.g));
+    for (const row of this.#rows) this.#watch.observe(row.tr);
   }
 
   /** @param {string} name @param {number} i @returns {RowNodes} */
@@ -178,7 +188,8 @@ export class DnBars extends HTMLElement {
       const from = this.#from[i] ?? marksOf(target), to = marksOf(target);
       const at = (/** @type {keyof Marks} */ name) => from[name] + (to[name] - from[name]) * part;
       const now = { value: at('value'), low: at('low'), high: at('high'), raw: at('raw') };
-      this.#mark(this.#rows[i], target, now, (i + 0.5) * row, x, inside, [a, b], options);
+      // Rows out of sight do not glide: they are drawn once, where they end up.
+      if (part === 1 || this.#seen.has(this.#rows[i].tr)) this.#mark(this.#rows[i], target, now, (i + 0.5) * row, x, inside, [a, b], options);
       return now;
     });
   }

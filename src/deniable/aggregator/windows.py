@@ -78,9 +78,9 @@ class Window:
             "conservation": dict(self.conservation),
         }
         if self.estimate is not None:
-            told = self.estimate.to_dict(confidence)
-            told.pop("window")
-            out |= {name: _plain(value) for name, value in told.items()}
+            document = self.estimate.to_dict(confidence)
+            document.pop("window")
+            out |= {name: _plain(value) for name, value in document.items()}
             covariance = self.estimate.covariance
             out["covariance"] = (
                 _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
@@ -90,33 +90,35 @@ class Window:
         return out
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Window:
+    def from_dict(cls, document: Mapping[str, Any]) -> Window:
         """The window that :meth:`to_dict` described."""
         estimate = None
-        if "estimate" in told:
-            variance = np.square(np.array(told["stderr"], dtype=np.float64))
+        if "estimate" in document:
+            variance = np.square(np.array(document["stderr"], dtype=np.float64))
             estimate = Estimate(
-                labels=tuple(told["labels"]),
-                proportions=np.array(told["estimate"], dtype=np.float64),
+                labels=tuple(document["labels"]),
+                proportions=np.array(document["estimate"], dtype=np.float64),
                 variance=variance,
-                covariance=None if told["covariance"] is None else np.array(told["covariance"], dtype=np.float64),
-                n=told["n"],
-                population=told["population"],
-                mechanism=told["mechanism"],
-                epsilon=told["epsilon_local"],
-                sampled_epsilon=told["epsilon_sampled"],
-                support=None if told["support"] is None else (np.array(told["support"][0]), np.array(told["support"][1])),
-                window=(told["start"], told["end"]),
-                notes=tuple(told["notes"]),
+                covariance=None if document["covariance"] is None else np.array(document["covariance"], dtype=np.float64),
+                n=document["n"],
+                population=document["population"],
+                mechanism=document["mechanism"],
+                epsilon=document["epsilon_local"],
+                sampled_epsilon=document["epsilon_sampled"],
+                support=None
+                if document["support"] is None
+                else (np.array(document["support"][0]), np.array(document["support"][1])),
+                window=(document["start"], document["end"]),
+                notes=tuple(document["notes"]),
             )
         names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
-        kept = {name: told[name] for name in names}
+        kept = {name: document[name] for name in names}
         return cls(
             **kept,
             estimate=estimate,
-            missing=tuple(told["missing"]),
-            conservation=told["conservation"],
-            influence=told.get("influence"),
+            missing=tuple(document["missing"]),
+            conservation=document["conservation"],
+            influence=document.get("influence"),
         )
 
     def __str__(self) -> str:

@@ -126,10 +126,10 @@ class Services:
     def _prepare_aggregator(self) -> None:
         proxies = []
         for proxy in self.proxies:
-            told = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
+            document = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
             if proxy.here:
-                told["log"] = str(self.folder / proxy.name / "log.db")
-            proxies.append(told)
+                document["log"] = str(self.folder / proxy.name / "log.db")
+            proxies.append(document)
         settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
         _write_toml(self.folder / "aggregator.toml", {**settings, "limits": dict(self.aggregator.limits), "proxies": proxies})
         if not self.analyst_token_file.exists():

@@ -44,16 +44,18 @@ def estimate(spark: SparkSession, folder: str, versions: Query | Sequence[Query]
     """
     from pyspark.sql import functions as F  # noqa: PLC0415, N812 - an extra
 
-    asked = [versions] if isinstance(versions, Query) else list(versions)
-    epochs = asked[-1].schedule.epochs_between(start, end)
+    queries = [versions] if isinstance(versions, Query) else list(versions)
+    epochs = queries[-1].schedule.epochs_between(start, end)
     rows = spark.read.schema(_COLUMNS).parquet(folder)
-    rows = rows.where((F.col("query") == asked[-1].id) & F.col("epoch").between(epochs.start, epochs.stop - 1))
-    told = rows.select("serial", "epoch", "stratum", "report").mapInArrow(_counter([query.content for query in asked]), _PANES)
+    rows = rows.where((F.col("query") == queries[-1].id) & F.col("epoch").between(epochs.start, epochs.stop - 1))
+    counted = rows.select("serial", "epoch", "stratum", "report").mapInArrow(
+        _counter([query.content for query in queries]), _PANES
+    )
     parts = []
-    for row in told.collect():
+    for row in counted.collect():
         counts = np.frombuffer(row.counts, dtype="<i8").astype(np.int64)
-        parts.append({PaneKey(asked[-1].id, row.serial, row.epoch, row.stratum): Pane(counts, row.n)})
-    return estimate_panes(asked, add_panes(parts), start, end)
+        parts.append({PaneKey(queries[-1].id, row.serial, row.epoch, row.stratum): Pane(counts, row.n)})
+    return estimate_panes(queries, add_panes(parts), start, end)
 
 
 def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -65,7 +67,9 @@ def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any
         versions = [Query.from_content(content) for content in queries]
         panes = add_panes(count_table(pa.Table.from_batches([batch]), versions) for batch in batches)
         if panes:
-            told = [{**key._asdict(), "n": pane.n, "counts": pane.counts.astype("<i8").tobytes()} for key, pane in panes.items()]
+            counted = [
+                {**key._asdict(), "n": pane.n, "counts": pane.counts.astype("<i8").tobytes()} for key, pane in panes.items()
+            ]
             kinds = [
                 ("serial", pa.int64()),
                 ("epoch", pa.int64()),
@@ -73,6 +77,6 @@ def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any
                 ("n", pa.int64()),
                 ("counts", pa.binary()),
             ]
-            yield from pa.Table.from_pylist(told, schema=pa.schema(kinds)).to_batches()
+            yield from pa.Table.from_pylist(counted, schema=pa.schema(kinds)).to_batches()
 
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,9 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     try:
         found = plan(**request.wishes())
     except InfeasiblePlanError as error:
-        return _refused(request, error)
-    except PlanError as error:
-        raise ParameterError("plan", given, str(error)) from None
+        return _refused(request, error.problem, error.nearest)
+    except PlanError as error:  # a ± as large as the share itself
+        return _refused(request, str(error), {"margin": request.share})
     return {
         "feasible": True,
         **_figures(request, found.mechanism, found.sampling, found.population),
@@ -99,7 +100,7 @@ def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, peop
 
 def _recipe(mechanism: Mechanism) -> dict[str, Any]:
     parameters = mechanism.to_dict()
-    parameters.pop("k", None)
+    parameters.pop("values", None)
     return {"name": parameters.pop("mechanism"), **parameters}
 
 
@@ -108,15 +109,27 @@ def _bytes(mechanism: Mechanism) -> int:
     return int(dtype.itemsize * math.prod(shape))
 
 
-def _refused(request: DesignRequest, error: InfeasiblePlanError) -> dict[str, Any]:
+def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float]) -> dict[str, Any]:
     """Why there is no such design, what is near, and what the best one would show: noise."""
     names = {"population": "people", "share": "share", "epsilon": "epsilon", "margin": "margin"}
-    nearest = {names[name]: value for name, value in error.nearest.items() if name in names}
-    out = {"feasible": False, "problem": error.problem, "nearest": nearest, "together": error.together}
-    people, epsilon = request.people, request.epsilon
-    if people is None or epsilon is None:
-        return {**out, "risk": _risk(request, epsilon) if epsilon else []}
-    return {**out, **_figures(request, _best(request, epsilon), 1.0, people)}
+    near = {names[name]: value for name, value in nearest.items() if name in names}
+    epsilon = request.epsilon or _epsilon_for(request)
+    mechanism = _best(request, epsilon)
+    people = request.people
+    if people is None:
+        wanted = ((request.margin or request.share) / deviations(0.95)) ** 2
+        people = max(1, math.ceil(Spread.of(mechanism).variance(request.share) / wanted))
+    return {"feasible": False, "problem": problem, "nearest": near, **_figures(request, mechanism, 1.0, people)}
+
+
+def _epsilon_for(request: DesignRequest) -> float:
+    """The epsilon at which the ± is the one that is wished for, as near as there is one."""
+    low, high = 0.05, _LARGEST_EPSILON
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        reach = deviations(0.95) * Spread.of(_best(request, middle)).stderr(request.share, request.people or 1)
+        low, high = (middle, high) if reach > (request.margin or 0) else (low, middle)
+    return high
 
 
 def _best(request: DesignRequest, epsilon: float) -> Mechanism:
@@ -126,7 +139,7 @@ def _best(request: DesignRequest, epsilon: float) -> Mechanism:
 
 
 def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
-    return from_dict({"mechanism": name, "k": buckets, "epsilon": epsilon})
+    return from_dict({"mechanism": name, "values": buckets, "epsilon": epsilon})
 
 
 def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:

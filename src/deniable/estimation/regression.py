@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deniable.errors import FitError, NoReportsError, ParameterError
 from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.likelihood import Randomizer, likelihoods
+from deniable.results import Result
 
 __all__ = ["Regression", "regress"]
 
@@ -22,10 +23,10 @@ _LEAST_INFORMATION = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
+class Regression(Result):
     """Fitted log-odds of each answer against the first one, as linear functions of the covariates."""
 
-    labels: tuple[Any, ...]
+    labels: tuple[Hashable, ...]
     """The answers; the first is the one the others are compared with."""
     names: tuple[str, ...]
     """Of the columns: the intercept, if there is one, and the covariates."""
@@ -51,7 +52,7 @@ class Regression:
         return self.coefficients / self.stderr
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """How probable so large a coefficient would be if the covariate made no difference (two-sided, Wald)."""
         from scipy.special import ndtr  # noqa: PLC0415 - slow to import
 
@@ -77,7 +78,7 @@ class Regression:
         for label, row in zip(self.labels[1:], range(len(self.coefficients)), strict=True):
             lines.append(f"log-odds of {label} against {self.labels[0]}")
             for name, value, error, z, p in zip(
-                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p[row], strict=True
+                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p_value[row], strict=True
             ):
                 lines.append(f"  {name:<{name_width}}  {value:+9.4f} ± {1.96 * error:.4f}   z = {z:+.2f}   {p_text(p)}")
         lines.append(

@@ -18,6 +18,7 @@ from deniable.graphs.limits import ENOUGH, count_limits, flips
 from deniable.graphs.moments import Degrees, Triangles, count_degrees, count_triangles
 from deniable.graphs.noise import laplace_quantile
 from deniable.graphs.response import EdgeChannel, Progress
+from deniable.results import Result
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -140,7 +141,7 @@ class DegreeNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphEstimate:
+class GraphEstimate(Result):
     """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with the errors of each.
 
     All counts are unbiased, so that they may lie below 0: that is what a fair error bar around a small count looks like.
@@ -204,7 +205,7 @@ class GraphEstimate:
         }
 
     @staticmethod
-    def from_dict(content: dict[str, Any]) -> GraphEstimate:
+    def from_dict(content: Mapping[str, Any]) -> GraphEstimate:
         """The estimate that :meth:`to_dict` described."""
         noise = content["degree_noise"]
         channel = None if noise["channel"] is None else EdgeChannel(**noise["channel"])

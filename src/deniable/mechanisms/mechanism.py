@@ -225,6 +225,11 @@ class Mechanism(ABC):
         """Name and parameters: what :func:`from_dict` needs to make this mechanism again."""
         return {"mechanism": type(self).__name__, **self.parameters()}
 
+    @staticmethod
+    def from_dict(description: Any) -> Mechanism:
+        """The mechanism that :meth:`to_dict` described, of whichever class it is: :func:`from_dict`."""
+        return from_dict(description)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mechanism):
             return NotImplemented

@@ -36,7 +36,8 @@ class Result:
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document has more than its fields (an
     interval, say) extends :meth:`to_dict`; what is not a field is ignored when the document is read. `KEYS` gives a field
-    another name in the document.
+    another name in the document. A field whose name begins with an underscore holds data that must stay where they are: it is
+    neither written nor compared.
 
     >>> @dataclasses.dataclass(frozen=True, eq=False)
     ... class Mean(Result):
@@ -73,7 +74,7 @@ class Result:
         """The constructor's arguments, from the document."""
         kind: Any = cls
         hints, arguments = _hints(kind), {}
-        for field in dataclasses.fields(cls):
+        for field in _public_fields(cls):
             key = cls.KEYS.get(field.name, field.name)
             if key in document or not _has_default(field):  # a document of an earlier version may lack a later field
                 arguments[field.name] = decode(hints[field.name], document[key])
@@ -82,17 +83,17 @@ class Result:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        names = [field.name for field in dataclasses.fields(self)]
+        names = [field.name for field in _public_fields(self)]
         return all(_same(getattr(self, name), getattr(other, name)) for name in names)
 
     def __hash__(self) -> int:
-        texts = (getattr(self, field.name) for field in dataclasses.fields(self))
+        texts = (getattr(self, field.name) for field in _public_fields(self))
         return hash((type(self).__name__, *(value for value in texts if isinstance(value, str | int))))
 
 
 def fields_of(result: Result, *but: str) -> dict[str, Any]:
     """The fields of a result, but for some, as JSON can hold them, under their names in the document."""
-    names = [field.name for field in dataclasses.fields(result) if field.name not in but]
+    names = [field.name for field in _public_fields(result) if field.name not in but]
     return {result.KEYS.get(name, name): encode(getattr(result, name)) for name in names}
 
 
@@ -163,6 +164,10 @@ def _the_one(hint: Any) -> Any:
     """Of "this or None", this."""
     kinds = [each for each in get_args(hint) if each is not NoneType]
     return kinds[0] if len(kinds) == 1 else Any
+
+
+def _public_fields(result: Any) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(result) if not field.name.startswith("_")]
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:

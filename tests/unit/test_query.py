@@ -19,6 +19,7 @@ from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
+from deniable.queries.envelope import Envelope
 from deniable.queries.files import parse_query
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
@@ -208,6 +209,13 @@ VARIANTS: list[dict[str, Any]] = [
     {"cover": True},
     {"size_class": 1},
     {"channel": "x"},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("01" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.2, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 4.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), inversion=True)},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), until=1_760_000_000)},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), versions=7)},
 ]
 
 

@@ -248,7 +248,7 @@ def test_labels_keep_their_types(label: Hashable) -> None:
 
 
 NAMES = [
-    "estimate", "projected", "stratified", "combined", "comparison", "table", "marginal", "conditional", "slice", "given", "flat",
+    "estimate", "projected", "stratified", "combined", "yes and no", "comparison", "table", "marginal", "conditional", "slice", "given", "flat",
     "independence", "regression", "guess", "mean", "plan", "infinite", "preview", "released mean", "released median",
     "released deviation", "curated", "choice", "groups", "released table", "anonymous table", "released histogram", "graph",
     "degrees", "graph plan", "curator's degrees", "models", "audit", "texts", "crosswise",
@@ -272,6 +272,7 @@ def some_results() -> dict[str, Any]:
         "projected": first.projected(),
         "stratified": deniable.stratified([first, second], [5000, 5000]),
         "combined": deniable.combine([first, second]),
+        "yes and no": yes.estimate(answers),
         "comparison": compare(first, second),
         "table": table,
         "marginal": table.marginal("right"),

@@ -76,6 +76,8 @@ class Estimate(Result):
     """The proportions before :meth:`consistent` changed them."""
     reports: ReportCounts | None = None
     """The counts that it was solved from, in windows of a query."""
+    exclusive: bool = True
+    """Whether a person has one label only, so that the proportions sum to 1. Not so in multiple choice."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",

@@ -209,7 +209,7 @@ class Mechanism(ABC):
         """An Estimate of this mechanism's labels."""
         proportions, variance, covariance = moments
         return solving.Estimate(
-            labels=self.labels,
+            labels=tuple(self.labels),
             proportions=proportions,
             variance=variance,
             covariance=covariance,

@@ -21,6 +21,7 @@ from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
+from deniable.queries.envelope import COINS, Envelope
 from deniable.queries.header import FORMAT, QueryHeader, digest_of
 from deniable.queries.schedule import Schedule
 from deniable.queries.sizes import capacity, smallest_class
@@ -139,6 +140,8 @@ class Query:
     distinct: int = 1
     """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of
     them are paid for when the query is first answered, whatever the data are."""
+    envelope: Envelope | None = None
+    """What a controller may change without the analyst, if anything."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -163,6 +166,8 @@ class Query:
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
             rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
             raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
+        if self.envelope is not None:
+            self._settle_envelope(self.envelope)
 
     def _set(self, **derived: Any) -> None:
         for name, value in derived.items():
@@ -223,6 +228,32 @@ class Query:
             held = f"holds {capacity(size_class)} bytes, and a report takes {self.report_bytes}"
             raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
         self._set(size_class=size_class)
+
+    def _settle_envelope(self, envelope: Envelope) -> None:
+        """Refuse an envelope that the query's own parameters are outside of, or that leaves the total open."""
+        if not isinstance(envelope, Envelope):
+            raise ParameterError("envelope", envelope, "must be an Envelope")
+        if self.budget.epsilon is None:
+            raise ParameterError("budget.epsilon", None, "must be given with an envelope: it is the ceiling on the total")
+        coins = [name for name in COINS if name in self.recipe]
+        for name in COINS:
+            if (getattr(envelope, name) is not None) != (name in coins):
+                rule = f"must be {'a range' if name in coins else 'left out'} for {self.recipe['name']}"
+                raise ParameterError(f"envelope.{name}", getattr(envelope, name), rule)
+        if envelope.inversion and self.recipe["name"] != "TwoCoin":
+            raise ParameterError("envelope.inversion", True, "must be false for mechanisms other than TwoCoin")
+        samplings = [self.sampling, *(stratum.sampling for stratum in self.strata if stratum.sampling is not None)]
+        values = [("sampling", value) for value in samplings] + [(name, self.recipe[name]) for name in coins]
+        for name, value in values:
+            low, high = envelope.ranges()[name]
+            if not low <= value <= high:
+                raise ParameterError(f"envelope.{name}", [low, high], f"must hold the query's own {name} = {value:g}")
+            if self.memoize and name != "sampling" and low != high:
+                rule = "must be one value with memoize: other coins would draw, and charge, permanent answers anew"
+                raise ParameterError(f"envelope.{name}", [low, high], rule)
+        if self.epsilon_local > envelope.epsilon_per_answer:
+            rule = f"must allow the query's own local epsilon, {self.epsilon_local:.4g}"
+            raise ParameterError("envelope.epsilon_per_answer", envelope.epsilon_per_answer, rule)
 
     # --- what it costs ----------------------------------------------------------------------------------------------
 
@@ -303,8 +334,8 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
 
-        `distinct` is written only where it is not 1, so that the bytes of a query without it are what they were before there
-        was such a field.
+        `distinct` is written only where it is not 1, and `envelope` only where there is one, so that the bytes of a query without
+        them are what they were before there were such fields.
         """
         tree = {
             "format": FORMAT,
@@ -329,7 +360,11 @@ class Query:
             "size_class": self.size_class,
             "channel": self.channel,
         }
-        return tree if self.distinct == 1 else {**tree, "distinct": self.distinct}
+        if self.distinct != 1:
+            tree["distinct"] = self.distinct
+        if self.envelope is not None:
+            tree["envelope"] = self.envelope.to_dict()
+        return tree
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:
@@ -344,6 +379,8 @@ class Query:
         given["strata"] = _list("strata", given.get("strata", []), Stratum, ("name", "sampling", "population"))
         given["schedule"] = Schedule(**_filled("schedule", given["schedule"], Schedule))
         given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
+        if given.get("envelope") is not None:
+            given["envelope"] = Envelope.from_dict(given["envelope"])
         return cls(**given)
 
     @classmethod

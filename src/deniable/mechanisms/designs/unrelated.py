@@ -83,6 +83,7 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
     p2: Any
 
     names = ("pi", "u")
+    compliance = "u"
 
     def __post_init__(self) -> None:
         p1, p2 = chance("p1", self.p1), chance("p2", self.p2)
@@ -103,6 +104,10 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
     def class_shares(self, *values: float) -> NDArray[np.float64]:
         pi, u = values
         return np.array([(1 - pi) * (1 - u), (1 - pi) * u, pi * (1 - u), pi * u])
+
+    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        p = (self.p1, self.p2)[index]
+        return (Fraction(0), 1 - p), (p, 1 - p)
 
     @property
     def epsilon(self) -> float:

@@ -14,12 +14,13 @@ from deniable.mechanisms.exact import check_epsilon
 from deniable.planning.precision import deviations
 from deniable.privacy.checks import check_count
 from deniable.privacy.composition import share_of_budget
+from deniable.results import Result
 
 __all__ = ["PlanRequest"]
 
 
-@dataclass(frozen=True)
-class PlanRequest:
+@dataclass(frozen=True, eq=False)
+class PlanRequest(Result):
     """All but one of: population, share, target (cv or margin), privacy (epsilon, sampled_epsilon or both). See `plan`."""
 
     population: int | None = None

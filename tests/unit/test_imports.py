@@ -29,6 +29,7 @@ ROOMS = [
     "checks",
     "toml_file",
     "matrices",
+    "results",
     "table_file",
     "estimation",
     "mechanisms",

@@ -24,6 +24,7 @@ ROLES = {
     },
     "operator, who runs the services": {
         "aggregator": "deniable.cli.aggregator:aggregator",
+        "collector": "deniable.cli.collector:collector",
         "kafka": "deniable.cli.kafka:kafka",
         "proxy": "deniable.cli.proxy:proxy",
         "ring": "deniable.cli.ring:ring",

@@ -36,6 +36,7 @@ epsilon_per_answer = 3.0        # the most that one answer may cost
 queue_messages = 1000           # how many answers wait when there is no network
 queue_age = "14 d"              # and for how long
 upload_within = "10 min"        # answers leave at a random time of this span, from the end of their slot on
+clock_tolerance = "5 min"       # how far your clock may be from the proxies' clocks
 deadline = 1.0                  # seconds an analyst's SQL may run on your data
 
 [[limits]]                      # how much all answers together may cost

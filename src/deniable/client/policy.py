@@ -60,6 +60,8 @@ class Policy:
     upload_within: int = 600
     """Seconds over which uploads are spread, from the end of the slot in which the answer is made. With 0 there is neither spread
     nor slot: uploads happen at once, and their time tells how long the SQL took. That is for simulations."""
+    clock_tolerance: int = 300
+    """Seconds by which this device's clock may differ from the nearest of the proxies' clocks; beyond, nothing is decided."""
     deadline: float = 1.0
     max_rows: int = 10_000
     max_memory: int = 32 << 20
@@ -82,6 +84,7 @@ class Policy:
             raise ParameterError("epsilon_per_answer", error.value, error.rule) from None
         _whole("queue_messages", self.queue_messages, 1, 1 << 24)
         put("queue_age", duration("queue_age", self.queue_age))
+        put("clock_tolerance", duration("clock_tolerance", self.clock_tolerance))
         if self.upload_within != 0:
             put("upload_within", duration("upload_within", self.upload_within))
         if (

@@ -2,10 +2,11 @@
 
 import { read } from './address.js';
 import { Problem, current, resume, signIn, signOut } from './api.js';
-import { badge, h, icons, put, s, say } from './dom.js';
+import { badge, h, put, say } from './dom.js';
 import { live } from './live.js';
 import { ago } from './numbers.js';
 import { store } from './store.js';
+import { logo, restoreTheme, themeButton } from './theme.js';
 
 /** @typedef {{state: URLSearchParams}} Context */
 /** @typedef {(main: HTMLElement, context: Context) => (() => void)|void|Promise<(() => void)|void>} View */
@@ -14,27 +15,13 @@ import { store } from './store.js';
 const VIEWS = {
   live: { title: 'Live', open: false, load: async () => live },
   ask: { title: 'Ask', open: false, load: async () => (await import('./ask.js')).ask },
+  look: { title: 'Look back', open: false, load: async () => (await import('./look.js')).look },
+  public: { title: 'Public', open: true, load: async () => (await import('./public.js')).openToAll },
 };
 
 const bar = /** @type {HTMLElement} */ (document.getElementById('bar'));
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 const root = document.documentElement;
-
-export const logo = () => s('svg', { viewBox: '0 0 20 20', 'aria-hidden': 'true' },
-  s('circle', { cx: 10, cy: 10, r: 8.25, fill: 'none', stroke: 'currentColor', 'stroke-width': 1.75 }),
-  s('path', { d: 'M10 1.75a8.25 8.25 0 0 1 0 16.5z', fill: 'currentColor' }),
-  s('path', { d: 'M4.5 6v8M7 4v12', stroke: 'currentColor', 'stroke-width': 1 }));
-
-/** @param {string} [wanted] */
-function theme(wanted) {
-  const dark = (root.dataset.theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark';
-  root.dataset.theme = wanted ?? (dark ? 'light' : 'dark');
-  try {
-    localStorage.setItem('theme', root.dataset.theme);
-  } catch {
-    // A browser that keeps nothing still has a theme.
-  }
-}
 
 const state = h('span', { class: 'link', 'data-testid': 'connection' }, h('i'), h('span'));
 function connection() {
@@ -49,14 +36,13 @@ function connection() {
 /** @param {string} name */
 function head(name) {
   const session = current();
-  const flip = h('button', { class: 'btn ghost icon', type: 'button', 'aria-label': 'Switch between light and dark', 'data-testid': 'theme', on: { click: () => theme() } }, icons.theme());
   const tabs = Object.entries(VIEWS).map(([id, view]) =>
     h('a', { href: `#${id}`, 'aria-current': id === name ? 'page' : null, 'data-testid': `tab-${id}` }, view.title));
   const who = session
     ? h('button', { class: 'btn ghost who', type: 'button', title: 'Sign out', 'data-testid': 'sign-out', on: { click: () => void leave() } }, h('span', null, h('span', { class: 'label' }, session.name), `, ${session.role}`))
     : h('a', { class: 'who', href: '#live' }, 'Sign in');
   put(bar, h('a', { class: 'brand', href: '#live' }, logo(), 'deniable'), h('nav', { class: 'tabs', 'aria-label': 'Views' }, tabs),
-    h('div', { class: 'push' }, session ? state : h('span', { class: 'link' }, 'open to everyone'), flip, who));
+    h('div', { class: 'push' }, session ? state : h('span', { class: 'link' }, 'open to everyone'), themeButton(), who));
   connection();
 }
 
@@ -144,10 +130,5 @@ document.addEventListener('signed-out', () => {
   void resume().then(show);
 });
 addEventListener('hashchange', () => void show());
-try {
-  const kept = localStorage.getItem('theme');
-  if (kept === 'light' || kept === 'dark') root.dataset.theme = kept;
-} catch {
-  // The system's theme, then.
-}
+restoreTheme();
 void show();

@@ -88,7 +88,7 @@ def test_a_plan_keeps_every_budget_and_fulfils_the_wish(budget: dict[str, Any]) 
     found = assess(query, COSTS)
     stated = {name for name, value in query.budget.to_dict().items() if value is not None} - {"relative_error", "proportion"}
     assert {each.name for each in found} == stated | {"error"}
-    assert all(each.met for each in found), [str(each) for each in found]
+    assert all(each.met for each in found), [each.words() for each in found]
     assert query.serial == 3, "a plan is not a new version"
     assert query.recipe["name"] == "TwoCoin"
 

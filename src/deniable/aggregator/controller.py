@@ -52,7 +52,8 @@ class Change:
     reason: str
     achieved: float | None
 
-    def __str__(self) -> str:
+    def words(self) -> str:
+        """What changed, and why, in a sentence."""
         return f"{self.query}, version {self.serial}: {self.before.words()} became {self.after.words()}, because {self.reason}"
 
 

@@ -13,7 +13,7 @@ import click
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.cli.query_plan import budget_words, check_budgets, cost_options, costs_of, plan_command
-from deniable.errors import KeyFileError, QueryError, QueryFileError
+from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
@@ -96,7 +96,7 @@ def _write_new(path: Path, content: str) -> None:
 
 
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
-    """The query in a TOML file or in a signed file, and the signed form if there is one."""
+    """The query in a TOML file, in a file of its canonical bytes or in a signed file, and the signed form if there is one."""
     try:
         with path.open("rb") as file:
             signed = file.read(1) == b"{"
@@ -111,7 +111,13 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
                 raise
             rule = f"is missing: write one, or have it planned from the budget by  deniable query plan {path}"
             raise QueryFileError("mechanism", None, rule, path.name) from None
-    found = SignedQuery.from_bytes(b"{" + rest)
+    content = b"{" + rest
+    if b'"format":"deniable query 1"' in content:  # canonical bytes have no space; a signed file has them inside a text
+        try:
+            return Query.from_content(content.strip()), None
+        except ParameterError as error:
+            raise QueryFileError(error.name, error.value, error.rule, path.name) from None
+    found = SignedQuery.from_bytes(content)
     return found.unverified(), found
 
 

@@ -85,7 +85,8 @@ class Assessment:
         """Whether the budget is kept."""
         return self.reached <= self.budget * (1 + 1e-9)
 
-    def __str__(self) -> str:
+    def words(self) -> str:
+        """In a few words."""
         return f"{self.name}: {_number(self.reached)} of {_number(self.budget)}{'' if self.met else ', too much'}"
 
 

@@ -55,7 +55,13 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _given(columns: tuple[str, ...], mechanisms: Path | None) -> dict[str, Mechanism]:
+def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how columns were randomized."""
+    return _columns(_mechanisms(command))
+
+
+def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> dict[str, Mechanism]:
+    """The mechanisms of columns that the options name; those of the command line before those of the file."""
     given = read_columns(mechanisms) if mechanisms else {}
     return given | parse_columns(columns)
 
@@ -90,7 +96,7 @@ def randomize(
     Columns that are neither randomized nor kept are left out. Beside the output stands OUTPUT.toml, which says how each column
     was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
-    given = _given(columns, mechanisms)
+    given = given_mechanisms(columns, mechanisms)
     options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
         rows = randomize_file(files, output, given, progress=progress, **options)
@@ -157,7 +163,7 @@ def estimate(
     Several files are taken together. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
-    given = _given(columns, mechanisms) or None
+    given = given_mechanisms(columns, mechanisms) or None
     axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
     options = _options(estimators, candidates)
     reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}

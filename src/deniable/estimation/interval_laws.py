@@ -24,6 +24,10 @@ class IntervalLaw(Protocol):
 
     def interval(self, confidence: float) -> tuple[float, float]: ...
 
+    def covers_more(self, confidence: float) -> bool:
+        """Whether the interval holds the truth more often than it says: then it says "at least"."""
+        ...
+
     def to_dict(self) -> dict[str, Any]: ...
 
 
@@ -55,6 +59,10 @@ class QuadraticLaw:
         high = max(high, 0.01 * self.trace)
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
+
+    def covers_more(self, confidence: float) -> bool:
+        """An interval that begins at 0 cannot miss a true 0 from above."""
+        return self.interval(confidence)[0] == 0
 
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
@@ -98,6 +106,12 @@ class QuantileLaw:
         up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
+    def covers_more(self, confidence: float) -> bool:
+        """Where noise makes F fall inside the interval, it holds more points than those that pass the test."""
+        low, high = self.interval(confidence)
+        inside = (self.points >= low) & (self.points <= high)
+        return bool(np.any(np.diff(self.below[inside]) < 0))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, QuantileLaw) and self.to_dict() == other.to_dict()
 
@@ -124,6 +138,11 @@ class WidenedLaw:
             reach = -_normal_quantile((1 - check_confidence(confidence)) / 2) * self.stderr
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
+
+    def covers_more(self, confidence: float) -> bool:
+        """Whatever was drawn out, or covered more before."""
+        unchanged = self.law is not None and self.interval(confidence) == self.law.interval(confidence)
+        return bool(self.law.covers_more(confidence)) if unchanged else self.value != self.unbiased
 
     def to_dict(self) -> dict[str, Any]:
         law = None if self.law is None else self.law.to_dict()

@@ -56,6 +56,7 @@ class Statistic:
             "low": low,
             "high": high,
             "confidence": confidence,
+            "covers_more": self.law is not None and self.law.covers_more(confidence),
             "n": self.n,
             "notes": list(self.notes),
             "law": None if self.law is None else self.law.to_dict(),
@@ -78,7 +79,8 @@ class Statistic:
             line = f"{shown}, standard error {self.stderr:.{digits}f} (biased, so no 95 % interval{source})"
         elif self.law is not None:
             low, high = self.interval()
-            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} (95 %{source})"
+            covers = "at least 95 %" if self.law.covers_more(0.95) else "95 %"
+            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} ({covers}{source})"
         else:
             line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])

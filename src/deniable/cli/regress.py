@@ -104,7 +104,7 @@ def regress(
         fit = regress_file(
             files,
             formula,
-            given_mechanisms(columns, mechanisms) or None,
+            given_mechanisms(columns, mechanisms),
             linear=linear,
             design=None if design is None else design_from_text(design),
             group=group,
@@ -162,7 +162,7 @@ def correlate(
         found = correlate_file(
             files,
             [name.strip() for name in pair.split(",")],
-            given_mechanisms(columns, mechanisms) or None,
+            given_mechanisms(columns, mechanisms),
             sample=SampleColumns(weights, probabilities, strata, clusters),
             missing=missing,
             layout=TableFormat(**layout),

@@ -55,11 +55,11 @@ def regress_list(
     >>> age, treated = rng.normal(size=n), np.arange(n) % 2
     >>> has = rng.random(n) < 1 / (1 + np.exp(1 - age))
     >>> counts = rng.binomial(3, 0.5, n) + treated * has
-    >>> print(regress_list(ItemCount(3), counts, treated, age, names=["age"]))
+    >>> print(regress_list(ItemCount(3), counts, treated, age, names=["age"]))  # doctest: +ELLIPSIS
     log-odds of yes against no
       (intercept)    -1.3608 ± 0.3427   z = -7.78   p = 7.05e-15
       age            +1.1264 ± 0.3675   z = +6.01   p = 1.89e-09
-    3,000 reports; epsilon infinite per report; log-likelihood -3981.29; ± covers 95 %, standard errors by the observed information
+    3,000 reports; epsilon infinite per report; log-likelihood -3981.29; ± covers 95 %, ...
     the harmless items are taken to be binomial, and independent of the sensitive one given the covariates
     """
     y, has_list = _counts(design, counts, treated)
@@ -97,6 +97,7 @@ def regress_list(
         errors=kind,
         degrees=np.inf if sample is None else sample.degrees,
         notes=("the harmless items are taken to be binomial, and independent of the sensitive one given the covariates",),
+        typical=scale,
         _fit=fit,
     )
 
@@ -159,7 +160,5 @@ def _counts(design: _List, counts: Any, treated: Any) -> tuple[_Floats, NDArray[
         at = int(bad.argmax())
         raise ParameterError("counts", at, f"is the first row whose count is not a whole number from 0 to {int(most[at])}")
     if has_list.all() or not has_list.any():
-        raise ParameterError(
-            "treated", int(has_list.sum()), "is the number of people with the longer list: both samples are needed"
-        )
+        raise ParameterError("treated", int(has_list.sum()), "is the number of people with the longer list; both are needed")
     return y, has_list

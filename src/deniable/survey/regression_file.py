@@ -16,6 +16,7 @@ from deniable.estimation.regression import Regression, regress
 from deniable.estimation.sampling import Sample
 from deniable.estimation.statistic import Statistic
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.files import Missing, Paths
 from deniable.survey.formula import Formula, code_terms, parse_formula
 from deniable.survey.rows import read_rows
@@ -55,7 +56,7 @@ def sample_of(columns: SampleColumns, cells: Mapping[str, Sequence[Any]]) -> Sam
 def regress_file(
     path: Paths,
     formula: str | Formula,
-    mechanisms: Mapping[str, Mechanism] | None = None,
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
     *,
     linear: bool = False,
     design: Any = None,
@@ -133,7 +134,7 @@ def _numbers(name: str, cells: Sequence[Any]) -> Any:
 def correlate_file(
     path: Paths,
     columns: Sequence[str],
-    mechanisms: Mapping[str, Mechanism] | None = None,
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
     *,
     sample: SampleColumns | None = None,
     missing: Missing = "refuse",

@@ -42,7 +42,7 @@ class Rows:
 
 def read_rows(
     path: Paths,
-    mechanisms: Mapping[str, Mechanism] | None,
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None,
     columns: Sequence[str],
     *,
     missing: Missing = "refuse",
@@ -98,7 +98,9 @@ def read_rows(
     return Rows(rows, found, cells)
 
 
-def _questionnaire(paths: Sequence[Any], mechanisms: Mapping[str, Mechanism] | None) -> Questionnaire | None:
+def _questionnaire(paths: Sequence[Any], mechanisms: Mapping[str, Mechanism] | Questionnaire | None) -> Questionnaire | None:
+    if isinstance(mechanisms, Questionnaire):
+        return mechanisms
     if mechanisms is not None:
         return Questionnaire(mechanisms) if mechanisms else None
     return recorded_questionnaire(paths) if all(columns_file(path).is_file() for path in paths) else None

@@ -183,7 +183,11 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         after: Number = 0,
         limit: Number = 100,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`."""
+        """Windows that begin from `start` on and before `end` (seconds of UTC), in the order in which they were released.
+
+        Of a window that was revised, the newest revision. `next` is the next page's `after`; `last` is the number of the last
+        result that was released, whatever was asked for.
+        """
         _authorize(service, request, "analyst", "reader")
         _known(service, query_id)
         limit = min(max(1, limit), _MOST_RESULTS)
@@ -192,7 +196,9 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
             found[-1][0] if found and (len(found) == limit or sum(len(each) for _, each in found) >= LARGEST_PAGE) else None
         )
         windows = ",".join(_numbered(*row) for row in found)
-        return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
+        last = service.last_number(query_id)
+        document = f'{{"windows":[{windows}],"next":{json.dumps(following)},"last":{last}}}'
+        return Response(document, media_type="application/json")
 
     followers: Counter[str] = Counter()
 
@@ -228,8 +234,7 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         if stated.isascii() and stated.isdecimal() and len(stated) < 19:
             after = int(stated)
         if after is None:
-            newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
-            after = newest[0][0] if newest else 0
+            after = await run_in_threadpool(service.last_number, query_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
 

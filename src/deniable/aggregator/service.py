@@ -199,15 +199,17 @@ class Service:
     ) -> list[tuple[int, str]]:
         """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
 
+        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
         Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
         """
-        order = "DESC" if last else "ASC"
+        order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
         n_characters = 0
         with self.reading() as connection:
             rows = connection.execute(
-                "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
-                f"ORDER BY seq {order} LIMIT ?",
+                "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? AND NOT EXISTS "  # noqa: S608
+                "(SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
+                f"AND newer.revision > results.revision) ORDER BY {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
             )
             for number, document in rows:
@@ -217,6 +219,11 @@ class Service:
                     break
             rows.close()
         return found
+
+    def last_number(self, query_id: str) -> int:
+        """The number of the result of a query that was released last; 0 if there is none."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
 def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
@@ -230,6 +237,7 @@ def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
         "schedule": query.schedule.to_dict(),
         "epsilon_local": query.epsilon_local,
         "minimum_cohort": query.minimum_cohort,
+        "grace": query.grace,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,

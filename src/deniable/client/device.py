@@ -265,7 +265,7 @@ class Device:
         if chosen or query.cover:
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + policy.queue_age)
+                    book.enqueue(proxy, record, due, end + max(policy.queue_age, query.grace or 0))
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")

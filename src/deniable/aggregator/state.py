@@ -26,7 +26,7 @@ from deniable.aggregator.panes import Pane, PaneKey
 from deniable.errors import StateError
 from deniable.service.database import keep_private
 
-__all__ = ["Revision", "State", "Step", "Stored", "connect", "signed", "unsigned"]
+__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "unsigned"]
 
 _Words = NDArray[np.uint64]
 SCHEMA_VERSION = 3
@@ -79,6 +79,11 @@ ALTER TABLE revised RENAME TO results;
 }
 """What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
 3: a window got revisions; those that are there are final."""
+NOT_REVISED = (
+    "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
+    "AND newer.revision > results.revision)"
+)
+"""What holds in SQL for the newest revision of a window."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 

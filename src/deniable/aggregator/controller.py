@@ -88,12 +88,14 @@ class Controller:
         query = entry.query
         found = connection.execute(
             "SELECT number, document FROM results WHERE query = ?1 AND number > "
-            "coalesce((SELECT number FROM controlled WHERE query = ?1), -1) ORDER BY number DESC LIMIT 1",
+            "coalesce((SELECT number FROM controlled WHERE query = ?1), -1) ORDER BY number DESC, revision DESC LIMIT 1",
             (query.id,),
         ).fetchone()
         if found is None:
             return None
         number, window = int(found[0]), json.loads(found[1])
+        if not window["final"] and window["expected"] is None:
+            return None  # answers are still to come, and nobody knows how many
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
         if window["condition"] == PROXY_DOWN:  # answers are missing, and not because people stay away
             return None
@@ -180,6 +182,8 @@ def _outlook(connection: sqlite3.Connection, query: Query, number: int, window: 
     people = sum(n / (versions[serial].sampling_of(stratum) / ONE) for serial, stratum, n in rows if serial in versions)
     if people <= 0:
         return None
+    if not window["final"]:
+        people *= 1 + window["expected"] / max(window["n"], 1)
     known = query.population if not query.strata else None
     reached = 0.0 if known is None or query.rows == "several" else min(1.0, people / known)
     return Outlook(people * (1 if query.memoize else len(epochs)), window.get("estimate"), reached)

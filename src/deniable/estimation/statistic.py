@@ -49,7 +49,9 @@ class Statistic(Result):
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with an interval; None for the limits of a biased value."""
         low, high = (None, None) if self.biased else self.interval(confidence)
-        return {**fields_of(self), "low": encode(low), "high": encode(high), "confidence": confidence}
+        more = self.law is not None and self.law.covers_more(confidence)
+        limits = {"low": encode(low), "high": encode(high), "confidence": confidence, "covers_more": more}
+        return {**fields_of(self), **limits}
 
     def __float__(self) -> float:
         return self.value
@@ -61,7 +63,8 @@ class Statistic(Result):
             line = f"{shown}, standard error {self.stderr:.{digits}f} (biased, so no 95 % interval{source})"
         elif self.law is not None:
             low, high = self.interval()
-            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} (95 %{source})"
+            covers = "at least 95 %" if self.law.covers_more(0.95) else "95 %"
+            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} ({covers}{source})"
         else:
             line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
+from deniable.aggregator.history_api import add_history
 from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem
@@ -60,6 +61,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_errors(app, service)
     _add_queries(app, service)
     _add_results(app, service, ending)
+    add_history(app, service, _authorize, _known, _REFUSALS)
     _add_watching(app, service)
     return app
 
@@ -245,9 +247,13 @@ def _add_watching(app: FastAPI, service: Service) -> None:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
         proxies = [asdict(proxy) for proxy in service.health]
         running, engine, relay = service.running, service.engine_problem, service.relay_problem
-        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        history = service.history_problem
+        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        told = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        told: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        if service.history is not None:
+            told["history"] = history or "running"
+        told["proxies"] = proxies
         return Response(json.dumps(told), 200 if running else 503, media_type="application/json")
 
     @app.get("/metrics")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import statement
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.aggregator.windows import assemble
 
@@ -44,7 +45,7 @@ def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overd
 
 
 def close_epoch(
-    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int
+    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, limits: EngineLimits
 ) -> None:
     """Close an epoch, release the windows that end with it, and forget what is too old; inside a transaction of the caller.
 
@@ -52,10 +53,13 @@ def close_epoch(
     """
     state.close_epoch(channel.tag, epoch, missing)
     _release(state, channel, epoch, first)
-    before = now - retention
+    before = now - limits.retention
     oldest = channel.schedule.epochs_over(before)
     if oldest > 0:
-        state.forget(channel.tag, channel.queries(), oldest, before)
+        state.forget(channel.tag, oldest, channel.queries(), before)
+    oldest = channel.schedule.epochs_over(now - max(limits.retention, limits.pane_retention))
+    if oldest > 0:
+        state.forget_panes(channel.queries(), oldest)
 
 
 def _release(state: State, channel: CountedChannel, epoch: int, first: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import threading
@@ -14,11 +15,15 @@ from typing import Any
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.catalogue import Published, publish, published, stop
 from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.estimate_metrics import estimate_metrics
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
+from deniable.aggregator.history.history_answer import HistoryReader
+from deniable.aggregator.history.history_service import HistoryService, history_reader
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
-from deniable.aggregator.state import Clock, State, connect
+from deniable.aggregator.state import Clock, State, connect, stored_panes
 from deniable.aggregator.tokens import find_token
+from deniable.aggregator.windows import Window
 from deniable.errors import RefusedError
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
@@ -38,7 +43,7 @@ class _Embedded:
     def __init__(self, settings: Settings, names: Sequence[str], clock: Clock) -> None:
         self.state = State(settings.state, names)
         self.logs = [proxy.open_log() for proxy in settings.proxies]
-        self.engine = Engine(self.state, self.logs, settings.limits, clock)
+        self.engine = Engine(self.state, self.logs, settings.limits, clock, settings.history)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -67,6 +72,11 @@ class Service:
             self._embedded = _Embedded(settings, self.names, self.clock)
         else:
             self._elsewhere = ExternalEngineStatus(self._connection, self.clock)
+        self.history: HistoryService | None = None
+        self._keeper: Background | None = None
+        if settings.history is not None:
+            self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
+            self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
@@ -74,15 +84,17 @@ class Service:
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay):
+        for each in (self._engine, self._relay, self._keeper):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._engine, self._relay):
+        for each in (self._engine, self._relay, self._keeper):
             if each is not None:
                 each.stop()
+        if self.history is not None:
+            self.history.close()
         if self._embedded is not None:
             self._embedded.close()
         self._client.close()
@@ -110,6 +122,11 @@ class Service:
         return self._relay.problem or self._unrelayed
 
     @property
+    def history_problem(self) -> str:
+        """Why the history is not in order, though nothing of it is lost; empty if all is well."""
+        return "" if self._keeper is None else self._keeper.problem
+
+    @property
     def health(self) -> list[ProxyHealth]:
         """How each proxy is doing."""
         if self._elsewhere is None:
@@ -131,6 +148,10 @@ class Service:
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _own_connection(self) -> sqlite3.Connection:
+        """A further connection to the state, for whoever must not wait for others."""
+        return connect(self.settings.state)
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -217,6 +238,43 @@ class Service:
                     break
             rows.close()
         return found
+
+    # --- the history ------------------------------------------------------------------------------------------------
+
+    def history_reader(self, query_id: str) -> HistoryReader:
+        """Who answers questions about the past of a query."""
+        return history_reader(self._own_connection, query_id, self.history)
+
+    def epoch_counts(self, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
+        """The counts of each epoch of a period; those below the query's minimum cohort are left out, and their number told."""
+        with self.reading() as connection:
+            versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
+            schedule = versions[max(versions)].schedule
+            first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
+            last = schedule.n_epochs if end is None else (end - schedule.origin) // schedule.every
+            panes = stored_panes(connection, query_id, range(first, max(first, last)))
+        rows = []
+        for key, pane in sorted(panes.items()):
+            query = versions[key.serial]
+            if pane.n >= query.minimum_cohort:
+                rows.append(
+                    {
+                        "serial": key.serial,
+                        "epoch": key.epoch,
+                        "start": schedule.start_of_epoch(key.epoch),
+                        "end": schedule.end_of_epoch(key.epoch),
+                        "stratum": query.strata[key.stratum].name if query.strata else None,
+                        "n": pane.n,
+                        "counts": pane.counts.tolist(),
+                    }
+                )
+        return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
+
+    def estimate_metrics(self) -> bytes:
+        """The newest estimates of all queries, for Prometheus."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT document, max(seq) FROM results GROUP BY query ORDER BY query").fetchall()
+        return estimate_metrics(Window.from_dict(json.loads(document)) for document, _ in rows)
 
 
 def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:

@@ -13,13 +13,13 @@ given V_infinite, which is never below that.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from deniable.aggregator.estimate_documents import describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.pooling import stratified
@@ -36,8 +36,6 @@ WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
-_LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,37 +76,13 @@ class Window:
             "conservation": dict(self.conservation),
         }
         if self.estimate is not None:
-            told = self.estimate.to_dict(confidence)
-            told.pop("window")
-            out |= {name: _plain(value) for name, value in told.items()}
-            covariance = self.estimate.covariance
-            out["covariance"] = (
-                _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
-            )
-            out["influence"] = self.influence
-            out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
+            out |= describe_estimate(self.estimate, confidence) | {"influence": self.influence}
         return out
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Window:
         """The window that :meth:`to_dict` described."""
-        estimate = None
-        if "estimate" in told:
-            variance = np.square(np.array(told["stderr"], dtype=np.float64))
-            estimate = Estimate(
-                labels=tuple(told["labels"]),
-                proportions=np.array(told["estimate"], dtype=np.float64),
-                variance=variance,
-                covariance=None if told["covariance"] is None else np.array(told["covariance"], dtype=np.float64),
-                n=told["n"],
-                population=told["population"],
-                mechanism=told["mechanism"],
-                epsilon=told["epsilon_local"],
-                sampled_epsilon=told["epsilon_sampled"],
-                support=None if told["support"] is None else (np.array(told["support"][0]), np.array(told["support"][1])),
-                window=(told["start"], told["end"]),
-                notes=tuple(told["notes"]),
-            )
+        estimate = read_estimate(told, (told["start"], told["end"])) if "estimate" in told else None
         names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
         kept = {name: told[name] for name in names}
         return cls(
@@ -132,13 +106,6 @@ class Window:
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
-
-
-def _plain(value: Any) -> Any:
-    """The value without infinities, which JSON does not have."""
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def assemble(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deniable.cli.output import warn_without_history
 from deniable.errors import MissingExtraError, ParameterError
 
 __all__ = ["demo"]
@@ -39,6 +40,8 @@ def demo(name: str, clients: int, seconds: int, proxies: int, wants_json: bool) 
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
     from deniable.local.datasets import dataset  # noqa: PLC0415
     from deniable.local.simulation import simulate_dataset  # noqa: PLC0415
+
+    warn_without_history()
 
     chosen = dataset(name)
     simulation = simulate_dataset(chosen, clients, proxies)

@@ -67,7 +67,10 @@ class _Counter:
         """Take in rows of one version, in which those of an epoch and stratum stand together for the most part."""
         if not len(rows):
             return
-        change = np.flatnonzero((np.diff(rows.epochs) != 0) | (np.diff(rows.strata) != 0)) + 1
+        changes = rows.epochs[1:] != rows.epochs[:-1]
+        if rows.strata.strides[0]:  # else it is one and the same
+            changes |= rows.strata[1:] != rows.strata[:-1]
+        change = np.flatnonzero(changes) + 1
         starts = np.concatenate([[0], change])
         places = zip(starts.tolist(), [*change.tolist(), len(rows)], rows.epochs[starts].tolist(), strict=True)
         for (start, end, epoch), stratum in zip(places, rows.strata[starts].tolist(), strict=True):
@@ -227,11 +230,13 @@ class Scan:
 
     def _tables(self, part: _Part) -> Iterator[tuple[ReportRows, bool]]:
         pa = arrow()
+        strata = len(self._version(part.entry.serial).strata) > 1
         try:
             with self._folder.open(part.entry) as file:
                 _check(part.entry, file)
                 for number, _, whole in part.groups:
-                    columns = ["slice", "epoch", "stratum", "report"]
+                    # Reading a column takes about as long as counting it: one that is known beforehand is left out.
+                    columns = ["epoch", "report", *([] if whole else ["slice"]), *(["stratum"] if strata else [])]
                     yield columns_of(file.read_row_group(number, columns, use_threads=False)), whole
         except (FileNotFoundError, DeniableError):
             raise

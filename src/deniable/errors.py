@@ -23,6 +23,7 @@
     │   ├── RevokedKeyError         signed with a key that was revoked
     │   ├── ExpiredQueryError       past its expiry
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
+    │   ├── EnvelopeError           a controller's version of a query is outside what its analyst allows
     │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
     ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
     ├── VaultError              a vault cannot be used, or a change to it is refused
@@ -38,6 +39,7 @@
     │   └── CellError               it gives a blob, or a text too long or not UTF-8
     ├── PolicyError             a person's settings say something unusable: ``name``, ``value``, ``rule`` and the ``line``
     ├── StoreError              a device's store cannot be used
+    ├── ConformanceError        a port cannot be compared with the vectors: it does not start, ends, or prints no JSON
     ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
@@ -45,7 +47,6 @@
     ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
     │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` is the nearest wish that one does
     ├── ServiceError            a proxy or another service cannot do what it is asked
     │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
@@ -62,7 +63,7 @@ An Answer is what a person truly said. No error here ever carries one: it would 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AnswerError",
@@ -71,9 +72,11 @@ __all__ = [
     "BudgetExceededError",
     "BudgetFileError",
     "CellError",
+    "ConformanceError",
     "CuratorError",
     "DeadlineError",
     "DeniableError",
+    "EnvelopeError",
     "ExpiredQueryError",
     "FitError",
     "ForbiddenSqlError",
@@ -229,6 +232,8 @@ class QueryError(DeniableError, ValueError):
     """A query cannot be used."""
 
     reason: ClassVar[str] = "unusable query"
+    base: Any = None
+    """The query as its analyst signed it, where only a controller's version of it is at fault."""
 
 
 class QueryFileError(QueryError):
@@ -282,6 +287,12 @@ class RollbackError(QueryError):
     """A newer version of the query is known, or another one under the same serial."""
 
     reason = "rolled-back query"
+
+
+class EnvelopeError(QueryError):
+    """A controller's version of a query is outside the envelope that the analyst signed, or there is none."""
+
+    reason = "outside the envelope"
 
 
 class KeyFileError(QueryError):
@@ -368,6 +379,10 @@ class StoreError(DeniableError):
     """A device's store cannot be used."""
 
 
+class ConformanceError(DeniableError):
+    """A port, or the file of vectors that it is to be compared with, cannot be used."""
+
+
 class UploadError(DeniableError):
     """A proxy did not take shares. It may be asked again, not before `retry_after` seconds; but if `final`, it will never take
     one of these, and if `early`, it will not take one of these yet."""
@@ -397,7 +412,7 @@ class PlanError(DeniableError, ValueError):
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the wishes.
+    """No design fulfils the request.
 
     `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
     """

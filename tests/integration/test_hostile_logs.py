@@ -196,7 +196,7 @@ def test_a_log_that_holds_what_no_proxy_writes_is_a_problem_of_that_proxy(crowd:
 # --- threads and their health -----------------------------------------------------------------------------------------
 
 
-class House:
+class RunningAggregator:
     """A service in this process, on a crowd's logs, with its interface."""
 
     def __init__(self, crowd: Crowd, relays: list[Relays]) -> None:
@@ -218,20 +218,20 @@ class House:
 
 
 @pytest.fixture
-def house(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+def running(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningAggregator]:
     monkeypatch.setattr(background, "FIRST_PAUSE", 0.02)
     monkeypatch.setattr(background, "LONGEST_PAUSE", 0.2)
     relays = [Relays(), Relays()]
-    yield House(crowd, relays)
+    yield RunningAggregator(crowd, relays)
     for relay in relays:
         relay.close()
 
 
 @pytest.mark.parametrize("error", [OverflowError("2**70"), ZeroDivisionError(), MemoryError(), sqlite3.OperationalError("full")])
 def test_an_engine_that_fails_tries_again_says_so_and_recovers(
-    house: House, error: Exception, caplog: pytest.LogCaptureFixture
+    running: RunningAggregator, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = house.service._embedded.engine  # type: ignore[union-attr]
+    engine = running.service._embedded.engine  # type: ignore[union-attr]
     step, tries = engine.step, []
     caplog.set_level("INFO", logger="deniable.aggregator")
 
@@ -240,20 +240,20 @@ def test_an_engine_that_fails_tries_again_says_so_and_recovers(
         raise error
 
     engine.step = failing  # type: ignore[method-assign]
-    with served(create_app(house.service)) as client:
-        house.service.publish(house.crowd.query.id, sign(house.crowd.query, KEY).to_bytes())
-        house.crowd.answer([1] * 7)
-        house.crowd.mark(3)
+    with served(create_app(running.service)) as client:
+        running.service.publish(running.crowd.query.id, sign(running.crowd.query, KEY).to_bytes())
+        running.crowd.answer([1] * 7)
+        running.crowd.mark(3)
         wait_for(lambda: len(tries) >= 4)
-        status, told = house.health(client)
+        status, told = running.health(client)
         assert (status, told["status"]) == (503, "failed")
         assert type(error).__name__ in told["engine"]
         assert "2**70" not in told["engine"], "what an unforeseen error says may be anything"
         assert "deniable_aggregator_engine_running 0" in client.get("/metrics").text
         engine.step = step  # type: ignore[method-assign]
-        wait_for(lambda: house.health(client)[0] == 200)
-        wait_for(lambda: house.service.results(house.crowd.query.id))
-        assert house.health(client)[1]["engine"] == "running"
+        wait_for(lambda: running.health(client)[0] == 200)
+        wait_for(lambda: running.service.results(running.crowd.query.id))
+        assert running.health(client)[1]["engine"] == "running"
     said = [record for record in caplog.records if record.name == "deniable.aggregator"]
     assert sum("will be tried again" in record.message for record in said) == 1, "once for the reason, not once for each try"
     assert sum("go well again" in record.message for record in said) == 1
@@ -288,47 +288,47 @@ def test_pauses_between_tries_double_up_to_a_longest_and_begin_anew(monkeypatch:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("part", ["engine", "relay"])
-def test_a_thread_that_ends_takes_the_health_page_with_it(house: House, part: str) -> None:
+def test_a_thread_that_ends_takes_the_health_page_with_it(running: RunningAggregator, part: str) -> None:
     def ending() -> float:
         raise SystemExit  # ends a thread without a word
 
-    (house.service._engine if part == "engine" else house.service._relay)._step = ending  # type: ignore[union-attr]
-    with served(create_app(house.service)) as client:
-        status, told = wait_for(lambda: (found := house.health(client))[0] == 503 and found)
+    (running.service._engine if part == "engine" else running.service._relay)._step = ending  # type: ignore[union-attr]
+    with served(create_app(running.service)) as client:
+        status, told = wait_for(lambda: (found := running.health(client))[0] == 503 and found)
         assert (status, told["status"]) == (503, "failed")
         assert told[part] == f"the {part} has ended: restart the service"
 
 
-def test_a_token_file_that_is_away_for_a_moment_stops_nothing(house: House) -> None:
-    content = house.token.read_text()
-    house.token.unlink()
-    with served(create_app(house.service)) as client:
-        house.service.publish(house.crowd.query.id, sign(house.crowd.query, KEY).to_bytes())
-        status, told = wait_for(lambda: (found := house.health(client))[1]["relay"] != "running" and found)
+def test_a_token_file_that_is_away_for_a_moment_stops_nothing(running: RunningAggregator) -> None:
+    content = running.token.read_text()
+    running.token.unlink()
+    with served(create_app(running.service)) as client:
+        running.service.publish(running.crowd.query.id, sign(running.crowd.query, KEY).to_bytes())
+        status, told = wait_for(lambda: (found := running.health(client))[1]["relay"] != "running" and found)
         assert (status, told["status"]) == (200, "degraded")
         assert "token_file" in told["relay"]
-        house.token.write_text(content)
-        wait_for(lambda: set(house.service.queries()[0]["relayed"].values()) == {"done"})
-        wait_for(lambda: house.health(client)[1]["relay"] == "running")
+        running.token.write_text(content)
+        wait_for(lambda: set(running.service.queries()[0]["relayed"].values()) == {"done"})
+        wait_for(lambda: running.health(client)[1]["relay"] == "running")
 
 
-def test_a_log_file_that_is_damaged_while_it_is_read_is_said_and_read_on_when_it_is_mended(house: House) -> None:
-    crowd, path = house.crowd, house.folder / "log1.db"
+def test_a_log_file_that_is_damaged_while_it_is_read_is_said_and_read_on_when_it_is_mended(running: RunningAggregator) -> None:
+    crowd, path = running.crowd, running.folder / "log1.db"
     crowd.logs[1]._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    with served(create_app(house.service)) as client:
-        house.service.publish(crowd.query.id, sign(crowd.query, KEY).to_bytes())
+    with served(create_app(running.service)) as client:
+        running.service.publish(crowd.query.id, sign(crowd.query, KEY).to_bytes())
         crowd.answer([1] * 7)
-        wait_for(lambda: house.service.health and all(each.position for each in house.service.health))
+        wait_for(lambda: running.service.health and all(each.position for each in running.service.health))
         crowd.mark(3)
         crowd.logs[1].close()
         right = path.read_bytes()
         hidden = path.rename(path.with_suffix(".right"))
         path.write_bytes(b"this is no log" * 1000)
-        told = wait_for(lambda: (found := house.health(client)[1])["proxies"][1]["problem"] and found)
+        told = wait_for(lambda: (found := running.health(client)[1])["proxies"][1]["problem"] and found)
         assert told["status"] == "degraded"
         assert told["engine"] == "running"
         hidden.replace(path)
         assert path.read_bytes() == right
-        wait_for(lambda: not house.health(client)[1]["proxies"][1]["problem"])
-        wait_for(lambda: house.service.results(crowd.query.id))
-        assert json.loads(house.service.results(crowd.query.id)[0][1])["n"] == 7
+        wait_for(lambda: not running.health(client)[1]["proxies"][1]["problem"])
+        wait_for(lambda: running.service.results(crowd.query.id))
+        assert json.loads(running.service.results(crowd.query.id)[0][1])["n"] == 7

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from toolkit.crowds import ORIGIN, minute_query
-from toolkit.sparks import SparkCrowd, told
+from toolkit.sparks import SparkCrowd, state_contents
 
 PROXIES = {2: ["one", "two"], 3: ["one", "two", "three"]}
 
@@ -54,8 +54,8 @@ def test_every_fault_is_counted_as_the_embedded_engine_counts_it(n_proxies: int,
     crowd.now = ORIGIN + 180 + 1800  # the last proxies never mark epoch 2
     engine.drain()
     crowd.drain_spark(spark)
-    assert told(crowd.spark_state) == told(tmp_path / "state.db")
-    found = told(crowd.spark_state)
+    assert state_contents(crowd.spark_state) == state_contents(tmp_path / "state.db")
+    found = state_contents(crowd.spark_state)
     assert [row[3] for row in found["results"]] == ["proxy down"]
     outcomes = {outcome: n for proxy, outcome, n in found["totals"] if proxy == 1}
     assert all(outcomes[name] > 0 for name in ("counted", "orphaned", "duplicate", "late", "malformed"))

@@ -34,7 +34,7 @@ from deniable.randomness import seeded_source
 from deniable.wire.blocks import cut
 from deniable.wire.shares import split_columns
 from toolkit.crowds import KEY, RING, minute_query
-from toolkit.sparks import LOCAL, told
+from toolkit.sparks import LOCAL, state_contents
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 JVM = LOCAL["spark.driver.extraJavaOptions"]
@@ -54,7 +54,7 @@ class Submitted:
             )
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._out.read_text().splitlines()]
 
     @property
@@ -101,7 +101,7 @@ def wait_for(what: Callable[[], bool], running: Submitted, seconds: float = 150)
     deadline = time.monotonic() + seconds
     while not what():
         assert running.process.poll() is None, running.errors
-        assert time.monotonic() < deadline, (running.told[-3:], running.errors)
+        assert time.monotonic() < deadline, (running.events[-3:], running.errors)
         time.sleep(0.1)
 
 
@@ -193,10 +193,10 @@ def test_kills_of_driver_executor_reader_and_broker_lose_and_repeat_nothing(
         broker.start()
         answer(5)
         complete(EPOCHS)
-        wait_for(lambda: len(told(tmp_path / "spark.db")["results"]) == EPOCHS - 1, running)
+        wait_for(lambda: len(state_contents(tmp_path / "spark.db")["results"]) == EPOCHS - 1, running)
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(60) == 0
-        assert running.told[-1] == {"event": "stopped"}
+        assert running.events[-1] == {"event": "stopped"}
 
     state = State(tmp_path / "embedded.db", query.proxies)
     engine = Engine(state, [KafkaShareLog(each) for each in topics], EngineLimits())
@@ -205,8 +205,8 @@ def test_kills_of_driver_executor_reader_and_broker_lose_and_repeat_nothing(
         reader.close()
     engine.close()
     state.close()
-    found = told(tmp_path / "spark.db")
-    assert found == told(tmp_path / "embedded.db")
+    found = state_contents(tmp_path / "spark.db")
+    assert found == state_contents(tmp_path / "embedded.db")
     counts = np.sum([np.frombuffer(row[-1], dtype="<i8") for row in found["panes"]], axis=0)
     assert list(counts[:n]) == [1] * n
     assert {(proxy, outcome): n for proxy, outcome, n in found["totals"]}[0, "duplicate"] == 9 * EPOCHS

@@ -32,7 +32,7 @@ from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from toolkit.crowds import ORIGIN, minute_query
 from toolkit.histories import EVERYTHING, filed_rows, stored_counts
-from toolkit.sparks import SparkCrowd, told
+from toolkit.sparks import SparkCrowd, state_contents
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Spa
         shares.append(progress["shares"])
 
     aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
-    assert sum(row[4] for row in told(crowd.spark_state)["panes"]) == 10 * 2000
+    assert sum(row[4] for row in state_contents(crowd.spark_state)["panes"]) == 10 * 2000
     assert batches == list(range(10))
     assert shares == [2 * 2050] * 10
     aggregate(spark, crowd.job(sources=sources), available_now=True, now=crowd.now, watch=watch)
@@ -192,7 +192,7 @@ def test_a_batch_is_written_once_and_only_with_its_checkpoint(crowd: SparkCrowd)
     with pytest.raises(StateError, match="the checkpoint is at batch 7"):
         sink.write("one", 7, figures)
     sink.state.close()
-    assert told(crowd.spark_state)["totals"] == [(0, "received", 10)]
+    assert state_contents(crowd.spark_state)["totals"] == [(0, "received", 10)]
     state = State(crowd.spark_state, crowd.query.proxies)
     with pytest.raises(StateError, match="was counted in 4 buckets, and the proxies' logs have 8 partitions"):
         Sink(state, 8, EngineLimits(), lambda: crowd.now)

@@ -15,7 +15,7 @@ from deniable.wire.blocks import cut
 from toolkit.brokers import secured
 from toolkit.crowds import ORIGIN
 from toolkit.engines import RETENTION, wait_until_visible
-from toolkit.sparks import SparkCrowd, told
+from toolkit.sparks import SparkCrowd, state_contents
 
 ANSWERS = [3] * 70 + [5] * 30
 
@@ -40,5 +40,5 @@ def test_spark_counts_topics_over_tls_with_a_password(
     crowd.publish_to_spark()
     every = logged(crowd, broker, fresh_topic, mechanism, password)
     crowd.drain_spark(spark, sources=[KafkaSource(settings) for settings in every])
-    assert [row[4] for row in told(crowd.spark_state)["panes"]] == [len(ANSWERS)]
+    assert [row[4] for row in state_contents(crowd.spark_state)["panes"]] == [len(ANSWERS)]
     crowd.close_all()

@@ -38,7 +38,7 @@ TRUTH = np.array([[0.20, 0.06, 0.04], [0.08, 0.17, 0.10], [0.03, 0.07, 0.25]])
 SIZES, GRADES = [1, 2, 4], [10, 20, 40]
 MATRIX = [[0.80, 0.10, 0.05], [0.15, 0.80, 0.15], [0.05, 0.10, 0.80]]
 COLLECTED: dict[str, dict[str, Mechanism]] = {
-    "matrices": {"size": DirectEncoding(SIZES, 2.5), "grade": DesignMatrix(MATRIX, k=GRADES)},
+    "matrices": {"size": DirectEncoding(SIZES, 2.5), "grade": DesignMatrix(MATRIX, values=GRADES)},
     "bits": {"size": OptimizedUnary(SIZES, 2.5), "grade": SymmetricUnary(GRADES, 3.0)},
 }
 X, Y = np.array(SIZES), np.array(GRADES)

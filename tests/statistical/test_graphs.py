@@ -8,6 +8,8 @@ Seeds are fixed: a test that passes passes always. With a true coverage of 95 %,
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 
 import networkx as nx
 import numpy as np
@@ -23,6 +25,8 @@ from deniable.graphs import (
     plan_graph,
 )
 from deniable.graphs.baselines import triangles_per_node
+from deniable.graphs.noise import discrete_laplace, discrete_laplace_each
+from deniable.graphs.two_rounds import FirstRound, TwoRoundReports
 
 CLUSTERED = nx.watts_strogatz_graph(80, 10, 0.1, seed=1)
 SKEWED = nx.barabasi_albert_graph(100, 5, seed=2)
@@ -87,31 +91,80 @@ def test_intervals_of_one_round_cover_what_they_claim_and_estimates_are_unbiased
     np.testing.assert_allclose(values.var(axis=0), variances, rtol=0.12)
 
 
-@pytest.mark.parametrize(
-    ("graph", "protocol"),
-    [(CLUSTERED, TwoRounds(4.0, (0.3, 0.35, 0.35))), (SKEWED, TwoRounds(6.0, (0.3, 0.4, 0.3), keep=0.5, cut=0.01))],
-    ids=["clustered", "skewed and sparse"],
-)
-def test_intervals_of_two_rounds_cover_what_they_claim(graph: nx.Graph, protocol: TwoRounds) -> None:
-    """400 collections: 95 % but for three standard errors of 1.1 points, false alarm 0.3 % a figure.
+@pytest.mark.parametrize(("graph", "epsilon"), [(CLUSTERED, 0.5), (SKEWED, 0.5), (CLUSTERED, 0.8)])
+def test_where_noise_drowns_a_graph_intervals_still_cover_what_they_claim(graph: nx.Graph, epsilon: float) -> None:
+    """3,000 collections at an epsilon where wedges stand 1.2 to 2.4 standard errors out of the noise, triangles 0.1 to 1.1.
 
-    Intervals of degrees come from a law of whole numbers and those of triangles allow for cut lists: they may cover more often.
+    Clustering has an interval in the part of the collections where wedges are visible; it must cover among those as well. That
+    is a claim of "95 % or more", and its bound allows for three standard errors of the number given (false alarm 0.1 %).
     """
-    trials, source = 400, seeded_source(12)
-    truth, degrees = truths(graph), Graph.of(graph).degrees
-    held = dict.fromkeys([*truth, "degree"], 0.0)
+    trials, source, response = 3000, seeded_source(16), EdgeResponse(epsilon)
+    truth, at_node = truths(graph), triangles_per_node(Graph.of(graph))
+    given, held, node = Counter[tuple[str, str]](), Counter[tuple[str, str]](), 0.0
+    checked = Graph.of(graph)
     for _ in range(trials):
-        estimate = protocol.privatize(graph, source).estimate()
+        estimate = response.privatize(checked, source).estimate()
         for statistic in estimate.statistics():
             low, high = statistic.interval()
+            given[statistic.name, statistic.coverage] += 1
+            held[statistic.name, statistic.coverage] += low <= truth[statistic.name] <= high
+        limits = estimate.node_triangle_interval()
+        node += float(((limits[:, 0] <= at_node) & (at_node <= limits[:, 1])).mean()) / trials
+    covered = {key: held[key] / times for key, times in given.items()}
+    for name in ("edges", "density", "triangles", "wedges"):
+        assert given[name, "as stated"] == trials
+        assert 0.94 <= covered[name, "as stated"] <= 0.96, covered
+    assert 0.94 <= node <= 0.96
+    shown = given["clustering", "at least"]
+    assert shown > 100
+    assert given["clustering", "all possible"] > 100
+    assert covered["clustering", "at least"] >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / shown), covered
+
+
+def collections_of(protocol: TwoRounds, graph: Graph, trials: int, seed: int) -> Iterator[TwoRoundReports]:
+    """What `privatize` draws, many times over, with the noise of all collections drawn at once."""
+    source = seeded_source(seed)
+    degrees = graph.degrees + discrete_laplace(protocol.degree_scale, trials * graph.nodes, source).reshape(trials, -1)
+    firsts = [FirstRound(protocol, row, protocol.response.privatize(graph, source)) for row in degrees]
+    scales = np.concatenate([protocol.count_scales(first.bounds) for first in firsts])
+    noise = np.zeros_like(scales)
+    noise[scales > 0] = discrete_laplace_each(scales[scales > 0], source)
+    matrix = graph.to_sparse()
+    matrix.sort_indices()
+    lists = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
+    nodes = np.arange(graph.nodes)
+    for first, own in zip(firsts, noise.reshape(trials, -1), strict=True):
+        yield TwoRoundReports(first, first.counts(nodes, lists) + own)
+
+
+@pytest.mark.parametrize(
+    ("graph", "protocol"),
+    [
+        (CLUSTERED, TwoRounds(2.0)),
+        (CLUSTERED, TwoRounds(4.0, (0.3, 0.35, 0.35))),
+        (SKEWED, TwoRounds(6.0, (0.3, 0.4, 0.3), keep=0.5, cut=0.01)),
+    ],
+    ids=["loud", "clustered", "skewed and sparse"],
+)
+def test_intervals_of_two_rounds_cover_what_they_claim(graph: nx.Graph, protocol: TwoRounds) -> None:
+    """3,000 collections. Of degrees, which are whole numbers with an exact law, and of triangles and clustering, which allow for
+    lists that are cut, intervals claim 95 % or more; all others claim 95 %. Where lists are rarely cut, all cover 94 to 96 %.
+    """
+    trials, checked = 3000, Graph.of(graph)
+    truth, degrees = truths(graph), checked.degrees
+    held = dict.fromkeys([*truth, "degree"], 0.0)
+    for reports in collections_of(protocol, checked, trials, 12):
+        estimate = reports.estimate()
+        for statistic in estimate.statistics():
+            low, high = statistic.interval()
+            assert statistic.coverage == ("at least" if statistic.name in {"triangles", "clustering"} else "as stated")
             held[statistic.name] += low <= truth[statistic.name] <= high
         limits = estimate.degree_interval()
         held["degree"] += float(((limits[:, 0] <= degrees) & (degrees <= limits[:, 1])).mean())
+        assert estimate.degree_coverage == "at least"
     covered = {name: count / trials for name, count in held.items()}
-    reach = 3 * math.sqrt(0.95 * 0.05 / trials)
-    assert min(covered.values()) >= 0.95 - reach, covered
-    assert max(covered[name] for name in ("edges", "density", "wedges")) <= 0.95 + reach, covered
-    assert max(covered.values()) <= 0.985, covered
+    assert 0.95 <= covered.pop("degree") + 0.001 < 0.98  # exact: its standard error is 0.05 points
+    assert all(0.94 <= share <= 0.96 for share in covered.values()), covered
 
 
 @pytest.mark.parametrize("protocol", [EdgeResponse(3.0), TwoRounds(6.0)], ids=["one round", "two rounds"])

@@ -59,8 +59,8 @@ def assert_a_finite_population_narrows_the_error(mechanism: Mechanism, trials: i
     shares = np.bincount(people, minlength=k) / people.size
     z = stats.norm.isf(FALSE_ALARM / k / 2) * np.sqrt(2 / trials)
     for n in (people.size // 2, people.size):
-        asked = np.concatenate([rng.permutation(people)[:n] for _ in range(trials)])
-        estimates = estimate_in_groups(mechanism, asked, n, seed + n, population=people.size)
+        sample = np.concatenate([rng.permutation(people)[:n] for _ in range(trials)])
+        estimates = estimate_in_groups(mechanism, sample, n, seed + n, population=people.size)
         observed = np.mean([(e.proportions - shares) ** 2 for e in estimates], axis=0)
         stated = np.mean([e.variance for e in estimates], axis=0)
         np.testing.assert_array_less(np.abs(observed / stated - 1), z)

@@ -13,6 +13,6 @@ def releases(curator: Curator, times: int, epsilon: Any, statistic: str, *argume
     """What so many calls of the curator's method would give, each with noise of its own."""
     view = curator._view
     _, (plan,) = view.plan([question(statistic, *arguments, **options)], epsilon)
-    (rows,) = view.rows(plan.asked)
-    exact = plan.asked.exact(rows, plan.protection)
-    return [plan.asked.answer(exact, plan.noise, plan.protection, plan.epsilon) for _ in range(times)]
+    (rows,) = view.rows(plan.question)
+    exact = plan.question.exact(rows, plan.protection)
+    return [plan.question.answer(exact, plan.noise, plan.protection, plan.epsilon) for _ in range(times)]

@@ -201,8 +201,8 @@ def ends(admin: AdminClient, partitions: Sequence[TopicPartition], committed: bo
     from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # noqa: PLC0415
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    asked = admin.list_offsets({each: OffsetSpec.latest() for each in partitions}, isolation_level=level)  # type: ignore[no-untyped-call]
-    return [asked[each].result(30).offset for each in partitions]
+    offsets = admin.list_offsets({each: OffsetSpec.latest() for each in partitions}, isolation_level=level)  # type: ignore[no-untyped-call]
+    return [offsets[each].result(30).offset for each in partitions]
 
 
 # --- the embedded engine ----------------------------------------------------------------------------------------------

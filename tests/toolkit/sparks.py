@@ -164,7 +164,7 @@ class SparkEngine:
         self.logs.close()
 
 
-def told(path: Path) -> dict[str, list[Any]]:
+def state_contents(path: Path) -> dict[str, list[Any]]:
     """All that a state holds of what was counted: panes, accounts, totals, refusals, closures, fronts and windows."""
     connection = connect(path)
     try:

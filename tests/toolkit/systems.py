@@ -38,10 +38,10 @@ def running_system(
     tokens = [services.token(proxy, quota=1_000_000) for proxy in proxies]
     with services, Analyst(aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
         query = ask([proxy.address.url for proxy in proxies])
-        told = analyst.publish(sign(query, KEY))
+        status = analyst.publish(sign(query, KEY))
         deadline = time.monotonic() + 30
-        while set(told["relayed"].values()) != {"done"}:
-            assert time.monotonic() < deadline, told
+        while set(status["relayed"].values()) != {"done"}:
+            assert time.monotonic() < deadline, status
             time.sleep(0.05)
-            (told,) = analyst.queries()
+            (status,) = analyst.queries()
         yield System(services, query, analyst, tokens)

@@ -38,7 +38,7 @@ class WrongCoin(DirectEncoding):
     """Tells the truth too often: coins for an epsilon that is an eighth larger than the one it states."""
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
-        return DirectEncoding(len(self.domain), 1.125 * self.asked).draw(indices, source)
+        return DirectEncoding(len(self.domain), 1.125 * self.requested_epsilon).draw(indices, source)
 
 
 class SeedReused(OptimizedUnary):

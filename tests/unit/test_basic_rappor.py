@@ -301,7 +301,7 @@ def test_an_instantaneous_step_that_does_not_favour_the_truth_is_refused() -> No
 
 @pytest.mark.parametrize("k", [0, 1, "ab", ["a"], ["a", "a"], None, 2.5])
 def test_domains_without_two_values_are_refused(k: Any) -> None:
-    with pytest.raises(ParameterError, match=r"^k = "):
+    with pytest.raises(ParameterError, match=r"^values = "):
         BasicRappor(k, 0.5, 0.5, 0.75)
 
 

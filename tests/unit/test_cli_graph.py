@@ -61,9 +61,10 @@ def test_what_is_randomized_here_is_estimated_there(tmp_path: Path, rounds: str)
     assert read_graph(tmp_path / "synthetic.csv", roster).nodes == 50
     assert (tmp_path / "degrees.png").read_bytes().startswith(b"\x89PNG")
     rows = run(*command, "--csv").stdout.splitlines()
-    assert rows[0] == "figure,node,estimate,stderr,low,high"
+    assert rows[0] == "figure,node,estimate,stderr,low,high,coverage"
     assert sum(row.startswith("degree,") for row in rows) == 50
-    assert "± covers 95 %" in run(*command).output
+    assert all(row.rpartition(",")[2] in {"as stated", "at least", "all possible"} for row in rows[1:])
+    assert "± and intervals cover 95 %" in run(*command).output
 
 
 def test_methods_are_compared_on_a_graph_one_holds(tmp_path: Path) -> None:

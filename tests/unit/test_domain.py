@@ -135,7 +135,7 @@ def test_a_bad_value_is_named_by_its_place_and_never_shown(k: Any, values: Any, 
     ],
 )
 def test_a_domain_has_two_or_more_different_labels(k: Any) -> None:
-    with pytest.raises(ParameterError, match=r"^k = "):
+    with pytest.raises(ParameterError, match=r"^values = "):
         Domain.of(k)
 
 

@@ -126,7 +126,7 @@ def test_over_the_whole_family_values_are_supported_exactly_as_the_channel_state
     # Every function of the tiny family and every path of the coins: expected support counts, as fractions.
     mechanism, k = LocalHashing(5, 1.0, g), 5
     family = MultiplyShift(TINY, g)
-    mechanism._settle(family)
+    mechanism._derive(family)
     kept = Fraction(mechanism._truthful, ONE)
     for x in range(k):
         bucket = family.hash(ALL_ALPHA, ALL_BETA, np.full(ALL_ALPHA.size, x))
@@ -229,7 +229,7 @@ def test_reports_and_tallies_come_back_from_their_bytes(k: object, epsilon: floa
 
 
 def test_the_default_number_of_buckets_is_part_of_the_description() -> None:
-    assert LocalHashing(16, 1.0).to_dict() == {"mechanism": "LocalHashing", "k": 16, "epsilon": 1.0, "g": 4}
+    assert LocalHashing(16, 1.0).to_dict() == {"mechanism": "LocalHashing", "values": 16, "epsilon": 1.0, "g": 4}
     assert LocalHashing(16, 1.0) == LocalHashing(16, 1.0, g=4) != LocalHashing(16, 1.0, g=5)
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.aggregator.history import keeper as keeper_module
 from deniable.aggregator.history.file_catalogue import files, snapshot
 from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.history.keeper import Keeper
-from deniable.aggregator.history.report_files import SLICES
+from deniable.aggregator.history.report_files import SLICES, ReportFolder
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.state import connect
 from deniable.errors import NoReportsError, ParameterError, ReportFormatError
@@ -195,7 +194,7 @@ def test_days_that_are_too_old_go_and_later_ones_stay(filed: FiledHistory, tmp_p
     assert filed.ask()["n_reports"] == filed.ask()["scanned"] == 4800
     assert len(list(Path(settings.folder).rglob("*.parquet"))) == 2
     with pytest.raises(NoReportsError, match=r"no reports of .* in this period"):
-        filed.ask(**{"from": str(MIDNIGHT), "to": str(MIDNIGHT + DAY)})
+        filed.ask(None, **{"from": str(MIDNIGHT), "to": str(MIDNIGHT + DAY)})
     assert filed.ask(source="panes")["n_reports"] == 7200  # counts are kept for longer
     keeper.connection.close()
 
@@ -216,17 +215,17 @@ def test_deletion_removes_every_report_and_leaves_a_receipt(filed: FiledHistory)
 
 
 def test_what_is_deleted_while_it_is_moved_does_not_come_back(filed: FiledHistory, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = keeper_module.ReportFolder.write
+    write = ReportFolder.write
 
     def overtaken(*arguments: Any) -> Any:
         entry = write(*arguments)
-        monkeypatch.setattr(keeper_module.ReportFolder, "write", write)
+        monkeypatch.setattr(ReportFolder, "write", write)
         other = Keeper(connect(filed.path), filed.settings, lambda: filed.now, own_batches=False)
         assert other.delete(filed.versions[0].id)["reports"] == 7200
         other.connection.close()
         return entry
 
-    monkeypatch.setattr(keeper_module.ReportFolder, "write", overtaken)
+    monkeypatch.setattr(ReportFolder, "write", overtaken)
     filed.publish()
     assert files(filed.keeper.connection) == []
     assert list(Path(filed.settings.folder).rglob("*.parquet")) == []
@@ -284,6 +283,6 @@ def test_settings_of_the_history_are_checked(tmp_path: Path) -> None:
         ({"folder": "x", "never": "q"}, "never = 'q' must be a list"),
     ):
         with pytest.raises(ParameterError, match=match):
-            HistorySettings(**wrong)  # type: ignore[arg-type]
+            HistorySettings(**wrong)
     assert HistorySettings("x").within(tmp_path).folder == str(tmp_path / "x")
     assert HistorySettings("s3a://bucket/x").within(tmp_path).folder == "s3a://bucket/x"

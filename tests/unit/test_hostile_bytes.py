@@ -48,22 +48,22 @@ def reports_of(description: dict[str, Any], body: bytes = bytes(8), magic: bytes
 
 HUGE = 1 << 24
 DESCRIPTIONS: list[dict[str, Any]] = [
-    {"mechanism": "DirectEncoding", "k": HUGE, "epsilon": 1.0},
-    {"mechanism": "OptimizedUnary", "k": HUGE, "epsilon": 1.0},
-    {"mechanism": "SymmetricUnary", "k": HUGE, "epsilon": 1.0},
-    {"mechanism": "UnaryEncoding", "k": HUGE, "a": 0.5, "b": 0.25},
-    {"mechanism": "BasicRappor", "k": HUGE, "f": 0.5, "p": 0.5, "q": 0.75},
-    {"mechanism": "HadamardResponse", "k": HUGE, "epsilon": 1.0},
-    {"mechanism": "LocalHashing", "k": HUGE, "epsilon": 1.0, "g": 1 << 16},
-    {"mechanism": "RandomProjection", "k": 1 << 8, "epsilon": 1.0, "m": 1 << 24},
-    {"mechanism": "SubsetSelection", "k": HUGE, "epsilon": 1.0},
-    {"mechanism": "SummedHistogram", "k": HUGE, "epsilon": 1.0, "levels": 256},
-    {"mechanism": "ThresholdHistogram", "k": HUGE, "epsilon": 1.0, "threshold": 0.5},
+    {"mechanism": "DirectEncoding", "values": HUGE, "epsilon": 1.0},
+    {"mechanism": "OptimizedUnary", "values": HUGE, "epsilon": 1.0},
+    {"mechanism": "SymmetricUnary", "values": HUGE, "epsilon": 1.0},
+    {"mechanism": "UnaryEncoding", "values": HUGE, "a": 0.5, "b": 0.25},
+    {"mechanism": "BasicRappor", "values": HUGE, "f": 0.5, "p": 0.5, "q": 0.75},
+    {"mechanism": "HadamardResponse", "values": HUGE, "epsilon": 1.0},
+    {"mechanism": "LocalHashing", "values": HUGE, "epsilon": 1.0, "g": 1 << 16},
+    {"mechanism": "RandomProjection", "values": 1 << 8, "epsilon": 1.0, "m": 1 << 24},
+    {"mechanism": "SubsetSelection", "values": HUGE, "epsilon": 1.0},
+    {"mechanism": "SummedHistogram", "values": HUGE, "epsilon": 1.0, "levels": 256},
+    {"mechanism": "ThresholdHistogram", "values": HUGE, "epsilon": 1.0, "threshold": 0.5},
     {"mechanism": "Rappor", "bits": 1 << 30, "hashes": 1 << 30, "cohorts": 1 << 30, "f": 0.5, "p": 0.5, "q": 0.75},
-    {"mechanism": "DistanceSensitive", "k": 4096, "epsilon": 1.0, "kernel": "thesis"},
-    {"mechanism": "LaplaceEncoding", "k": 4096, "epsilon": 1.0},
+    {"mechanism": "DistanceSensitive", "values": 4096, "epsilon": 1.0, "kernel": "thesis"},
+    {"mechanism": "LaplaceEncoding", "values": 4096, "epsilon": 1.0},
     {"mechanism": "SquareWave", "epsilon": 1.0, "bins": 4096, "low": 0.0, "high": 1.0},
-    {"mechanism": "DesignMatrix", "P": [[0.5, 0.5], [0.5, 0.5]], "k": HUGE},
+    {"mechanism": "DesignMatrix", "P": [[0.5, 0.5], [0.5, 0.5]], "values": HUGE},
 ]
 
 
@@ -83,7 +83,9 @@ def test_a_short_description_of_a_large_mechanism_takes_little_room(description:
 def test_numbers_that_bytes_announce_are_compared_with_what_follows_before_anything_is_made() -> None:
     for announced in (1, 1 << 20, (1 << 64) - 1):
         with little(), pytest.raises(ReportFormatError, match="need"):
-            Reports.from_bytes(reports_of({"mechanism": "DirectEncoding", "k": 4, "epsilon": 1.0}, struct.pack("<Q", announced)))
+            Reports.from_bytes(
+                reports_of({"mechanism": "DirectEncoding", "values": 4, "epsilon": 1.0}, struct.pack("<Q", announced))
+            )
 
 
 def test_labels_of_a_numbered_domain_are_still_a_tuple_and_mean_the_same() -> None:

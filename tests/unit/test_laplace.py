@@ -97,7 +97,7 @@ def test_bad_input_is_refused() -> None:
     for epsilon in (0, -1.0, math.inf, math.nan):
         with pytest.raises(ParameterError, match="epsilon"):
             LaplaceEncoding(4, epsilon)
-    with pytest.raises(ParameterError, match="k = 1"):
+    with pytest.raises(ParameterError, match="values = 1"):
         LaplaceEncoding(1, 1.0)
     with pytest.raises(ParameterError, match="at most 4096"):
         LaplaceEncoding(5000, 1.0)

@@ -173,7 +173,7 @@ def test_the_least_local_epsilon_is_the_inverse_of_the_others(buckets: int) -> N
     made = plan(population=100_000, share=by_share.share, cv=0.05, buckets=buckets)
     assert made.epsilon_local == pytest.approx(1.0, rel=1e-3)
     assert made.sampling == pytest.approx(1.0, rel=2e-3)
-    for rival in made.rivals[1:]:
+    for rival in made.alternatives[1:]:
         if rival.mechanism in ("DirectEncoding", "OptimizedUnary", "SymmetricUnary"):
             # Less than a local epsilon 1 % below the stated one is not enough for the target.
             mechanism = getattr(deniable, rival.mechanism)(max(buckets, 2), 0.99 * rival.figure)
@@ -202,7 +202,7 @@ def test_a_plan_spends_no_more_than_its_target_needs() -> None:
 def test_a_margin_without_a_share_holds_for_every_share() -> None:
     made = plan(population=200_000, margin=0.01, epsilon=1.0, buckets=6)
     for share in np.linspace(0.001, 0.999, 200):
-        assert made.wishes.z * made.stderr(float(share)) <= 0.01 * (1 + 1e-9)
+        assert made.request.z * made.stderr(float(share)) <= 0.01 * (1 + 1e-9)
 
 
 def test_a_margin_whose_hardest_share_is_none_at_all_has_no_cv() -> None:
@@ -242,10 +242,10 @@ def test_a_device_sends_no_more_than_it_may() -> None:
 
 def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
     made = plan(population=100_000, epsilon=1.0, cv=0.1, buckets=64)
-    names = [rival.mechanism for rival in made.rivals]
+    names = [rival.mechanism for rival in made.alternatives]
     assert {"DirectEncoding", "OptimizedUnary", "SymmetricUnary", "UnaryEncoding"} <= set(names)
     assert type(made.mechanism).__name__ == names[0]
-    for rival in made.rivals:
+    for rival in made.alternatives:
         if rival.mechanism == "UnaryEncoding":
             continue
         mechanism = getattr(deniable, rival.mechanism)(64, 1.0)
@@ -258,10 +258,10 @@ def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
 
 def test_one_percent_of_error_is_not_worth_a_longer_report() -> None:
     made = plan(population=1_000_000, sampled_epsilon=0.7, share=0.01, buckets=1000)
-    first, best = made.rivals[0], min(made.rivals, key=lambda rival: rival.figure)
+    first, best = made.alternatives[0], min(made.alternatives, key=lambda rival: rival.figure)
     assert first.figure <= 1.01 * best.figure
     assert first.report_bytes < best.report_bytes / 10
-    assert f"comes within 1 % of {made.rivals[1].mechanism}" in made.reason
+    assert f"comes within 1 % of {made.alternatives[1].mechanism}" in made.reason
 
 
 def test_few_buckets_are_best_encoded_directly_and_many_are_not() -> None:
@@ -370,7 +370,7 @@ def test_white_noise_is_refused_with_the_figure_that_shows_it() -> None:
         ),
         rel=1e-3,
     )
-    assert best.cv < best.wishes.noise_limit
+    assert best.cv < best.request.noise_limit
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_the_risk_is_told_in_factors_of_the_right_epsilons_rounded_up() -> None:
         assert "Whatever you answer, nobody's odds about you change" in made.risk[0]
         for factor, epsilon in zip(told, epsilons, strict=False):
             assert math.exp(epsilon) <= factor < math.exp(epsilon) * 1.01
-        assert len(told) == (4 if made.wishes.epochs > 1 else 2 if made.sampling < 1 else 1)
+        assert len(told) == (4 if made.request.epochs > 1 else 2 if made.sampling < 1 else 1)
 
 
 def test_warm_plans_take_less_than_20_milliseconds_of_computing() -> None:

@@ -19,6 +19,7 @@ from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
+from deniable.queries.envelope import Envelope
 from deniable.queries.files import parse_query
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
@@ -132,6 +133,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"mechanism": {"name": "OptimizedUnary", "sigma": 1}}, "mechanism", "do not fit"),
         ({"mechanism": {"name": "DirectEncoding", "epsilon": 1.0}}, "columns[0].other", "must be true with DirectEncoding"),
         ({"mechanism": {"name": "BinaryResponse", "p": 0.5, "q": 0.5}}, "mechanism", "one of 2 values"),
+        ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "values": 4}}, "mechanism.values", "the query's buckets"),
         ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "k": 4}}, "mechanism.k", "the domain is the query's buckets"),
         ({"columns": [NEW_YORK]}, "columns", "between 2 and"),
         ({"columns": [NEW_YORK, NEW_YORK]}, "columns[1].name", "is there twice"),
@@ -207,6 +209,13 @@ VARIANTS: list[dict[str, Any]] = [
     {"cover": True},
     {"size_class": 1},
     {"channel": "x"},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("01" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.2, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 4.0, p=(0.2, 0.4), q=(0.5, 0.7))},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), inversion=True)},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), until=1_760_000_000)},
+    {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7), versions=7)},
 ]
 
 

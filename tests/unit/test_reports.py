@@ -121,7 +121,10 @@ FIVE = deniable.DirectEncoding(5, 1.0)
         (packed(b"dnr", 2, description_of(NINE), bytes(10)), "version 2"),
         (packed(b"dnr", 1, b"{", bytes(8)), "not JSON"),
         (packed(b"dnr", 1, b"[" * 100_000, bytes(8)), "not JSON"),
-        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": 1%s}' % (b"0" * 400), bytes(8)), "epsilon = 1"),
+        (
+            packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "values": 9, "epsilon": 1%s}' % (b"0" * 400), bytes(8)),
+            "epsilon = 1",
+        ),
         (packed(b"dnr", 1, b"[]", bytes(8)), "'mechanism'"),
         (packed(b"dnr", 1, b'{"mechanism": "Nope"}', bytes(8)), "'Nope'"),
         (packed(b"dnr", 1, b'{"mechanism": ["x"]}', bytes(8)), "mechanism"),
@@ -129,8 +132,8 @@ FIVE = deniable.DirectEncoding(5, 1.0)
             packed(b"dnr", 1, b'{"mechanism": "IndexReports"}', bytes(8)),
             "knows: BasicRappor, BinaryResponse, Crosswise",
         ),
-        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9}', bytes(8)), "do not fit OptimizedUnary"),
-        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "k": 9, "epsilon": -1}', bytes(8)), "epsilon = -1"),
+        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "values": 9}', bytes(8)), "do not fit OptimizedUnary"),
+        (packed(b"dnr", 1, b'{"mechanism": "OptimizedUnary", "values": 9, "epsilon": -1}', bytes(8)), "epsilon = -1"),
         (packed(b"dnr", 1, description_of(NINE), b"\1"), "end before"),
         (packed(b"dnr", 1, description_of(NINE), struct.pack("<Q", 1) + b"\0"), "need 2 bytes"),
         (packed(b"dnr", 1, description_of(NINE), struct.pack("<Q", 1) + b"\0\0\0"), "need 2 bytes"),
@@ -233,8 +236,8 @@ def test_reports_are_read_like_a_sequence_and_printed_without_their_content() ->
     reports = some_reports(FIVE)
     assert reports[-1] == reports[49:50]
     assert [len(r) for r in reports][:3] == [1, 1, 1]
-    assert repr(reports) == "<50 reports of DirectEncoding(k=5, epsilon=1.0)>"
-    assert repr(FIVE.tally().update(reports)) == "<tally of 50 reports of DirectEncoding(k=5, epsilon=1.0)>"
+    assert repr(reports) == "<50 reports of DirectEncoding(values=5, epsilon=1.0)>"
+    assert repr(FIVE.tally().update(reports)) == "<tally of 50 reports of DirectEncoding(values=5, epsilon=1.0)>"
     with pytest.raises(IndexError):
         reports[50]
 
@@ -300,3 +303,13 @@ def test_tuples_alone_are_labels_of_a_frame() -> None:
 def test_counts_are_of_a_number_of_people(size: Any) -> None:
     with pytest.raises(ParameterError, match="size"):
         FIVE.estimate(some_reports(FIVE)).counts(size)
+
+
+def test_descriptions_of_earlier_versions_which_call_the_values_k_are_read() -> None:
+    assert from_dict({"mechanism": "DirectEncoding", "k": 5, "epsilon": 1.0}) == FIVE
+    described = {"mechanism": "DesignMatrix", "P": [[0.8, 0.3], [0.2, 0.7]], "k": ["sick", "well"]}
+    assert from_dict(described) == deniable.DesignMatrix([[0.8, 0.3], [0.2, 0.7]], values=["sick", "well"])
+    with pytest.raises(ReportFormatError, match="'k'"):
+        from_dict({"mechanism": "BinaryResponse", "p": 0.5, "q": 0.5, "k": 2})
+    with pytest.raises(ReportFormatError, match="1024 are the most"):
+        Reports.from_bytes(packed(b"dnr", 1, b'{"mechanism": "LaplaceEncoding", "k": 5000, "epsilon": 1.0}', bytes(8)))

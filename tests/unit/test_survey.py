@@ -26,7 +26,7 @@ CITY = deniable.DirectEncoding(["Oslo", "Paris", "Rome"], 2.0)
 SMOKES = deniable.BinaryResponse(0.5, 0.5)
 SIZE = deniable.OptimizedUnary(11, 3.0)
 MECHANISMS: dict[str, deniable.Mechanism] = {"city": CITY, "smokes": SMOKES, "size": SIZE}
-OPTIONS = ["-c", "city=DirectEncoding:k=Oslo|Paris|Rome,epsilon=2", "-c", "smokes=BinaryResponse:p=0.5,q=0.5"]
+OPTIONS = ["-c", "city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=2", "-c", "smokes=BinaryResponse:p=0.5,q=0.5"]
 
 
 def write_answers(path: Path, n: int = 3000) -> Path:
@@ -97,11 +97,11 @@ def test_mechanisms_survive_their_toml(tmp_path: Path) -> None:
     [
         ("city", "NAME=MECHANISM"),
         ("city=", "NAME=MECHANISM"),
-        ("city=Nope:k=3", "'Nope'"),
+        ("city=Nope:values=3", "'Nope'"),
         ("city=DirectEncoding:k", "PARAMETER=VALUE"),
-        ("city=DirectEncoding:k=3", "do not fit DirectEncoding"),
-        ("city=DirectEncoding:k=3,epsilon=0", "epsilon = 0"),
-        ("city=DirectEncoding:k=a|a,epsilon=1", "twice"),
+        ("city=DirectEncoding:values=3", "do not fit DirectEncoding"),
+        ("city=DirectEncoding:values=3,epsilon=0", "epsilon = 0"),
+        ("city=DirectEncoding:values=a|a,epsilon=1", "twice"),
     ],
 )
 def test_a_column_that_cannot_be_understood_is_refused(text: str, reason: str) -> None:
@@ -153,11 +153,15 @@ def test_a_bad_file_gets_one_clear_line_and_writes_nothing(tmp_path: Path, comma
 @pytest.mark.parametrize(
     ("column", "cells", "reason"),
     [
-        ("x=OptimizedUnary:k=11,epsilon=1", ["0700", "07"], "row 2, column 'x': the value is not a report of OptimizedUnary"),
-        ("x=OptimizedUnary:k=11,epsilon=1", ["0700", "zz00"], "row 2"),
-        ("x=OptimizedUnary:k=11,epsilon=1", ["0700", "ffff"], "bits set beyond"),
+        (
+            "x=OptimizedUnary:values=11,epsilon=1",
+            ["0700", "07"],
+            "row 2, column 'x': the value is not a report of OptimizedUnary",
+        ),
+        ("x=OptimizedUnary:values=11,epsilon=1", ["0700", "zz00"], "row 2"),
+        ("x=OptimizedUnary:values=11,epsilon=1", ["0700", "ffff"], "bits set beyond"),
         ("x=BinaryResponse:p=0.5,q=0.5", ["1", "2"], "row 2, column 'x'"),
-        ("x=DirectEncoding:k=3,epsilon=1", ["1", "b"], "row 2, column 'x'"),
+        ("x=DirectEncoding:values=3,epsilon=1", ["1", "b"], "row 2, column 'x'"),
     ],
 )
 def test_a_mechanism_that_does_not_fit_the_column_is_refused(tmp_path: Path, column: str, cells: list[str], reason: str) -> None:
@@ -170,10 +174,12 @@ def test_a_mechanism_that_does_not_fit_the_column_is_refused(tmp_path: Path, col
 
 def test_parquet_with_nulls_or_of_another_kind_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"city": ["Oslo", None]}), tmp_path / "n.parquet")
-    result = run("randomize", tmp_path / "n.parquet", "-c", "city=DirectEncoding:k=Oslo|Rome,epsilon=2", "-o", tmp_path / "o.csv")
+    result = run(
+        "randomize", tmp_path / "n.parquet", "-c", "city=DirectEncoding:values=Oslo|Rome,epsilon=2", "-o", tmp_path / "o.csv"
+    )
     assert (result.exit_code, "row 2, column 'city'" in result.stderr) == (2, True)
     (tmp_path / "x.parquet").write_text("no")
-    result = run("estimate", tmp_path / "x.parquet", "-c", "city=DirectEncoding:k=Oslo|Rome,epsilon=2")
+    result = run("estimate", tmp_path / "x.parquet", "-c", "city=DirectEncoding:values=Oslo|Rome,epsilon=2")
     assert (result.exit_code, "is not a Parquet file" in result.stderr) == (2, True)
 
 

@@ -33,7 +33,12 @@ SMOKES = deniable.DirectEncoding(["no", "yes"], CERTAIN)
 BOTH: dict[str, deniable.Mechanism] = {"city": CITY, "smokes": SMOKES}
 ROWS = [("Malmö", "yes"), ("Oslo", "no"), ("Oslo", "yes")]
 WRITTEN = "city,smokes\nMalmö,yes\nOslo,no\nOslo,yes\n"
-OPTIONS = ["-c", "city=DirectEncoding:k=Malmö|Oslo|missing,epsilon=40", "-c", "smokes=DirectEncoding:k=no|yes,epsilon=40"]
+OPTIONS = [
+    "-c",
+    "city=DirectEncoding:values=Malmö|Oslo|missing,epsilon=40",
+    "-c",
+    "smokes=DirectEncoding:values=no|yes,epsilon=40",
+]
 
 
 def text(delimiter: str) -> str:
@@ -300,10 +305,10 @@ def test_standard_input_goes_to_standard_output(
 def test_a_second_randomization_warns_that_the_losses_add_up(tmp_path: Path) -> None:
     answers = tmp_path / "a.csv"
     answers.write_text("city,smokes\nOslo,yes\n")
-    mild = ["-c", "smokes=DirectEncoding:k=no|yes,epsilon=1.5"]
+    mild = ["-c", "smokes=DirectEncoding:values=no|yes,epsilon=1.5"]
     first = run("randomize", answers, *mild, "-o", tmp_path / "one.csv")
     assert (first.exit_code, first.stderr) == (0, "")
-    other = run("randomize", answers, "-c", "city=DirectEncoding:k=Oslo|Rome,epsilon=1", "-o", tmp_path / "city.csv")
+    other = run("randomize", answers, "-c", "city=DirectEncoding:values=Oslo|Rome,epsilon=1", "-o", tmp_path / "city.csv")
     assert (other.exit_code, other.stderr) == (0, "")
     second = run("randomize", answers, *mild, "-o", tmp_path / "two.csv")
     assert second.exit_code == 0
@@ -336,7 +341,7 @@ def test_a_repeated_column_and_a_comma_in_a_label_get_a_clear_line(tmp_path: Pat
     result = run("randomize", tmp_path / "a.csv", *OPTIONS, *OPTIONS[2:], "-o", tmp_path / "o.csv")
     assert (result.exit_code, result.stderr) == (2, "deniable: column 'smokes' is given twice: a column has one mechanism\n")
     with pytest.raises(SurveyError, match=r"'Norway\|Rome' is not part of a label: put labels with commas into a TOML file"):
-        parse_column("city=DirectEncoding:k=Oslo, Norway|Rome,epsilon=1")
+        parse_column("city=DirectEncoding:values=Oslo, Norway|Rome,epsilon=1")
 
 
 def test_dates_of_a_toml_file_are_the_texts_of_the_answers(tmp_path: Path) -> None:
@@ -389,7 +394,7 @@ def test_a_dictionary_gives_labels_that_a_pilot_does_not_show(tmp_path: Path) ->
     (tmp_path / "m.toml").write_text(shown.stdout)
     assert read_columns(tmp_path / "m.toml") == {"q1": deniable.DirectEncoding(["1", "2", "9", "missing"], 2.0)}
     alone = propose_columns(2.0, dictionary=dictionary)
-    assert 'k = ["1", "2", "9"]' in alone
+    assert 'values = ["1", "2", "9"]' in alone
 
 
 @pytest.mark.parametrize(

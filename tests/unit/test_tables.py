@@ -35,7 +35,7 @@ from toolkit.tables import Crowds, Floats, Outcomes, covariance
 THREE = [[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]
 MATRICES: dict[str, Mechanism] = {
     "a": BinaryResponse(0.6, 0.3),
-    "b": DesignMatrix(THREE, k=["x", "y", "z"]),
+    "b": DesignMatrix(THREE, values=["x", "y", "z"]),
     "c": DirectEncoding(4, 1.5),
 }
 MIXED: dict[str, Mechanism] = {

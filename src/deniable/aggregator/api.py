@@ -250,11 +250,11 @@ def _add_watching(app: FastAPI, service: Service) -> None:
         history = service.history_problem
         fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        told: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        document: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
         if service.history is not None:
-            told["history"] = history or "running"
-        told["proxies"] = proxies
-        return Response(json.dumps(told), 200 if running else 503, media_type="application/json")
+            document["history"] = history or "running"
+        document["proxies"] = proxies
+        return Response(json.dumps(document), 200 if running else 503, media_type="application/json")
 
     @app.get("/metrics")
     def metrics() -> Response:

@@ -92,6 +92,8 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
         if last.stopped is not None:
             raise PublicationError(f"query {query.id!r} was stopped: ask it again under another name")
         _check_revision(last.query, query)
+        if signed.version is None:
+            _check_serial(last, query)
     connection.execute(
         "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, NULL)",
         (query.id, query.serial, signed_word(query.tag), signed_word(query.channel_tag), signed.to_bytes(), now),
@@ -107,6 +109,15 @@ def _check_revision(last: Query, query: Query) -> None:
         raise PublicationError(f"a new version of {query.id!r} must keep origin, every, window and slide of its schedule")
     if last.channel_tag != query.channel_tag:
         raise PublicationError(f"a new version of {query.id!r} must keep its channel and size class {last.size_class}")
+
+
+def _check_serial(last: Published, query: Query) -> None:
+    """Refuse an analyst's version whose serial the controller of the one before it may still pass."""
+    base = last.signed.without_version().unverified()
+    taken = 0 if base.envelope is None else base.serial + base.envelope.versions
+    if query.serial <= taken:
+        rule = f"serials up to {taken} are the controller's by the envelope of version {base.serial}"
+        raise PublicationError(f"query {query.id!r} has serial {query.serial}, and {rule}: take {taken + 1} or a later one")
 
 
 def stop(connection: sqlite3.Connection, query_id: str, now: int) -> bool:

@@ -30,7 +30,7 @@ def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> byt
         "_low": f"Lower limit of its {percent} interval.",
         "_high": f"Upper limit of its {percent} interval.",
     }
-    told = [gauge(f"estimate{suffix}", texts[suffix], values) for suffix, values in families.items()]
-    told.append(gauge("estimate_reports", "Reports that the newest window rests on.", reports))
-    told.append(gauge("estimate_window_end_seconds", "When the newest window ended, in seconds of UTC.", ends))
-    return exposition("deniable", told)
+    gauges = [gauge(f"estimate{suffix}", texts[suffix], values) for suffix, values in families.items()]
+    gauges.append(gauge("estimate_reports", "Reports that the newest window rests on.", reports))
+    gauges.append(gauge("estimate_window_end_seconds", "When the newest window ended, in seconds of UTC.", ends))
+    return exposition("deniable", gauges)

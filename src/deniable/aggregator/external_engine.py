@@ -50,8 +50,8 @@ class ExternalEngineStatus:
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (_HEALTH,)).fetchone()
         if row is None:
             return
-        told = json.loads(row[0])
-        self.health = [ProxyHealth(**{**each, "position": tuple(each["position"])}) for each in told["proxies"]]
-        silence = self._clock() - told["at"]
+        document = json.loads(row[0])
+        self.health = [ProxyHealth(**{**each, "position": tuple(each["position"])}) for each in document["proxies"]]
+        silence = self._clock() - document["at"]
         gone = f"the engine has given no sign of life for {silence} seconds" if silence > _SECONDS_WITHOUT_A_SIGN else ""
-        self.problem = told["problem"] or gone
+        self.problem = document["problem"] or gone

@@ -156,11 +156,11 @@ def _kept(service: Service) -> HistoryService:
 
 async def _events(scan: _Scan) -> AsyncIterator[str]:
     """How far a scan is, whenever that has changed, and then what came of it."""
-    told, silence = (-1, -1), 0.0
+    sent, silence = (-1, -1), 0.0
     try:
         while not scan.future.done():
-            if (scan.read, scan.of) != told:
-                told, silence = (scan.read, scan.of), 0.0
+            if (scan.read, scan.of) != sent:
+                sent, silence = (scan.read, scan.of), 0.0
                 yield f"event: progress\ndata: {json.dumps({'read': scan.read, 'of': scan.of})}\n\n"
             elif silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
                 silence = 0.0

@@ -188,12 +188,12 @@ class State:
             raise StateError(f"another aggregator is running on {path}") from None
         try:
             self.connection = connect(path)
-            self._settle_proxies()
+            self._validate_proxies()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _settle_proxies(self) -> None:
+    def _validate_proxies(self) -> None:
         rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
         names = tuple(name for (name,) in rows)
         if not names:
@@ -262,8 +262,8 @@ class State:
     def apply(self, step: Step) -> None:
         """Everything a step changes."""
         run = self.connection.executemany
-        told = [(" ".join(map(str, position)), proxy) for proxy, position in step.positions.items()]
-        run("UPDATE proxies SET position = ? WHERE proxy = ?", told)
+        positions = [(" ".join(map(str, position)), proxy) for proxy, position in step.positions.items()]
+        run("UPDATE proxies SET position = ? WHERE proxy = ?", positions)
         reached = [(proxy, part, signed(channel), epoch) for (proxy, part, channel), epoch in step.marks.items()]
         run("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", reached)
         run("UPDATE proxies SET identity = ? WHERE proxy = ?", [(name, proxy) for proxy, name in step.identities.items()])

@@ -80,17 +80,17 @@ class Window:
         return out
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Window:
+    def from_dict(cls, document: Mapping[str, Any]) -> Window:
         """The window that :meth:`to_dict` described."""
-        estimate = read_estimate(told, (told["start"], told["end"])) if "estimate" in told else None
+        estimate = read_estimate(document, (document["start"], document["end"])) if "estimate" in document else None
         names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
-        kept = {name: told[name] for name in names}
+        kept = {name: document[name] for name in names}
         return cls(
             **kept,
             estimate=estimate,
-            missing=tuple(told["missing"]),
-            conservation=told["conservation"],
-            influence=told.get("influence"),
+            missing=tuple(document["missing"]),
+            conservation=document["conservation"],
+            influence=document.get("influence"),
         )
 
     def __str__(self) -> str:

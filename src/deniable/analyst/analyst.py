@@ -61,8 +61,8 @@ class Analyst:
     def publish(self, signed: SignedQuery) -> dict[str, Any]:
         """Publish a signed query or its next version; gives what the aggregator says of it, and which proxies know it."""
         address = f"/v1/queries/{signed.unverified().id}"
-        told: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes())
-        return told
+        document: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes())
+        return document
 
     def stop(self, query: Query | str) -> None:
         """Stop a query. Answers to the epoch that is running are still counted."""
@@ -70,8 +70,8 @@ class Analyst:
 
     def queries(self) -> list[dict[str, Any]]:
         """What the aggregator says of each of its queries."""
-        told: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
-        return told
+        document: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
+        return document
 
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
@@ -86,15 +86,15 @@ class Analyst:
         """The windows that begin from `start` on and before `end` (seconds of UTC), oldest first."""
         after: int | None = 0
         while after is not None:
-            asked = {name: value for name, value in (("start", start), ("end", end), ("after", after)) if value is not None}
-            told = self._ask("GET", f"/v1/queries/{_id(query)}/results", params=asked)
-            yield from map(Window.from_dict, told["windows"])
-            after = told["next"]
+            parameters = {name: value for name, value in (("start", start), ("end", end), ("after", after)) if value is not None}
+            document = self._ask("GET", f"/v1/queries/{_id(query)}/results", params=parameters)
+            yield from map(Window.from_dict, document["windows"])
+            after = document["next"]
 
     def follow(self, query: Query | str, after: int | None = None) -> Iterator[Window]:
         """Every window from now on, when it is over; with `after=0`, those that there are already first.
 
-        A connection that breaks is made again, and no window is missed or told twice. It goes on until the loop is left.
+        A connection that breaks is made again, and no window is missed or returned twice. It goes on until the loop is left.
         """
         address = f"{self.url}/v1/queries/{_id(query)}/results/stream"
         if after is None:
@@ -111,9 +111,9 @@ class Analyst:
                     if response.status_code in (401, 403, 404):
                         raise _problem(read(response, _LARGEST_ANSWER))
                     if response.status_code == 200:
-                        for number, told in _events(lines(response, _LARGEST_ANSWER)):
+                        for number, document in _events(lines(response, _LARGEST_ANSWER)):
                             after, pause = number, 0.1
-                            yield Window.from_dict(told)
+                            yield Window.from_dict(document)
             except self._httpx.TransportError:
                 pass  # the aggregator restarts, or the network is away: it is tried again
             time.sleep(pause)
@@ -140,8 +140,8 @@ def _id(query: Query | str) -> str:
 
 def _problem(answer: Answer) -> ResponseError:
     try:
-        told = json.loads(answer.content)
-        return ResponseError(answer.status, str(told["reason"]), str(told["detail"]))
+        document = json.loads(answer.content)
+        return ResponseError(answer.status, str(document["reason"]), str(document["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return ResponseError(answer.status, "not a problem document", answer.text[:200])
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, say
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.client.cadence import Cadence, rounds
+from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
@@ -50,6 +51,7 @@ period = "30 d"
 # token = "..."
 """
 
+_SHOWN = 20  # differences of a port
 _VAULT = click.argument("vault", type=click.Path(path_type=Path))
 
 
@@ -218,6 +220,38 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say("Nothing waits to be sent.")
     for name, n in counters.items():
         say(f"{name}: {n}")
+
+
+@client.command(context_settings={"ignore_unknown_options": True})
+@click.argument("vectors", type=click.Path(path_type=Path))
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON.")
+def conformance(vectors: Path, command: tuple[str, ...], as_json_: bool) -> None:
+    """Compare a client in another language with VECTORS (tests/vectors/client-v1.json in the source).
+
+    COMMAND is started once. It reads a JSON object per line and prints one for each, as docs/wire.md says; put -- before it. The
+    exit code is 1 if any step differs.
+    """
+    found = read_vectors(vectors)
+    n_steps = sum(len(case["steps"]) for case in found["cases"])
+    wrong = []
+    with progress_bar("comparing") as advance:
+        for done, difference in compare(found, command):
+            if difference is not None:
+                wrong.append(difference)
+            if advance is not None:
+                advance(done / n_steps)
+    if as_json_:
+        differences = [{"case": each.case, "step": each.step, "fields": list(each.fields)} for each in wrong]
+        say(as_json({"steps": n_steps, "different": differences}))
+    else:
+        for difference in wrong[:_SHOWN]:
+            say(difference)
+        if len(wrong) > _SHOWN:
+            say(f"… and {len(wrong) - _SHOWN:,} more")
+        say(f"{n_steps - len(wrong):,} of {n_steps:,} steps agree.")
+    if wrong:
+        raise SystemExit(1)
 
 
 def _say(receipts: list[Receipt]) -> None:

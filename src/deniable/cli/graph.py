@@ -146,15 +146,16 @@ def estimate(
         say(as_json(found.to_dict(confidence) | {"rounds": 2 if two else 1} | more))
     elif as_csv_:
         statistics = [*found.statistics(), *([] if mixing is None else [mixing])]
-        rows: list[list[Any]] = [[s.name, "", s.value, s.stderr, *s.interval(confidence)] for s in statistics]
+        rows: list[list[Any]] = [[s.name, "", s.value, s.stderr, *s.interval(confidence), s.coverage] for s in statistics]
         names = found.labels or range(found.nodes)
         nodes = zip(names, found.degrees, found.degrees_stderr, found.degree_interval(confidence), strict=True)
-        rows += [["degree", name, value, stderr, *limits] for name, value, stderr, limits in nodes]
+        rows += [["degree", name, value, stderr, *limits, found.degree_coverage] for name, value, stderr, limits in nodes]
         if found.node_triangles is not None and found.node_triangles_stderr is not None:
             limits_of = found.node_triangle_interval(confidence)
             at_nodes = zip(names, found.node_triangles, found.node_triangles_stderr, limits_of, strict=True)
-            rows += [["triangles at node", name, value, stderr, *limits] for name, value, stderr, limits in at_nodes]
-        say(as_csv(["figure", "node", "estimate", "stderr", "low", "high"], rows))
+            claim = found.node_triangle_coverage
+            rows += [["triangles at node", name, value, stderr, *limits, claim] for name, value, stderr, limits in at_nodes]
+        say(as_csv(["figure", "node", "estimate", "stderr", "low", "high", "coverage"], rows))
     else:
         parts = [str(found), *([] if mixing is None else [str(mixing)]), *([] if degrees is None else [str(degrees)])]
         say("\n\n".join(parts))

@@ -40,8 +40,13 @@ def dev(port: int, data: Path | None, wants_json: bool) -> None:
         try:
             folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deniable-kafka-")))
             broker = stack.enter_context(Broker(folder, port))
-            told = {"bootstrap": broker.bootstrap, "version": KAFKA_VERSION, "data": str(broker.data), "kept": data is not None}
-            say(json.dumps(told) if wants_json else f"Kafka {KAFKA_VERSION} at {broker.bootstrap}; Ctrl-C stops it")
+            document = {
+                "bootstrap": broker.bootstrap,
+                "version": KAFKA_VERSION,
+                "data": str(broker.data),
+                "kept": data is not None,
+            }
+            say(json.dumps(document) if wants_json else f"Kafka {KAFKA_VERSION} at {broker.bootstrap}; Ctrl-C stops it")
             while broker.running:
                 time.sleep(_LOOK)
             raise ServiceError(f"the broker has ended by itself{f': see {broker.log}' if data else ''}")

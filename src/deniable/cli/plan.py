@@ -50,12 +50,12 @@ def number(text: str) -> int | float:
 @click.option("--mechanism", help="Plan for this mechanism, by name.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
-def plan(wants_json: bool, plot_file: Path | None, **wishes: Any) -> None:
+def plan(wants_json: bool, plot_file: Path | None, **request: Any) -> None:
     """Find what is left open of population, share, target (--cv or --margin) and epsilon.
 
     With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local.
     """
-    made = deniable.plan(**wishes)
+    made = deniable.plan(**request)
     if plot_file is not None:
         from deniable.cli.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
@@ -83,17 +83,19 @@ def _show(made: deniable.Plan) -> None:
     console.print("\n[bold]What the person answering risks[/bold]")
     for line in made.risk:
         console.print(line, markup=False)
-    if len(made.rivals) > 1:
-        rivals = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-        rivals.add_column("mechanism", no_wrap=True)
-        for heading in (figure_name(made.wishes), "bytes", "local epsilon", "asked"):
-            rivals.add_column(heading, justify="right")
-        for rival in made.rivals:
-            shown = figure(made.solved_for, rival.figure)
-            asked = percent(rival.sampling)
-            rivals.add_row(rival.mechanism, shown, str(rival.report_bytes), f"{rival.epsilon_local:.3f}", asked)
+    if len(made.alternatives) > 1:
+        alternatives = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        alternatives.add_column("mechanism", no_wrap=True)
+        for heading in (figure_name(made.request), "bytes", "local epsilon", "asked"):
+            alternatives.add_column(heading, justify="right")
+        for alternative in made.alternatives:
+            shown = figure(made.solved_for, alternative.figure)
+            sampled = percent(alternative.sampling)
+            alternatives.add_row(
+                alternative.mechanism, shown, str(alternative.report_bytes), f"{alternative.epsilon_local:.3f}", sampled
+            )
         console.print("\n[bold]Mechanisms compared[/bold]")
-        console.print(rivals)
+        console.print(alternatives)
     for name, why in made.excluded.items():
         console.print(f"{name} is out: it {why}.", markup=False)
     console.print(made.reason, markup=False)
@@ -103,15 +105,15 @@ def _show(made: deniable.Plan) -> None:
 
 
 def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
-    wishes = made.wishes
-    each = "" if wishes.epochs == 1 else " each epoch"
+    request = made.request
+    each = "" if request.epochs == 1 else " each epoch"
     facts = [
         ("Ask", f"{percent(made.sampling)} of {made.population:,} people: about {made.reports:,.0f} reports{each}"),
         ("How", _how(made)),
         ("Error", f"{error(made)}{each}"),
         (
             "Smallest share",
-            f"{percent(made.smallest_share)} {'with that cv' if wishes.margin is None else 'can be told from nothing'}",
+            f"{percent(made.smallest_share)} {'with that cv' if request.margin is None else 'can be told from nothing'}",
         ),
     ]
     if made.detectable_difference is not None:
@@ -128,7 +130,7 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
     facts.append(("Zero-knowledge", zero_knowledge))
     whom = f"against anyone who sees the shuffled reports only, but for a chance of {SHUFFLED_DELTA:g}"
     facts.append(("Shuffled", f"{loss_text(made.epsilon_shuffled)}  {whom}"))
-    if wishes.answers > 1:
+    if request.answers > 1:
         facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
     facts.append(("Report", f"{made.report_bytes} byte{'s' if made.report_bytes > 1 else ''}"))
     return facts
@@ -138,5 +140,5 @@ def _how(made: deniable.Plan) -> str:
     name = type(made.mechanism).__name__
     if made.p is None or made.q is None:
         return f"{name} with epsilon {made.epsilon_local:.4f}"
-    bit = "" if made.wishes.buckets == 1 else "for each bucket "
+    bit = "" if made.request.buckets == 1 else "for each bucket "
     return f"{name}: {bit}tell the truth with p = {made.p:.4f}, else say yes with q = {made.q:.4f}"

@@ -30,7 +30,7 @@ def draw(made: Plan, path: Path) -> None:
         raise MissingExtraError("matplotlib", "plot", "--plot") from None
     if path.suffix.lower() not in _ENDINGS:
         raise ParameterError("plot", str(path), f"must end in {', '.join(_ENDINGS)}")
-    sampled_budget = made.wishes.spares == "sampled"
+    sampled_budget = made.request.spares == "sampled"
     curve = [other for _, other in trade_off(made, _FACTORS)]
     kind = made.solved_for if made.solved_for in ("share", "population") else "error"
 

@@ -68,6 +68,14 @@ other = false               # true: a last bucket for whatever is in none of the
 # sampling = 0.8
 # population = 4000
 """
+_SELF_TEST = {
+    "How long are your trips?": "A test of the software that answers: every device has the same answer, 5.5.",
+    "SELECT distance FROM trips": "SELECT 5.5",
+    'name = "distance"': 'name = "constant"',
+    '["[0,1)", "[1,2)", "[2,5)", "[5,10)", "[10,inf)"]': str([f"[{i},{i + 1})" for i in range(13)]).replace("'", '"'),
+    "sampling = 0.6 ": "sampling = 1.0 ",
+}
+"""What turns the template into a query whose truth is known. Bits that are packed from the wrong end land in another bucket."""
 
 
 @click.group()
@@ -103,7 +111,8 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--id", "query_id", default="trip-distance", show_default=True, help="The query's id.")
 @click.option("--analyst", default="City of Exampleton", show_default=True, help="Who asks.")
-def new(file: Path, query_id: str, analyst: str) -> None:
+@click.option("--self-test", is_flag=True, help="Ask for a constant, so that windows show whether all clients answer rightly.")
+def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
     """Write a commented template to FILE, a query that can be signed as it is."""
     day = 86400
     today = int(time.time()) // day * day
@@ -111,6 +120,8 @@ def new(file: Path, query_id: str, analyst: str) -> None:
     if '"' in analyst or "\\" in analyst:
         raise QueryFileError("analyst", analyst, "must not hold quotation marks or backslashes here", file.name)
     content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
+    for usual, tested in _SELF_TEST.items() if self_test else ():
+        content = content.replace(usual, tested)
     parse_query(content, file.name)  # what is written can be read
     _write_new(file, content)
     say(f"wrote {file}: edit it, then run  deniable query check {file}")

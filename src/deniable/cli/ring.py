@@ -63,14 +63,21 @@ def rotate(file: Path, old_id: str, key: Path, at: str | None, overlap: str, own
 
 @ring.command()
 @_FILE
-@click.argument("key_id")
-def revoke(file: Path, key_id: str) -> None:
-    """Revoke the key KEY_ID on the ring in FILE: nothing it ever signed is trusted any longer.
+@click.argument("key")
+def revoke(file: Path, key: str) -> None:
+    """Revoke KEY on the ring in FILE: nothing it ever signed is trusted any longer.
 
-    The key stays on the ring, marked, so that it cannot be added again by mistake.
+    KEY is the id of a key on the ring or the file of a public key, which need not be on it: a controller's key is not. The key
+    stays on the ring, marked, so that it cannot be added again by mistake.
     """
-    KeyRing.load(file).revoke(key_id).save(file)
-    say(f"Revoked key {key_id}.")
+    known = KeyRing.load(file)
+    if Path(key).is_file():
+        public = PublicKey.load(key)
+        known.ban(public).save(file)
+        key = public.id
+    else:
+        known.revoke(key).save(file)
+    say(f"Revoked key {key}.")
 
 
 @ring.command()

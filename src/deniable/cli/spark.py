@@ -55,9 +55,9 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     def watch(progress: dict[str, Any]) -> None:
         nonlocal pause
         pause = 1.0
-        told = {"event": "batch", **_figures(progress)}
-        text = "batch {batch}: {shares:,} shares in {seconds:.1f} s, {state_bytes} bytes of state".format(**told)
-        say(_line(told, text, as_json))
+        document = {"event": "batch", **_figures(progress)}
+        text = "batch {batch}: {shares:,} shares in {seconds:.1f} s, {state_bytes} bytes of state".format(**document)
+        say(_line(document, text, as_json))
 
     try:
         while True:
@@ -78,8 +78,8 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     say(_line({"event": "stopped"}, "Stopped. The next start goes on from here.", as_json))
 
 
-def _line(told: dict[str, Any], text: str, as_json: bool) -> str:
-    return json.dumps(told) if as_json else text
+def _line(document: dict[str, Any], text: str, as_json: bool) -> str:
+    return json.dumps(document) if as_json else text
 
 
 def _figures(progress: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _columns = click.option(
     "columns",
     multiple=True,
     metavar="NAME=MECHANISM:…",
-    help="A column and how it is randomized, e.g. 'city=DirectEncoding:k=Oslo|Paris|Rome,epsilon=1'. Repeatable.",
+    help="A column and how it is randomized, e.g. 'city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=1'. Repeatable.",
 )
 _mechanisms = click.option(
     "--mechanisms", "-m", type=_FILE, metavar="FILE.toml", help="The same as a TOML file with a table [columns.NAME] a column."

@@ -20,6 +20,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar, cast
@@ -59,6 +60,13 @@ class _Stop(Exception):  # noqa: N818 - not an error: the walk ends here, with a
 
 class _Late(Exception):  # noqa: N818 - not an error: the slot is over
     pass
+
+
+def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
+    """The receipt of a query that is not to be trusted; it names the query if only a controller's version of it is at fault."""
+    known = query or error.base
+    names = ("", "", 0, "") if known is None else (known.analyst, known.id, known.serial, known.question)
+    return Receipt(now, "refused", error.reason, str(error), *names, verified=error.base is not None)
 
 
 class Device:
@@ -142,13 +150,16 @@ class Device:
         """A receipt for each reason why queries are refused unread: anyone who relays queries can send thousands of them."""
         if not errors:
             return []
-        receipts = []
+        receipts = {}
+        for error in errors:
+            receipt = _refusal(error, None, now)
+            receipts[receipt.analyst, receipt.query, receipt.reason] = receipt
         with self.store.transaction() as book:
-            for reason, detail in {error.reason: str(error) for error in errors}.items():
-                receipts.append(Receipt(now, "refused", reason, detail, "", "", 0, "", verified=False))
-                book.write(receipts[-1])
-                book.count(f"refused: {reason}", sum(error.reason == reason for error in errors))
-        return receipts
+            for receipt in receipts.values():
+                book.write(receipt)
+            for reason, n in Counter(error.reason for error in errors).items():
+                book.count(f"refused: {reason}", n)
+        return list(receipts.values())
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
         """Ask the proxies for queries, upload what is due, and answer the queries. Without a network, go on with those known.
@@ -198,8 +209,7 @@ class Device:
             self._step("allowed")
             cost, accountant = self._answer(book, query, epoch, now)
         except QueryError as error:
-            names = ("", "", 0, "") if query is None else (query.analyst, query.id, query.serial, query.question)
-            return Receipt(now, "refused", error.reason, str(error), *names, verified=False)
+            return _refusal(error, query, now)
         except _Stop as stop:
             assert query is not None  # noqa: S101 - a stop comes after the signature was verified
             names = query.analyst, query.id, query.serial, query.question

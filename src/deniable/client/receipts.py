@@ -44,10 +44,10 @@ It cost 0.5; 1.5 is left for City.
     def __str__(self) -> str:
         if not (self.verified or self.analyst):
             return f"{spoken_time(self.time)}  A query that no key you trust has signed was not read. {self._outcome()}"
-        asked = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
+        question = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
         who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
         version = f" ({self.query}, version {self.serial})" if self.query else ""
-        return f"{spoken_time(self.time)}  {who} asked: {asked}{version}. {self._outcome()}"
+        return f"{spoken_time(self.time)}  {who} asked: {question}{version}. {self._outcome()}"
 
     def _outcome(self) -> str:
         if self.outcome == "answered":

@@ -163,9 +163,10 @@ class SandboxProcess:
         return SandboxError("the sandbox's process gave no answer")
 
     def _ask(self, orders: Iterable[bytes], seconds: float) -> dict[str, Any]:
-        """Send orders and read the one answer to them. RefusedError if it took too long."""
+        """Send orders and read the one answer to them. RefusedError if it took too long, watchdog or not."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
+        ends = time.monotonic() + seconds
         self._watchdog.watch(seconds)
         try:
             for order in orders:
@@ -180,10 +181,11 @@ class SandboxProcess:
             raise
         finally:
             self._watchdog.watch(None)
-        if isinstance(said, dict):
+        late = time.monotonic() > ends
+        if isinstance(said, dict) and not late:
             return said
-        code = self.close(patience=_LAST_BREATH)
-        if code in _ENDED_LATE:
+        code = self.close(patience=0.0 if late else _LAST_BREATH)
+        if late or code in _ENDED_LATE:
             raise RefusedError("deadline", "")
         raise SandboxError(f"the sandbox's process ended with code {code} and no answer")
 

@@ -116,7 +116,7 @@ class Store:
             connection = self._connect()
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                self._settle(connection)
+                self._ensure_schema(connection)
                 if self.witness is not None:
                     self.witness.check(self.path, *_counted(connection))
                 before = connection.total_changes
@@ -147,7 +147,7 @@ class Store:
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
+    def _ensure_schema(self, connection: sqlite3.Connection) -> None:
         """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
         application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application == APPLICATION_ID and version == SCHEMA_VERSION:

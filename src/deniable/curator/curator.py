@@ -85,9 +85,9 @@ class _Asker(Generic[_Number, _Shares, _Label]):
         All are answered, or none is and nothing is spent.
         """
         released = self._view.release(questions, epsilon)
-        return [self._result(asked, results) for asked, results in zip(questions, released, strict=True)]
+        return [self._result(question, results) for question, results in zip(questions, released, strict=True)]
 
-    def _result(self, asked: Question, results: list[Any]) -> Any:
+    def _result(self, question: Question, results: list[Any]) -> Any:
         raise NotImplementedError
 
     def _ask(self, epsilon: Any, statistic: str, *arguments: Any, **options: Any) -> Any:
@@ -247,7 +247,7 @@ class Curator(_Asker[Release, Histogram, Choice]):
         self._view.table.cells(column)
         return GroupedCurator(replace(self._view, group_column=column, group_keys=declared))
 
-    def _result(self, asked: Question, results: list[Any]) -> Any:
+    def _result(self, question: Question, results: list[Any]) -> Any:
         (result,) = results
         return result
 
@@ -262,7 +262,7 @@ class GroupedCurator(_Asker[Grouped, Grouped, Grouped]):
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def _result(self, asked: Question, results: list[Any]) -> Grouped:
+    def _result(self, question: Question, results: list[Any]) -> Grouped:
         assert self._view.group_column is not None  # noqa: S101 - as group_by made it
         found = dict(zip(self._view.group_keys, results, strict=True))
         return Grouped(self._view.group_column, found, results[0].epsilon)

@@ -26,7 +26,7 @@ __all__ = ["View"]
 class Planned:
     """A question, and what will be drawn for it."""
 
-    asked: Question
+    question: Question
     protection: Protection
     epsilon: Fraction
     """Its part of what is charged."""
@@ -57,17 +57,17 @@ class View:
         """The columns that choose rows."""
         return (*(rule.column for rule in self.filters), *([] if self.group_column is None else [self.group_column]))
 
-    def title(self, asked: Question) -> str:
+    def title(self, question: Question) -> str:
         """The question, with the rows it is about."""
         where = f" where {' and '.join(map(str, self.filters))}" if self.filters else ""
-        return f"{asked.name}{where}{'' if self.group_column is None else f' by {self.group_column}'}"
+        return f"{question.name}{where}{'' if self.group_column is None else f' by {self.group_column}'}"
 
-    def protection_of(self, asked: Question) -> Protection:
+    def protection_of(self, question: Question) -> Protection:
         """The protection that holds for these rows: the size is public only if nobody can be in or out of them."""
         if self.group_column is not None:
             return replace(self.protection, groups=len(self.group_keys))
         fixed = not self.protection.joins and self.protection.rows == 1 and not self.filters
-        fixed = fixed and not (self.drop_missing and asked.columns)
+        fixed = fixed and not (self.drop_missing and question.columns)
         return replace(self.protection, size=self.table.size) if fixed else self.protection
 
     def check(self, column: str, numeric: bool) -> None:
@@ -83,12 +83,12 @@ class View:
             row = int(missing.argmax()) + 1
             raise CuratorError(f"column {column!r}, row {row}: the value is missing (missing='drop' leaves such rows out)")
 
-    def rows(self, asked: Question) -> list[Rows]:
+    def rows(self, question: Question) -> list[Rows]:
         """The rows asked about: all in one or, if they are grouped, one after another."""
         chosen: NDArray[np.bool_] = np.ones(self.table.size, dtype=np.bool_)
         for rule in self.filters:
             chosen &= self.table.passes(rule)
-        for column in asked.columns:
+        for column in question.columns:
             chosen &= self.table.present(column)
         if self.group_column is None:
             return [Rows(self.table, chosen)]
@@ -103,12 +103,12 @@ class View:
         if not questions:
             raise ParameterError("questions", [], "must hold at least one question")
         event = release_event(self.analyst, "; ".join(map(self.title, questions)), epsilon)
-        protections = [self.protection_of(asked) for asked in questions]
-        paid = [not asked.public(protection) for asked, protection in zip(questions, protections, strict=True)]
+        protections = [self.protection_of(question) for question in questions]
+        paid = [not question.public(protection) for question, protection in zip(questions, protections, strict=True)]
         part: Fraction = event.epsilon / max(sum(paid), 1)
         planned = [
-            Planned(asked, protection, part if pays else Fraction(0), asked.noise(protection, part))
-            for asked, protection, pays in zip(questions, protections, paid, strict=True)
+            Planned(question, protection, part if pays else Fraction(0), question.noise(protection, part))
+            for question, protection, pays in zip(questions, protections, paid, strict=True)
         ]
         return event if any(paid) else replace(event, epsilon=0), planned
 
@@ -121,14 +121,14 @@ class View:
         event, planned = self.plan(questions, epsilon)
         self.budget.check(event, self.basis)
         for plan in planned:
-            for column in plan.asked.columns:
-                self.check(column, plan.asked.numeric)
+            for column in plan.question.columns:
+                self.check(column, plan.question.numeric)
         for column in self.columns:
             self.check(column, numeric=False)
-        exact = [[plan.asked.exact(rows, plan.protection) for rows in self.rows(plan.asked)] for plan in planned]
+        exact = [[plan.question.exact(rows, plan.protection) for rows in self.rows(plan.question)] for plan in planned]
         self.budget.charge(event, self.basis)
         return [
-            [plan.asked.answer(numbers, plan.noise, plan.protection, plan.epsilon) for numbers in found]
+            [plan.question.answer(numbers, plan.noise, plan.protection, plan.epsilon) for numbers in found]
             for plan, found in zip(planned, exact, strict=True)
         ]
 
@@ -137,10 +137,10 @@ class View:
         expected = None if size is None else check_count("size", size)
         event, planned = self.plan(questions, epsilon)
         left = float(self.budget.left - event.cost)
-        return [_preview(plan, self.title(plan.asked), left, expected) for plan in planned]
+        return [_preview(plan, self.title(plan.question), left, expected) for plan in planned]
 
 
 def _preview(plan: Planned, title: str, left: float, size: int | None) -> Preview:
-    seen = plan.asked.foresee(plan.noise, plan.protection, size)
-    mechanism = plan.asked.mechanism(plan.noise)
+    seen = plan.question.foresee(plan.noise, plan.protection, size)
+    mechanism = plan.question.mechanism(plan.noise)
     return Preview(title, float(plan.epsilon), left, plan.protection, mechanism, seen.error, seen.unit, seen.bound)

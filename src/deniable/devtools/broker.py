@@ -220,13 +220,13 @@ class Broker:
             "showDateTime": "true",
             "log.kafka.server.KafkaRaftServer": "info",  # says when it has started
         }
-        told = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logging.items()]
-        return [java(), f"-Xmx{self._heap}", *quick, *told, "-cp", f"{libraries}/*", main, *arguments]
+        options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logging.items()]
+        return [java(), f"-Xmx{self._heap}", *quick, *options, "-cp", f"{libraries}/*", main, *arguments]
 
     def _format(self, libraries: Path) -> None:
         cluster = secrets.token_urlsafe(16)
-        told = ("format", "-t", cluster if not cluster.startswith("-") else f"A{cluster[1:]}", "-c")
-        command = self._command(libraries, "kafka.tools.StorageTool", *told, str(self.data / "server.properties"))
+        options = ("format", "-t", cluster if not cluster.startswith("-") else f"A{cluster[1:]}", "-c")
+        command = self._command(libraries, "kafka.tools.StorageTool", *options, str(self.data / "server.properties"))
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False)  # noqa: S603 - ours
         if done.returncode:
             raise ServiceError(f"{self.data} cannot be formatted for Kafka: {(done.stderr or done.stdout).strip()[-300:]}")

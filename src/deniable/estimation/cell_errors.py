@@ -234,8 +234,8 @@ def _divide(shares: _Floats, totals: _Floats, of: tuple[int, ...], weights: _Flo
     of = tuple(1 + axis for axis in of)
     touched = weights != 0  # a row that nobody asks about must not spoil the others with its NaN
     mean = np.where(touched, weights * shares, 0).sum(axis=of, keepdims=True)
-    asked = touched.any(axis=of, keepdims=True)
-    return np.where(asked, (weights - mean) / totals, 0)
+    present = touched.any(axis=of, keepdims=True)
+    return np.where(present, (weights - mean) / totals, 0)
 
 
 def _arrange(shape: tuple[int, ...], weights: _Floats) -> _Floats:

@@ -43,6 +43,8 @@ def make_consistent(estimate: Estimate, method: str, **options: Any) -> Estimate
     chosen = METHODS.get(method) if isinstance(method, str) else None
     if chosen is None:
         raise ParameterError("method", method, f"must be one of {', '.join(sorted(METHODS))}")
+    if not estimate.exclusive and method != "base-cut":
+        raise ParameterError("method", method, "makes the shares sum to 1, and a person may have several of these labels")
     known = list(inspect.signature(chosen).parameters)[1:]
     for name, value in options.items():
         if name not in known:

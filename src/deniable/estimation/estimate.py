@@ -60,6 +60,8 @@ class Estimate:
     """The weighted estimates of which this one is the sum, where it is one."""
     unbiased: _Floats | None = None
     """The proportions before :meth:`consistent` changed them."""
+    exclusive: bool = True
+    """Whether a person has one label only, so that the proportions sum to 1. Not so in multiple choice."""
 
     @property
     def stderr(self) -> _Floats:

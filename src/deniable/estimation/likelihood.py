@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 
-__all__ = ["Randomizer", "bit_pair", "likelihoods"]
+__all__ = ["Randomizer", "bit_pair", "clear_answers", "likelihoods"]
 
 _Floats = NDArray[np.float64]
 
@@ -43,6 +43,20 @@ def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
     if supports is None:
         raise ParameterError("mechanism", mechanism, "has neither a matrix nor reports that support labels or do not")
     return np.where(supports(data), math.exp(mechanism.epsilon), 1.0)
+
+
+def clear_answers(answers: Any) -> tuple[tuple[Any, ...], _Floats]:
+    """Answers that were not randomized: their labels in order, and 1 for the one each person gave."""
+    array = np.asarray(answers.to_numpy() if hasattr(answers, "to_numpy") else answers)
+    if array.ndim != 1 or not array.size:
+        raise ParameterError("answers", array.shape, "is their shape, which must be a column with at least one row")
+    try:
+        labels, numbers = np.unique(array, return_inverse=True)
+    except TypeError:
+        raise ParameterError("answers", "…", "must be all texts or all numbers, with none missing") from None
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ParameterError("answers", int(np.isnan(array).argmax()), "is the first row where one is missing")
+    return tuple(labels.tolist()), np.eye(labels.size)[numbers.reshape(-1)]
 
 
 def bit_pair(mechanism: Randomizer) -> tuple[float, float]:

@@ -72,6 +72,8 @@ class Table:
 
         The estimates of some mechanisms sum to 1 only on average: what they lack is spread evenly over the cells.
         """
+        if not estimate.exclusive:
+            raise ParameterError("estimate", estimate, "is of labels of which a person may have several: no table sums to 1")
         return cls(
             axes=(axis,),
             labels=(estimate.labels,),

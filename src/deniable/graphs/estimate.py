@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from deniable.errors import GraphError
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.statistic import Statistic, normal_reach
-from deniable.graphs.limits import ENOUGH, count_limits, flips
+from deniable.graphs.limits import (
+    CLEAR,
+    ENOUGH,
+    LOUD,
+    count_limits,
+    denominator_visible,
+    flips,
+    profile_limits,
+    quotient_limits,
+)
 from deniable.graphs.moments import Degrees, Triangles, count_degrees, count_triangles
 from deniable.graphs.noise import laplace_quantile
 from deniable.graphs.response import EdgeChannel, Progress
@@ -22,9 +31,10 @@ from deniable.graphs.response import EdgeChannel, Progress
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
 
-__all__ = ["DegreeNoise", "GraphEstimate", "GraphStatistic", "clustering_of", "estimate_reports"]
+__all__ = ["DROWNED", "DegreeNoise", "GraphEstimate", "GraphStatistic", "clustering_of", "estimate_reports"]
 
 _Floats = NDArray[np.float64]
+AT_LEAST = ", 95 % or more"
 
 
 @dataclass(frozen=True)
@@ -43,34 +53,47 @@ class GraphStatistic(Statistic):
     """Of a count of few coins: ones, pairs, a, b, bits per pair."""
     unit: float = 1.0
     """What one edge adds to such a count."""
-    slope: float = 0.0
-    """How fast the variance grows with the true figure, where it does enough to make a symmetric interval miss on one side."""
+    profile: tuple[float, float, float] | None = None
+    """How the variance depends on the true figure x, where it does enough to make a symmetric interval miss on one side: it is
+    variance + slope (x - value), but no less than a floor. Variance, slope, floor."""
+    wide: bool = False
+    """Whether the standard error errs on the wide side."""
     lost: float = 0.0
     """At most so much of the true figure is missing from the mean of the estimate; the interval is drawn out by it."""
 
+    @property
+    def coverage(self) -> str:
+        """What the interval claims: "as stated", "at least" as often as stated, or "all possible": it rules nothing out."""
+        if self.exact is not None:
+            return "at least"
+        if self.bounds is not None and (self.ratio is None or not denominator_visible(self.ratio)):
+            return "all possible"
+        drowning = self.ratio is not None and not denominator_visible(self.ratio, CLEAR)
+        return "at least" if self.lost or self.wide or drowning else "as stated"
+
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Low and high, which cover the true figure with the given probability.
+        """Low and high, which cover the true figure with the given probability; see :attr:`coverage`.
 
         All figures within that many of their own standard errors: estimate ± normal quantile times standard error where the
-        standard error does not depend on the figure. Of a quotient it is Fieller's (1954), cut to what it can be; of a count of
-        few coins, it comes from the exact law.
+        standard error does not depend on the figure. Of a quotient see :func:`quotient_limits`; of a count of few coins, it
+        comes from the exact law.
         """
         check_confidence(confidence)
         if self.exact is not None:
             ones, pairs, a, b, copies = self.exact
             low, high = count_limits(np.array([ones]), pairs, EdgeChannel(a, b, copies), confidence)[0].tolist()
             return low * self.unit, high * self.unit
-        if self.bounds is not None and self.ratio is None:
+        if self.bounds is not None and self.coverage == "all possible":
             return self.bounds
-        if self.ratio is None:
-            squared = normal_reach(confidence) ** 2
-            middle, reach = (
-                self.value + squared * self.slope / 2,
-                math.sqrt(squared * self.stderr**2 + (squared * self.slope / 2) ** 2),
-            )
-            high = middle + reach
-            return middle - reach, high / (1 - self.lost) if high > 0 else high
-        return _fieller(self.ratio, self.bounds or (-math.inf, math.inf), normal_reach(confidence) ** 2)
+        if self.ratio is not None:
+            low, high = quotient_limits(self.ratio, confidence)
+        elif self.profile is not None:
+            low, high = profile_limits(self.value, self.profile, confidence)
+        else:
+            reach = normal_reach(confidence) * self.stderr
+            low, high = self.value - reach, self.value + reach
+        high = high / (1 - self.lost) if high > 0 else high
+        return low, high if self.bounds is None else min(high, self.bounds[1])
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON, from which :meth:`from_dict` makes the same statistic."""
@@ -80,43 +103,37 @@ class GraphStatistic(Statistic):
             "ratio": self.ratio,
             "exact": self.exact,
             "unit": self.unit,
-            "slope": self.slope,
+            "profile": self.profile,
             "lost": self.lost,
+            "wide": self.wide,
+            "coverage": self.coverage,
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> GraphStatistic:
         """The statistic that :meth:`to_dict` described."""
         own: dict[str, Any] = {
-            key: None if document[key] is None else tuple(document[key]) for key in ("bounds", "ratio", "exact")
+            key: None if document[key] is None else tuple(document[key]) for key in ("bounds", "ratio", "exact", "profile")
         }
-        plain = {key: document[key] for key in ("name", "value", "stderr", "n", "unit", "slope", "lost")}
+        plain = {key: document[key] for key in ("name", "value", "stderr", "n", "unit", "lost", "wide")}
         return cls(**plain, **own, notes=tuple(document["notes"]))
 
     def plus_minus(self) -> str:
-        """The value and its ± or, where it has none, its interval."""
+        """The value and its ± or, where that would not be fair, its interval, or neither."""
         low, high = self.interval()
         digits = _digits((high - low) / 2)
-        if self.ratio is not None or self.exact is not None or self.bounds is not None or self.slope:
-            return f"{self.value:,.{digits}f}  ({low:,.{digits}f} to {high:,.{digits}f})"
-        return f"{self.value:,.{digits}f} ± {(high - low) / 2:,.{digits}f}"
+        value = f"{self.value:,.{digits}f}"
+        if self.coverage == "all possible":
+            return f"{value}, no interval"
+        if low == high:
+            return f"{self.value:,.6g}  ({low:,.6g}{AT_LEAST})"
+        if self.ratio is not None or self.exact is not None or self.profile is not None or self.coverage == "at least":
+            return f"{value}  ({low:,.{digits}f} to {high:,.{digits}f}{AT_LEAST if self.coverage == 'at least' else ''})"
+        return f"{value} ± {(high - low) / 2:,.{digits}f}"
 
 
 def _digits(reach: float) -> int:
     return next((digits for digits in range(9) if reach * 10**digits >= 10), 9) if reach > 0 else 0
-
-
-def _fieller(parts: tuple[float, float, float, float, float], bounds: tuple[float, float], z2: float) -> tuple[float, float]:
-    """All quotients r under which numerator - r denominator lies within its own standard errors of 0."""
-    top, bottom, top_variance, covariance, bottom_variance = parts
-    # (bottom^2 - z2 Vb) r^2 - 2 (top bottom - z2 C) r + top^2 - z2 Vt <= 0
-    lead, half, rest = bottom**2 - z2 * bottom_variance, top * bottom - z2 * covariance, top**2 - z2 * top_variance
-    discriminant = half**2 - lead * rest
-    if lead <= 0 or discriminant < 0:
-        return bounds  # the denominator itself could be 0: any quotient fits, but for what lies between two numbers
-    root = math.sqrt(discriminant)
-    low, high = (half - root) / lead, (half + root) / lead
-    return min(max(low, bounds[0]), bounds[1]), max(min(high, bounds[1]), bounds[0])
 
 
 @dataclass(frozen=True)
@@ -126,13 +143,18 @@ class DegreeNoise:
     channel: EdgeChannel | None = None
     scale: float | None = None
 
+    def coverage(self, nodes: int) -> str:
+        """What the limits claim, as :attr:`GraphStatistic.coverage`: the exact law of whole numbers covers more often."""
+        few = self.channel is not None and flips(nodes - 1, self.channel) < ENOUGH
+        return "at least" if few or self.scale is not None else "as stated"
+
     def limits(self, degrees: _Floats, stderr: _Floats, nodes: int, confidence: float) -> _Floats:
         """Low and high, one row per node."""
         if self.scale is not None:
             reach = float(laplace_quantile(self.scale, check_confidence(confidence)))
             return np.column_stack([degrees - reach, degrees + reach])
         channel = self.channel
-        if channel is not None and flips(nodes - 1, channel) < ENOUGH:
+        if channel is not None and self.coverage(nodes) == "at least":
             ones = np.rint(channel.copies * ((nodes - 1) * channel.b + channel.gap * degrees)).astype(np.int64)
             return count_limits(ones, nodes - 1, channel, check_confidence(confidence))
         reach_all = normal_reach(confidence) * stderr
@@ -175,6 +197,16 @@ class GraphEstimate:
         """One row per node: low and high, which cover its degree with the given probability."""
         return self.degree_noise.limits(self.degrees, self.degrees_stderr, self.nodes, confidence)
 
+    @property
+    def degree_coverage(self) -> str:
+        """What the limits of degrees claim, as :attr:`GraphStatistic.coverage`."""
+        return self.degree_noise.coverage(self.nodes)
+
+    @property
+    def node_triangle_coverage(self) -> str:
+        """What the limits of triangles at nodes claim, likewise."""
+        return "all possible" if self.degree_coverage == "at least" else "as stated"
+
     def node_triangle_interval(self, confidence: float = 0.95) -> _Floats:
         """One row per node: low and high, which cover its triangles with the given probability.
 
@@ -184,8 +216,7 @@ class GraphEstimate:
         if self.node_triangles is None or self.node_triangles_stderr is None:
             raise GraphError("triangles at single nodes were not counted")
         reach = normal_reach(confidence) * self.node_triangles_stderr
-        channel = self.degree_noise.channel
-        if channel is not None and flips(self.nodes - 1, channel) < ENOUGH:
+        if self.node_triangle_coverage == "all possible":
             return np.tile([0.0, float(comb(self.nodes - 1, 2))], (self.nodes, 1))
         return np.column_stack([self.node_triangles - reach, self.node_triangles + reach])
 
@@ -197,6 +228,8 @@ class GraphEstimate:
             **{name: None if figure is None else figure.to_dict(confidence) for name, figure in figures.items()},
             **{name: None if getattr(self, name) is None else getattr(self, name).tolist() for name in _ARRAYS},
             "degree_noise": asdict(self.degree_noise),
+            "degree_coverage": self.degree_coverage,
+            "node_triangle_coverage": None if self.node_triangles is None else self.node_triangle_coverage,
             "epsilon": self.epsilon,
             "mechanism": self.mechanism,
             "labels": None if self.labels is None else list(self.labels),
@@ -225,13 +258,15 @@ class GraphEstimate:
 
     def __str__(self) -> str:
         rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]
-        rows.append(("degree of a node", f"± {self._typical(self.degree_interval()):,.3g}"))
-        channel = self.degree_noise.channel
-        if self.node_triangles is not None and channel is not None and flips(self.nodes - 1, channel) >= ENOUGH:
+        more = AT_LEAST if self.degree_coverage == "at least" else ""
+        rows.append(("degree of a node", f"± {self._typical(self.degree_interval()):,.3g}{more}"))
+        if self.node_triangles is not None and self.node_triangle_coverage == "as stated":
             rows.append(("triangles at a node", f"± {self._typical(self.node_triangle_interval()):,.3g}"))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join([*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; ± covers 95 %", *self.notes])
+        return "\n".join(
+            [*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; ± and intervals cover 95 %", *self.notes]
+        )
 
     @staticmethod
     def _typical(limits: _Floats) -> float:
@@ -243,7 +278,8 @@ class GraphEstimate:
 
 _FIGURES = ("edges", "density", "triangles", "wedges", "clustering")
 _ARRAYS = ("degrees", "degrees_stderr", "node_triangles", "node_triangles_stderr")
-_FEW = "So few coins turn over that {} far from normal: what is possible stands in place of an interval."
+_FEW = "So few coins turn over that {} far from normal: there is no interval."
+DROWNED = "The wedges do not stand out of the noise: any clustering fits."
 
 
 def estimate_reports(reports: GraphReports, triangles: bool, progress: Progress | None = None) -> GraphEstimate:
@@ -297,7 +333,8 @@ def _triangles(counted: Triangles, edges: float, nodes: int, channel: EdgeChanne
     # The least that the variances can be: that of the coins in a graph without edges, or with all of them.
     v = min(channel.variance, channel.variance + channel.excess)
     variance = max(counted.variance, v**3 * comb(nodes, 3))
-    wedges_variance = max(counted.wedges_variance, v**2 * nodes * comb(nodes - 1, 2))
+    least = v**2 * nodes * comb(nodes - 1, 2)
+    profile = (counted.wedges_variance, _wedges_slope(counted.wedges, edges, nodes, channel), least)
     most = comb(nodes, 3)
     few = flips(comb(nodes, 2), channel) < 4 * ENOUGH
     if few:
@@ -306,19 +343,38 @@ def _triangles(counted: Triangles, edges: float, nodes: int, channel: EdgeChanne
         notes.append(_FEW.format("the error of triangles at single nodes is"))
     total = GraphStatistic("triangles", counted.total, math.sqrt(variance), nodes, bounds=(0.0, float(most)) if few else None)
     bounds = (0.0, 3.0 * most) if few else None
-    slope = _wedges_slope(counted.wedges, edges, nodes, channel)
-    wedges = GraphStatistic("wedges", counted.wedges, math.sqrt(wedges_variance), nodes, bounds=bounds, slope=slope)
+    stderr = math.sqrt(max(counted.wedges_variance, least))
+    wedges = GraphStatistic("wedges", counted.wedges, stderr, nodes, bounds=bounds, profile=profile, wide=channel.variance > LOUD)
+    clustering = clustering_of(total, wedges, counted.covariance, few)
+    if not few and clustering.coverage == "all possible":
+        notes.append(DROWNED)
     return {
         "triangles": total,
         "node_triangles": counted.per_node,
-        "node_triangles_stderr": np.sqrt(np.maximum(counted.per_node_variance, v**3 * comb(nodes - 1, 2))),
+        "node_triangles_stderr": np.sqrt(_node_variances(counted.per_node_variance, edges, channel)),
         "wedges": wedges,
-        "clustering": clustering_of(total, wedges, counted.covariance, few),
+        "clustering": clustering,
     }
 
 
+def _node_variances(found: _Floats, edges: float, channel: EdgeChannel) -> _Floats:
+    """The variances of triangles at nodes: unbiased estimates, drawn towards their mean by as much as they are noise.
+
+    Each sums the squares of the n - 1 numbers C_ij of common neighbours, whose own variances are about (n - 2) v^2 + v (D_i +
+    D_j), so that its noise has the variance 2 n v^2 that^2. Of the spread between nodes, only what exceeds this noise is real
+    (James and Stein 1961). A floor alone would keep what noise adds and drop what it takes: intervals too wide.
+    """
+    n, v = found.size, channel.variance
+    least = min(v, v + channel.excess) ** 3 * comb(n - 1, 2)
+    noise = 2 * n * (v * ((n - 2) * v**2 + v * 4 * max(edges, 0.0) / n)) ** 2
+    spread, mean = float(found.var()), max(float(found.mean()), least)
+    kept = max(0.0, 1 - noise / spread) if spread > 0 else 0.0
+    shrunk: _Floats = np.maximum(mean + kept * (found - found.mean()), least)
+    return shrunk
+
+
 def clustering_of(triangles: GraphStatistic, wedges: GraphStatistic, covariance: float, few: bool = False) -> GraphStatistic:
-    """3 triangles / wedges, with Fieller's interval."""
+    """3 triangles / wedges; see :func:`quotient_limits`."""
     top, bottom = 3 * triangles.value, wedges.value
     # Estimated one by one, the three could claim a correlation beyond 1.
     largest = 0.999 * triangles.stderr * wedges.stderr
@@ -326,5 +382,6 @@ def clustering_of(triangles: GraphStatistic, wedges: GraphStatistic, covariance:
     top_variance, bottom_variance = 9 * triangles.stderr**2, wedges.stderr**2
     value = top / bottom if bottom else math.nan
     squared = (top_variance - 2 * value * shared + value**2 * bottom_variance) / bottom**2 if bottom else math.inf
-    parts = (top, bottom, top_variance, shared, bottom_variance)
-    return GraphStatistic("clustering", value, math.sqrt(squared), triangles.n, bounds=(0.0, 1.0), ratio=None if few else parts)
+    ratio = None if few else (top, bottom, top_variance, shared, bottom_variance)
+    stderr, n = math.sqrt(squared), triangles.n
+    return GraphStatistic("clustering", value, stderr, n, bounds=(0.0, 1.0), ratio=ratio, lost=triangles.lost)

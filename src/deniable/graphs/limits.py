@@ -1,20 +1,42 @@
-"""Limits around counts of edges: where many coins fall, normal; where few do, from the exact law of the count."""
+"""Limits where value ± standard errors would not cover: of counts of few coins, quotients, and figures that move their variance."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.estimation.statistic import normal_reach
 from deniable.graphs.response import EdgeChannel
 
-__all__ = ["ENOUGH", "count_limits", "flips", "ones_at_most"]
+__all__ = [
+    "CLEAR",
+    "ENOUGH",
+    "LOUD",
+    "count_limits",
+    "denominator_visible",
+    "flips",
+    "ones_at_most",
+    "profile_limits",
+    "quotient_limits",
+]
 
 _Floats = NDArray[np.float64]
 
 ENOUGH = 9.0
 """The variance of the number of ones among pairs without an edge from which on a count is as good as normal."""
+
+_VISIBLE = 2.0
+"""Standard errors by which a denominator must exceed 0 for its quotient to be given an interval."""
+CLEAR = 10.0
+"""Standard errors of its denominator below which the limits of a quotient rather err on the wide side."""
+LOUD = 5.0
+"""The variance of an entry above which variances estimated from reports mostly stand on their floors, and limits err likewise."""
+_STEPS = 500
+_Quotient = tuple[float, float, float, float, float]
+"""Numerator, denominator, and their variances and covariance: numerator's, both's, denominator's."""
 
 
 def flips(pairs: float, channel: EdgeChannel) -> float:
@@ -65,3 +87,62 @@ def ones_at_most(ones: NDArray[np.int64], edges: NDArray[np.int64], pairs: int, 
     mass = binom.pmf(lost, tosses[:, None], 1 - channel.a)
     others = binom.cdf(ones[:, None] - (tosses[:, None] - lost), (channel.copies * pairs - tosses)[:, None], channel.b)
     return np.asarray(np.sum(mass * others, axis=1), dtype=np.float64)
+
+
+def profile_limits(value: float, profile: tuple[float, float, float], confidence: float) -> tuple[float, float]:
+    """All figures x with (x - value)^2 <= z^2 max(floor, variance + slope (x - value)), given (variance, slope, floor).
+
+    >>> [round(limit, 3) for limit in profile_limits(10.0, (4.0, 0.0, 1.0), 0.95)]
+    [6.08, 13.92]
+    """
+    variance, slope, floor = profile
+    squared = normal_reach(confidence) ** 2
+    least = math.sqrt(squared * floor)
+    low, high = value - least, value + least
+    within = squared * variance + (squared * slope / 2) ** 2
+    if within >= 0:
+        middle, reach = value + squared * slope / 2, math.sqrt(within)
+        low, high = min(low, middle - reach), max(high, middle + reach)
+    return low, high
+
+
+def denominator_visible(parts: _Quotient, standard_errors: float = _VISIBLE) -> bool:
+    """Whether a quotient's denominator stands out of its noise."""
+    return parts[1] > standard_errors * math.sqrt(parts[4])
+
+
+def quotient_limits(parts: _Quotient, confidence: float) -> tuple[float, float]:
+    """Low and high for a quotient between 0 and 1 whose denominator is visible.
+
+    Fieller's (1954): all r under which D = numerator - r denominator lies where it would with probability `confidence` if its
+    mean were 0. That an interval is given at all depends on the denominator B being large; D and B covary, and among collections
+    that get an interval, D is no longer normal but a normal cut off: with U = B - beta D, beta = Cov(B, D)/Var(D), which is
+    independent of D, it is known from where on (Lee, Sun, Sun and Taylor 2016). So intervals cover as stated among those given.
+    """
+    wide = np.linspace(0, 1, _STEPS + 1)
+    held = np.flatnonzero(_fits(wide, parts, confidence))
+    if not held.size:
+        # Only quotients outside 0 to 1 fit: the nearest end.
+        end = 0.0 if parts[0] < parts[1] / 2 else 1.0
+        return end, end
+    # The ends, between two steps, are looked for in as many again.
+    first, last = wide[max(held[0] - 1, 0)], wide[min(held[-1] + 1, _STEPS)]
+    low = np.linspace(first, wide[held[0]], _STEPS + 1)
+    high = np.linspace(wide[held[-1]], last, _STEPS + 1)
+    return float(low[_fits(low, parts, confidence)].min()), float(high[_fits(high, parts, confidence)].max())
+
+
+def _fits(r: _Floats, parts: _Quotient, confidence: float) -> NDArray[np.bool_]:
+    from scipy.special import log_ndtr  # noqa: PLC0415 - slow to import
+
+    top, bottom, top_variance, covariance, bottom_variance = parts
+    spread = np.sqrt(top_variance - 2 * r * covariance + r**2 * bottom_variance)
+    deviate = (top - r * bottom) / spread
+    together = (covariance - r * bottom_variance) / spread
+    # How far the deviate lies from where the denominator would not have been visible.
+    room = (bottom - _VISIBLE * math.sqrt(bottom_variance)) / np.maximum(np.abs(together), 1e-300)
+    side = np.where(together > 0, -1.0, 1.0)
+    tail = log_ndtr(side * deviate) - log_ndtr(side * deviate + room)
+    outside = (1 - confidence) / 2
+    fits: NDArray[np.bool_] = (tail >= math.log(outside)) & (tail <= math.log1p(-outside))
+    return fits

@@ -21,6 +21,9 @@ __all__ = ["assortativity"]
 _VISIBLE = 5.0
 """Standard errors by which the edges must stand out of the noise for the linearised error of a quotient by them to hold."""
 
+_CLEAR = 20.0
+"""Standard errors below which that error rather errs on the wide side."""
+
 
 def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphStatistic:
     """Newman's coefficient r = (sum_g e_gg - sum_g a_g^2)/(1 - sum_g a_g^2) with its linearised error.
@@ -58,7 +61,8 @@ def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphSta
         (flips(float(pairs[upper].sum()), channel) < ENOUGH, "Too few coins turn over for an interval of the assortativity."),
     )
     notes = tuple(text for holds, text in reasons if holds)
-    return GraphStatistic("assortativity", value, stderr, nodes, notes, bounds=(-1.0, 1.0) if notes else None)
+    bounds = (-1.0, 1.0) if notes else None
+    return GraphStatistic("assortativity", value, stderr, nodes, notes, bounds=bounds, wide=total <= _CLEAR * noise)
 
 
 def _newman(edges: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -18,9 +18,8 @@ from deniable.mechanisms.bits import row_bytes
 from deniable.randomness import Source
 
 if TYPE_CHECKING:
-    from deniable.estimation.statistic import Statistic
     from deniable.graphs.degrees import DegreeDistribution
-    from deniable.graphs.estimate import GraphEstimate
+    from deniable.graphs.estimate import GraphEstimate, GraphStatistic
 
 __all__ = ["GraphReports", "pack", "unpack"]
 
@@ -112,7 +111,7 @@ class GraphReports:
 
         return from_reports(self, thresholds)
 
-    def assortativity(self, groups: Sequence[Hashable]) -> Statistic:
+    def assortativity(self, groups: Sequence[Hashable]) -> GraphStatistic:
         """How much more often edges stay within a group than they would by chance (Newman 2003, eq. 2).
 
         `groups` is a public attribute, one value per node. Between -1 and 1; 0 where edges do not care.

@@ -117,7 +117,7 @@ class EdgeResponse:
         """Randomized response of which only a part `keep` of the ones is sent: fewer noisy edges to pass around.
 
         P(1 | edge) = keep e^epsilon/(e^epsilon + 1), P(1 | no edge) = keep/(e^epsilon + 1), both rounded to multiples of
-        2**-16, in the private direction (asymmetric randomized response: Imola, Murakami and Chaudhuri 2022, section 4.2).
+        2**-16, in the private direction (asymmetric randomized response: Imola, Murakami and Chaudhuri 2022).
         """
         kept = Fraction(1) if keep == 1 else exact.check_probability("keep", keep)
         growth = exact.exp(exact.check_epsilon(epsilon))

@@ -2,7 +2,7 @@
 
 In one round all three sides of a triangle are noise. In two, a person knows two of them for sure and reads the third from the
 noisy graph, so that the noise of n^3 triples becomes that of the wedges that really exist, at the price of one noisy number per
-person (Imola, Murakami and Chaudhuri 2021, section 4.3; with fewer noisy edges 2022, sections 4.2 and 5).
+person (Imola, Murakami and Chaudhuri 2021; with fewer noisy edges 2022).
 
 1. Everybody publishes their degree with discrete Laplace noise (two degrees change with an edge: scale 2/epsilon_0), and their
    pairs with randomized response at epsilon_1, of which a part may be withheld (:meth:`EdgeResponse.sparse`).
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import GraphError, ParameterError
 from deniable.graphs.degrees import DegreeDistribution, from_first_round
-from deniable.graphs.estimate import DegreeNoise, GraphEstimate, GraphStatistic, clustering_of
+from deniable.graphs.estimate import DROWNED, DegreeNoise, GraphEstimate, GraphStatistic, clustering_of
 from deniable.graphs.graph import Graph, check_nodes
 from deniable.graphs.noise import (
     LARGEST_SCALE,
@@ -56,6 +56,8 @@ _Floats = NDArray[np.float64]
 _UNIT = 1 << 16
 """Counts of the second round are whole numbers of 1/65536, for b is."""
 _BLOCK = 1024
+_PAIRS = 4_000_000
+"""How many pairs of neighbours are looked up at a time."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,7 @@ class TwoRounds:
         noisy = np.flatnonzero(scales)  # where a list has room for a pair, which is public
         out = np.zeros(nodes.size, dtype=np.int64)
         out[noisy] = discrete_laplace_each(scales[noisy], source or system_source())
-        for place in noisy.tolist():
-            out[place] += first.count(int(nodes[place]), lists[place])
+        out[noisy] += first.counts(nodes[noisy], [lists[place] for place in noisy.tolist()])
         return out
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
@@ -197,11 +198,34 @@ class FirstRound:
 
     def count(self, node: int, neighbours: _Ints) -> int:
         """The count of one node without noise, in units of 1/65536. Never leaves the device."""
-        own = neighbours[self.ranks[neighbours] > self.ranks[node]][: int(self.bounds[node])]
-        left, right = np.triu_indices(own.size, 1)
-        low, high = np.minimum(own[left], own[right]), np.maximum(own[left], own[right])
+        return int(self._counts(np.array([node]), [neighbours])[0])
+
+    def counts(self, nodes: _Ints, lists: Sequence[_Ints]) -> _Ints:
+        """The same for many nodes, which simulations ask for."""
+        out = np.zeros(nodes.size, dtype=np.int64)
+        lengths = np.minimum([neighbours.size for neighbours in lists], self.bounds[nodes])
+        # As many nodes at a time as keep the pairs of their lists within memory.
+        parts = np.cumsum(lengths * (lengths - 1) // 2) // _PAIRS
+        for part in np.unique(parts):
+            chosen = np.flatnonzero(parts == part)
+            out[chosen] = self._counts(nodes[chosen], [lists[place] for place in chosen.tolist()])
+        return out
+
+    def _counts(self, nodes: _Ints, lists: Sequence[_Ints]) -> _Ints:
+        owner = np.repeat(np.arange(nodes.size), [neighbours.size for neighbours in lists])
+        others = np.concatenate(lists)
+        owned = self.ranks[others] > self.ranks[nodes[owner]]
+        owner, others = owner[owned], others[owned]
+        place = np.arange(owner.size) - np.searchsorted(owner, owner)  # in the owner's list
+        kept = place < self.bounds[nodes[owner]]
+        owner, others, place = owner[kept], others[kept], place[kept]
+        # Each entry of a list makes a pair with every one before it.
+        right = np.repeat(np.arange(owner.size), place)
+        left = np.arange(right.size) - np.repeat(np.cumsum(place) - place, place) + (right - np.repeat(place, place))
+        low, high = np.minimum(others[left], others[right]), np.maximum(others[left], others[right])
         seen = self.reports.rows[high, low >> 3] >> (low & 7).astype(np.uint8) & 1
-        return int(seen.sum(dtype=np.int64)) * _UNIT - round(self.protocol.response.channel.b * _UNIT) * left.size
+        each = seen.astype(np.int64) * _UNIT - round(self.protocol.response.channel.b * _UNIT)
+        return np.bincount(owner[right], weights=each, minlength=nodes.size).astype(np.int64)  # whole numbers below 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +259,10 @@ class TwoRoundReports:
         edges = GraphStatistic("edges", degrees.sum() / 2, math.sqrt(nodes * noise) / 2, nodes)
         wedges = self._wedges(noise)
         triangles, notes = self._triangles(wedges, progress)
+        # Given the degrees' noise, the triangles are unbiased: the two do not covary.
+        clustering = clustering_of(triangles, wedges, 0.0)
+        if clustering.coverage == "all possible":
+            notes = (*notes, DROWNED)
         return GraphEstimate(
             nodes=nodes,
             edges=edges,
@@ -244,8 +272,7 @@ class TwoRoundReports:
             degree_noise=DegreeNoise(scale=float(protocol.degree_scale)),
             triangles=triangles,
             wedges=wedges,
-            # Given the degrees' noise, the triangles are unbiased: the two do not covary.
-            clustering=clustering_of(triangles, wedges, 0.0),
+            clustering=clustering,
             epsilon=protocol.epsilon,
             mechanism="in two rounds",
             labels=self.first.reports.labels,
@@ -258,9 +285,11 @@ class TwoRoundReports:
         value = float((degrees * (degrees - 1) - noise).sum() / 2)
         slopes = (2 * degrees - 1) ** 2 - 4 * noise  # unbiased for (2 d - 1)^2
         fourth = laplace_fourth_moment(self.protocol.degree_scale) - noise**2
-        variance = (noise * max(float(slopes.sum()), 0.0) + self.nodes * fourth) / 4
+        variance = (noise * float(slopes.sum()) + self.nodes * fourth) / 4
         # sum (2 d - 1)^2 = 8 W + n grows with the wedges.
-        return GraphStatistic("wedges", value, math.sqrt(variance), self.nodes, slope=2 * noise)
+        least = self.nodes * (noise + fourth) / 4
+        profile = (variance, 2 * noise, least)
+        return GraphStatistic("wedges", value, math.sqrt(max(variance, least)), self.nodes, profile=profile)
 
     def _triangles(self, wedges: GraphStatistic, progress: Progress | None) -> tuple[GraphStatistic, tuple[str, ...]]:
         protocol, channel = self.protocol, self.protocol.response.channel
@@ -273,7 +302,7 @@ class TwoRoundReports:
         if uncertain > 0.2 * variance:
             # The part of the variance that had to be estimated is not known well: rather too much of it than too little.
             variance += uncertain
-            notes = ("The error of the triangles is itself uncertain, and its ± errs on the wide side.",)
+            notes = ("The error of the triangles is itself uncertain, and their interval errs on the wide side.",)
         return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.cut), notes
 
     def _coins_variance(self, channel: EdgeChannel, progress: Progress | None) -> tuple[float, float]:

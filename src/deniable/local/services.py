@@ -134,10 +134,10 @@ class Services:
     def _prepare_aggregator(self) -> None:
         proxies = []
         for proxy in self.proxies:
-            told = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
+            document = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
             if proxy.here:
-                told["log"] = str(self.folder / proxy.name / "log.db")
-            proxies.append(told)
+                document["log"] = str(self.folder / proxy.name / "log.db")
+            proxies.append(document)
         settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
         tables = {"limits": dict(self.aggregator.limits)}
         if self.aggregator.keeps_history:

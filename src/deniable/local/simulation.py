@@ -132,13 +132,13 @@ class Simulation:
 
     def _publish(self, key: AnalystKey) -> None:
         """Publish, and wait until every proxy relays the query."""
-        told = self.analyst.publish(sign(self.query, key))
+        document = self.analyst.publish(sign(self.query, key))
         give_up = time.monotonic() + _SECONDS_AFTER
-        while set(told["relayed"].values()) != {"done"}:
+        while set(document["relayed"].values()) != {"done"}:
             if time.monotonic() > give_up:
-                raise ServiceError(f"the query did not reach the proxies: {told['relayed']}")
+                raise ServiceError(f"the query did not reach the proxies: {document['relayed']}")
             time.sleep(_POLL)
-            told = next(each for each in self.analyst.queries() if each["id"] == self.query.id)
+            document = next(each for each in self.analyst.queries() if each["id"] == self.query.id)
 
     # --- while it runs ----------------------------------------------------------------------------------------------
 
@@ -194,10 +194,10 @@ class Simulation:
         }
 
     def _window(self, window: Window) -> dict[str, Any]:
-        told = window.to_dict()
+        document = window.to_dict()
         names = ("start", "end", "n", "condition", "labels", "estimate", "stderr", "low", "high")
-        out = {name: told.get(name) for name in names}
-        return {**out, "truth": self.truth.tolist(), "conservation": told["conservation"]}
+        out = {name: document.get(name) for name in names}
+        return {**out, "truth": self.truth.tolist(), "conservation": document["conservation"]}
 
 
 def total_conservation(windows: Sequence[Window]) -> dict[str, Any]:
@@ -208,9 +208,9 @@ def total_conservation(windows: Sequence[Window]) -> dict[str, Any]:
         if window.start < end:
             continue
         end = window.end
-        for name, told in window.conservation["proxies"].items():
+        for name, document in window.conservation["proxies"].items():
             account = totals.setdefault(name, Account())
-            account += Account(**{field.name: told[field.name] for field in dataclasses.fields(Account)})
+            account += Account(**{field.name: document[field.name] for field in dataclasses.fields(Account)})
     return statement(totals, dict(enumerate(totals.values())))
 
 

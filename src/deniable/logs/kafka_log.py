@@ -270,14 +270,14 @@ class KafkaLog:
                 ends[message.partition()] = max(ends[message.partition()], message.offset() + 1)
 
         producer = self._producer
-        told = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
+        options = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
         try:
             producer.begin_transaction()
             for partition, value in records:
-                self._produce(self.settings.topic, value, partition=partition, **told)
+                self._produce(self.settings.topic, value, partition=partition, **options)
             for key, value in changes.items():
                 content = None if value is None else json.dumps(value).encode()
-                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **told)
+                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **options)
             left = producer.flush(_SECONDS)
             if left or errors:
                 self._give_up()

@@ -104,9 +104,9 @@ class TopicKeeper:
 
     def look(self, topic: str) -> Topic | None:
         """The topic, or None if there is none."""
-        told = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
+        answers = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
         try:
-            found = self._waited(told[topic], topic)
+            found = self._waited(answers[topic], topic)
         except NoTopicError:
             return None
         return Topic(str(found.topic_id), len(found.partitions))
@@ -141,10 +141,10 @@ class TopicKeeper:
     def ends(self, topic: str, n_partitions: int, first: bool = False) -> Position:
         """For each partition the offset behind the last committed record, or (`first`) that of the first one that is left."""
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, partition): spec for partition in range(n_partitions)}
+        requests = {TopicPartition(topic, partition): spec for partition in range(n_partitions)}
         level = IsolationLevel.READ_COMMITTED
-        told = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
-        found = {each.partition: self._waited(future, topic).offset for each, future in told.items()}
+        answers = self._admin.list_offsets(requests, isolation_level=level, request_timeout=_SECONDS)
+        found = {each.partition: self._waited(future, topic).offset for each, future in answers.items()}
         return tuple(found[partition] for partition in range(n_partitions))
 
 

@@ -111,12 +111,14 @@ class KafkaSettings:
 
     def carried(self) -> KafkaSettings:
         """The same, with what stands in files and in the environment here: for clients on machines that have neither."""
-        told = self.client()
+        configuration = self.client()
         for kind in ("ca", "certificate", "key"):
-            place = told.get(f"ssl.{kind}.location")
+            place = configuration.get(f"ssl.{kind}.location")
             if place not in (None, "probe") and not Path(place).is_dir():  # it may be where the system keeps certificates
-                told[f"ssl.{kind}.pem"] = _text(f"options.ssl.{kind}.location", str(told.pop(f"ssl.{kind}.location")))
-        return _Carried(self.bootstrap, self.topic, self.partitions, self.replication, configuration=told)
+                configuration[f"ssl.{kind}.pem"] = _text(
+                    f"options.ssl.{kind}.location", str(configuration.pop(f"ssl.{kind}.location"))
+                )
+        return _Carried(self.bootstrap, self.topic, self.partitions, self.replication, configuration=configuration)
 
     def _secret(self, name: str, place: str) -> str:
         kind, _, where = place.partition(":")

@@ -40,28 +40,30 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
     >>> report = browser.replay(kept)  # every day
     """
 
-    k: Any
+    values: Any
     f: float
     p: float
     q: float
 
     def __post_init__(self) -> None:
         steps = TwoSteps.of(self.f, self.p, self.q)
-        domain = Domain.of(self.k)
-        self._set(domain=domain, k=len(domain), f=float(self.f), p=float(self.p), q=float(self.q), _steps=steps)
+        domain = Domain.of(self.values)
+        self._set(domain=domain, values=domain.labels, f=float(self.f), p=float(self.p), q=float(self.q), _steps=steps)
         self._set(epsilon=steps.report_epsilon(1), lifetime_epsilon=steps.lifetime_epsilon(1))
 
     @classmethod
-    def from_epsilon(cls, k: int | Iterable[Hashable], lifetime_epsilon: float, p: float = 0.5, q: float = 0.75) -> BasicRappor:
+    def from_epsilon(
+        cls, values: int | Iterable[Hashable], lifetime_epsilon: float, p: float = 0.5, q: float = 0.75
+    ) -> BasicRappor:
         """With the least permanent noise that keeps the lifetime loss within the given one; `p` and `q` are the paper's.
 
         >>> 1.999999 < BasicRappor.from_epsilon(16, 2.0).lifetime_epsilon <= 2
         True
         """
-        return cls(k, flip_within(lifetime_epsilon, 1), p, q)
+        return cls(values, flip_within(lifetime_epsilon, 1), p, q)
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "f": self.f, "p": self.p, "q": self.q}
+        return {"values": self.domain.spec(), "f": self.f, "p": self.p, "q": self.q}
 
     def encode(self, values: Any) -> NDArray[np.intp]:
         return self.domain.indices(values)

@@ -37,7 +37,7 @@ def mechanism_by_name(name: str, epsilon: float, values: int) -> Mechanism:
     optimized ones; of `DesignMatrix` the matrix of direct encoding; of RAPPOR two equal steps, two hashes, 32 bits, 8 cohorts.
 
     >>> mechanism_by_name("DirectEncoding", 1.0, 4)
-    DirectEncoding(k=4, epsilon=1.0)
+    DirectEncoding(values=4, epsilon=1.0)
     """
     if name not in BY_EPSILON:
         raise ParameterError("mechanism", name, f"must be one of {', '.join(BY_EPSILON)}")

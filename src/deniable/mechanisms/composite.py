@@ -33,7 +33,7 @@ class Composite:
 
     @property
     def labels(self) -> list[tuple[Hashable, ...]]:
-        """One tuple a bucket, in order: what to give a mechanism as `k`."""
+        """One tuple a bucket, in order: what to give a mechanism as its `values`."""
         return list(product(*(domain.labels for domain in self.domains)))
 
     def index(self, columns: Any) -> NDArray[np.intp]:
@@ -88,7 +88,7 @@ def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
     """
     if len(labels) < 2:
         raise ParameterError("labels", list(labels), "must name at least two attributes")
-    made = Composite(tuple(labels), tuple(Domain.of(k) for k in labels.values()))
+    made = Composite(tuple(labels), tuple(Domain.of(values) for values in labels.values()))
     if len(made) > LARGEST_DOMAIN:
         raise ParameterError("labels", list(labels), f"combine to {len(made)} buckets, and {LARGEST_DOMAIN} are the most")
     return made

@@ -37,7 +37,7 @@ class MatrixMechanism(IndexReports):
     _matrix: NDArray[np.float64]
     _inverse: NDArray[np.float64]
 
-    def _settle(self, domain: Domain, columns: exact.Columns, blame: str = "P") -> None:
+    def _derive(self, domain: Domain, columns: exact.Columns, blame: str = "P") -> None:
         """Take the integer columns, and derive what follows from them.
 
         `blame` is the parameter to name if they have no inverse.
@@ -107,6 +107,10 @@ class MatrixMechanism(IndexReports):
         """P[report, value]."""
         return self._matrix.copy()
 
+    def inverse(self) -> NDArray[np.float64]:
+        """What makes reports unbiased guesses of the value: inverse() @ channel() is the identity."""
+        return self._inverse.copy()
+
     def edge_errors(self) -> solving.EdgeVariances | None:
         return self._edge_errors
 
@@ -121,27 +125,27 @@ class DesignMatrix(MatrixMechanism, ValueReports):
 
     Columns sum to 1, every entry is positive, and the matrix can be inverted: the estimate is P^-1 times the reported
     proportions, with covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1) (Wang, Wu and Hu 2016, section 3).
-    `k` may give the labels.
+    `values` may give the labels.
 
-    >>> DesignMatrix([[0.8, 0.3], [0.2, 0.7]], k=["sick", "well"]).labels
+    >>> DesignMatrix([[0.8, 0.3], [0.2, 0.7]], values=["sick", "well"]).labels
     ('sick', 'well')
     """
 
     P: Any
-    k: Any = None
+    values: Any = None
 
     def __post_init__(self) -> None:
         matrix = _check_matrix(self.P)
         size = check_size("P", len(matrix))
-        domain = Domain.of(size if self.k is None else self.k)
+        domain = Domain.of(size if self.values is None else self.values)
         if len(domain) != size:
-            raise ParameterError("k", self.k, f"must name the {size} values of the matrix")
+            raise ParameterError("values", self.values, f"must name the {size} values of the matrix")
         columns = exact.integer_columns([[Fraction(x) for x in column] for column in matrix.T.tolist()])
-        self._set(P=matrix, k=size)
-        self._settle(domain, columns)
+        self._set(P=matrix, values=domain.labels)
+        self._derive(domain, columns)
 
     def parameters(self) -> dict[str, Any]:
-        return {"P": self.P.tolist(), "k": self.domain.spec()}
+        return {"P": self.P.tolist(), "values": self.domain.spec()}
 
 
 def _check_matrix(given: Any) -> NDArray[np.float64]:

@@ -32,26 +32,32 @@ class DirectEncoding(ValueReports):
     1000
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         k = len(domain)
-        growth = exact.exp(asked)
+        growth = exact.exp(requested_epsilon)
         # A coin for "say the truth", then one of the k - 1 others: both exact, whatever k is.
         truthful = exact.down(growth / (growth + k - 1))
         other = Fraction(ONE - truthful, ONE * (k - 1))
         ratio = Fraction(truthful, ONE) / other
-        self._set(domain=domain, k=k, asked=asked, _truthful=truthful, _pair=(truthful / ONE, float(other)))
+        self._set(
+            domain=domain,
+            values=domain.labels,
+            requested_epsilon=requested_epsilon,
+            _truthful=truthful,
+            _pair=(truthful / ONE, float(other)),
+        )
         self._set(epsilon=exact.log_ratio(max(ratio, 1 / ratio)))
 
     _truthful = 0
     _pair = (0.0, 0.0)
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
         lie = 1 - source.coins(self._truthful, indices.size).astype(np.int64)

@@ -71,7 +71,7 @@ class DistanceSensitive(MatrixMechanism):
     3.4
     """
 
-    k: Any
+    values: Any
     epsilon: float
     kernel: str = "thesis"
 
@@ -79,25 +79,27 @@ class DistanceSensitive(MatrixMechanism):
     KERNELS: ClassVar[tuple[str, ...]] = ("thesis", "full")
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        k = check_size("k", len(domain))
-        asked = exact.check_epsilon(self.epsilon)
+        domain = Domain.of(self.values)
+        k = check_size("values", len(domain))
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         if self.kernel not in self.KERNELS:
             raise ParameterError("kernel", self.kernel, f"must be one of {', '.join(map(repr, self.KERNELS))}")
         if self.kernel == "thesis":
-            theta = _theta(asked, k)
-            columns = exact.private(lambda target: _thesis_columns(k, theta, target), asked)
+            theta = _theta(requested_epsilon, k)
+            columns = exact.private(lambda target: _thesis_columns(k, theta, target), requested_epsilon)
             self._set(theta=theta, ESTIMATORS=(*MatrixMechanism.ESTIMATORS, "paper"))
         else:
-            columns = wave_columns(k, math.floor(_NARROWER * half_width(asked) * k + Fraction(1, 2)), asked)
-        self._set(asked=asked, k=k)
-        self._settle(domain, columns, blame="epsilon")
+            columns = wave_columns(
+                k, math.floor(_NARROWER * half_width(requested_epsilon) * k + Fraction(1, 2)), requested_epsilon
+            )
+        self._set(requested_epsilon=requested_epsilon, values=domain.labels)
+        self._derive(domain, columns, blame="epsilon")
 
     theta: ClassVar[int | None] = None
     """How far the thesis's kernel reaches."""
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked, "kernel": self.kernel}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "kernel": self.kernel}
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
         if estimator != "paper" or self.theta is None:

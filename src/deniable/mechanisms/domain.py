@@ -34,32 +34,34 @@ class Domain:
     """Whether the labels are just the numbers 0 … k - 1."""
 
     @classmethod
-    def of(cls, k: int | Iterable[Hashable]) -> Domain:
+    def of(cls, values: int | Iterable[Hashable]) -> Domain:
         """A domain from its size or its labels.
 
         >>> Domain.of(["yes", "no"]).indices(["no", "yes"]).tolist()
         [1, 0]
         """
-        if isinstance(k, Domain):
-            return k
-        if isinstance(k, bool | str | bytes | float | None):
-            raise ParameterError("k", k, "must be the number of values or a list of their labels")
-        if isinstance(k, int | np.integer):
-            if not 2 <= k <= LARGEST_DOMAIN:
-                raise ParameterError("k", k, f"must lie between 2 and {LARGEST_DOMAIN}")
-            return cls(range(int(k)), numbered=True)
+        if isinstance(values, Domain):
+            return values
+        if isinstance(values, bool | str | bytes | float | None):
+            raise ParameterError("values", values, "must be the number of values or a list of their labels")
+        if isinstance(values, int | np.integer):
+            if not 2 <= values <= LARGEST_DOMAIN:
+                raise ParameterError("values", values, f"must lie between 2 and {LARGEST_DOMAIN}")
+            return cls(range(int(values)), numbered=True)
         try:
-            labels = tuple(_label(label) for label in k)
+            labels = tuple(_label(label) for label in values)
             distinct = len(set(labels))
         except TypeError:
-            raise ParameterError("k", k, "must be the number of values or a list of their labels, which can be hashed") from None
+            raise ParameterError(
+                "values", values, "must be the number of values or a list of their labels, which can be hashed"
+            ) from None
         if len(labels) < 2:
-            raise ParameterError("k", list(labels), "must hold at least 2 labels")
+            raise ParameterError("values", list(labels), "must hold at least 2 labels")
         if any(map(missing, labels)):
-            raise ParameterError("k", list(labels), "must not hold a missing label")
+            raise ParameterError("values", list(labels), "must not hold a missing label")
         if distinct < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
-            raise ParameterError("k", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
+            raise ParameterError("values", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
         if labels == tuple(range(len(labels))) and all(type(x) is int for x in labels):
             return cls(range(len(labels)), numbered=True)
         return cls(labels, numbered=False)

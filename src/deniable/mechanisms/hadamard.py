@@ -43,21 +43,21 @@ class HadamardResponse(IndexReports, PureMechanism):
     6
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     _truthful: int = field(init=False)
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
-        growth = exact.exp(asked)
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        growth = exact.exp(requested_epsilon)
         truthful = exact.down(growth / (growth + 1))
-        self._set(domain=domain, k=len(domain), asked=asked, _truthful=truthful)
+        self._set(domain=domain, values=domain.labels, requested_epsilon=requested_epsilon, _truthful=truthful)
         self._set(_pair=BitChannel(truthful / ONE, 0.5), epsilon=exact.log_ratio(Fraction(truthful, ONE - truthful)))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}
 
     @property
     def n_outputs(self) -> int:

@@ -142,7 +142,7 @@ class LocalHashing(PureMechanism):
     90
     """
 
-    k: Any
+    values: Any
     epsilon: float
     g: int | None = None
 
@@ -150,14 +150,20 @@ class LocalHashing(PureMechanism):
     _truthful: int = field(init=False)
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
-        g = _best_g(asked) if self.g is None else _check_g(self.g)
-        growth = exact.exp(asked)
-        self._set(domain=domain, k=len(domain), asked=asked, g=g, _truthful=exact.down(growth / (growth + g - 1)))
-        self._settle(MultiplyShift.for_values(len(domain), g))
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        g = _best_g(requested_epsilon) if self.g is None else _check_g(self.g)
+        growth = exact.exp(requested_epsilon)
+        self._set(
+            domain=domain,
+            values=domain.labels,
+            requested_epsilon=requested_epsilon,
+            g=g,
+            _truthful=exact.down(growth / (growth + g - 1)),
+        )
+        self._derive(MultiplyShift.for_values(len(domain), g))
 
-    def _settle(self, family: MultiplyShift) -> None:
+    def _derive(self, family: MultiplyShift) -> None:
         """Take the hash functions, and derive what follows from them."""
         a = Fraction(self._truthful, ONE)
         other = (1 - a) / (family.g - 1)
@@ -166,7 +172,7 @@ class LocalHashing(PureMechanism):
         self._set(_family=family, _pair=BitChannel(float(a), float(b)), epsilon=exact.log_ratio(max(ratio, 1 / ratio)))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked, "g": self.g}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "g": self.g}
 
     @property
     def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:

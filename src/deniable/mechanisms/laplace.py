@@ -35,20 +35,20 @@ class LaplaceEncoding(MatrixMechanism, ValueReports):
     0.832
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        k = check_size("k", len(domain))
-        asked = exact.check_epsilon(self.epsilon)
+        domain = Domain.of(self.values)
+        k = check_size("values", len(domain))
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         places = _places(k)
-        columns = exact.private(lambda target: exact.placed_columns(_distinct(k, target), places), asked)
-        self._set(asked=asked, k=k)
-        self._settle(domain, columns, blame="epsilon")
+        columns = exact.private(lambda target: exact.placed_columns(_distinct(k, target), places), requested_epsilon)
+        self._set(requested_epsilon=requested_epsilon, values=domain.labels)
+        self._derive(domain, columns, blame="epsilon")
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}
 
 
 def _distinct(k: int, epsilon: float) -> list[Fraction]:

@@ -42,8 +42,8 @@ class Mechanism(ABC):
     epsilon: float
     """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
     domain: Domain
-    asked: float
-    """The epsilon asked for, of those mechanisms that are made from one: what makes the same mechanism again."""
+    requested_epsilon: float
+    """The epsilon the mechanism was built from, if it was built from one: it builds the same mechanism again."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -270,6 +270,8 @@ def from_dict(description: Any) -> Mechanism:
     known = known_mechanisms().get(name) if isinstance(name, str) else None
     if known is None:
         raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(sorted(known_mechanisms()))}")
+    if "k" in parameters and "values" in getattr(known, "__dataclass_fields__", {}):  # its name in files of earlier versions
+        parameters.setdefault("values", parameters.pop("k"))
     try:
         return known(**parameters)
     except TypeError as error:

@@ -91,8 +91,8 @@ class TwoSteps:
 
 def flip_within(lifetime_epsilon: float, pairs: int) -> float:
     """The smallest f whose permanent step loses at most `lifetime_epsilon`: f/2 = 1 / (e^(lifetime_epsilon / (2 pairs)) + 1)."""
-    asked = exact.check_epsilon(lifetime_epsilon, "lifetime_epsilon")
-    return exact.double_up(2 * exact.up(1 / (exact.exp(Fraction(asked) / (2 * pairs)) + 1)))
+    requested_epsilon = exact.check_epsilon(lifetime_epsilon, "lifetime_epsilon")
+    return exact.double_up(2 * exact.up(1 / (exact.exp(Fraction(requested_epsilon) / (2 * pairs)) + 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ class RandomProjection(IndexReports):
     0.0221
     """
 
-    k: Any
+    values: Any
     epsilon: float
     m: int | None = None
 
@@ -67,16 +67,16 @@ class RandomProjection(IndexReports):
     _truthful: int = field(init=False)
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         m = _default_rows(len(domain)) if self.m is None else _check_rows(self.m, len(domain))
-        growth = exact.exp(asked)
+        growth = exact.exp(requested_epsilon)
         truthful = exact.down(growth / (growth + 1))
-        self._set(domain=domain, k=len(domain), asked=asked, m=m, _rows=m, _truthful=truthful)
+        self._set(domain=domain, values=domain.labels, requested_epsilon=requested_epsilon, m=m, _rows=m, _truthful=truthful)
         self._set(epsilon=exact.log_ratio(Fraction(truthful, ONE - truthful)))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked, "m": self.m}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "m": self.m}
 
     @property
     def n_outputs(self) -> int:
@@ -149,16 +149,16 @@ class RandomProjection(IndexReports):
         moments = self._solve(tally.counts, n, chosen)
         return self.describe(solving.finite(moments, population), n, population, self._notes(chosen))
 
-    def _estimator(self, asked: str | None) -> str:
-        if asked not in (None, "least squares", "paper"):
-            raise ParameterError("estimator", asked, 'must be "least squares" or "paper"')
-        if asked == "least squares" and not self.invertible:
+    def _estimator(self, requested: str | None) -> str:
+        if requested not in (None, "least squares", "paper"):
+            raise ParameterError("estimator", requested, 'must be "least squares" or "paper"')
+        if requested == "least squares" and not self.invertible:
             raise ParameterError(
                 "estimator",
-                asked,
+                requested,
                 f"needs m = {self._rows} independent rows for k = {len(self.domain)} values, at most {LARGEST_EXACT}",
             )
-        return asked or ("least squares" if self.invertible else "paper")
+        return requested or ("least squares" if self.invertible else "paper")
 
     def _notes(self, estimator: str) -> Iterable[str]:
         if estimator == "paper":

@@ -198,7 +198,7 @@ def _has_matrix(description: bytes) -> bool:
     kind = Mechanism._registry.get(str(fields.get("mechanism"))) if isinstance(fields, dict) else None
     if kind is None or not issubclass(kind, MatrixMechanism):
         return False
-    sizes = [fields.get("k"), fields.get("bins")]
+    sizes = [fields.get(name) for name in ("values", "k", "bins")]  # "k" was the name of "values"
     size = max(len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes)
     if size > _LARGEST_UNASKED and "P" not in fields:
         rule = f"a matrix of {size} values is not built from bytes alone, {_LARGEST_UNASKED} are the most: give the mechanism"

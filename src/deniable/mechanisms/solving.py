@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.group_rates import GroupRates
     from deniable.estimation.tables import Table
-    from deniable.estimation.unbias import Moments, affine_moments, finite, matrix_moments, pure_moments, support_rates
+    from deniable.estimation.unbias import (
+        Moments,
+        affine_moments,
+        finite,
+        matrix_moments,
+        pure_moments,
+        support_rates,
+        without_negative_eigenvalues,
+    )
 
 __all__ = [
     "LARGEST_COVARIANCE",
@@ -40,6 +48,7 @@ __all__ = [
     "misfit",
     "pure_moments",
     "support_rates",
+    "without_negative_eigenvalues",
 ]
 
 _MODULES = {
@@ -49,7 +58,15 @@ _MODULES = {
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "group_rates": ("GroupRates",),
     "tables": ("Table",),
-    "unbias": ("Moments", "affine_moments", "finite", "matrix_moments", "pure_moments", "support_rates"),
+    "unbias": (
+        "Moments",
+        "affine_moments",
+        "finite",
+        "matrix_moments",
+        "pure_moments",
+        "support_rates",
+        "without_negative_eigenvalues",
+    ),
 }
 _HOME = {name: f"deniable.estimation.{module}" for module, names in _MODULES.items() for name in names}
 

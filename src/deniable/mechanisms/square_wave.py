@@ -69,7 +69,7 @@ class SquareWave(MatrixMechanism):
     integers: bool = False
 
     def __post_init__(self) -> None:
-        asked = exact.check_epsilon(self.epsilon)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer) or self.bins < 2:
             raise ParameterError("bins", self.bins, "must be a whole number of at least 2")
         bins = check_size("bins", int(self.bins))
@@ -85,9 +85,17 @@ class SquareWave(MatrixMechanism):
         middles = edges[:-1] + np.diff(edges) / 2
         if not np.all(np.isfinite(middles)) or not np.all((edges[:-1] < middles) & (middles < edges[1:])):
             raise ParameterError("bins", self.bins, f"cannot be told apart by floating-point numbers from {low!r} to {high!r}")
-        half = in_places(half_width(asked) * bins)
-        self._set(asked=asked, bins=bins, low=low, high=high, integers=bool(self.integers), half_width=half, edges=edges)
-        self._settle(Domain.of(_readable(edges, middles)), wave_columns(bins, half, asked), blame="epsilon")
+        half = in_places(half_width(requested_epsilon) * bins)
+        self._set(
+            requested_epsilon=requested_epsilon,
+            bins=bins,
+            low=low,
+            high=high,
+            integers=bool(self.integers),
+            half_width=half,
+            edges=edges,
+        )
+        self._derive(Domain.of(_readable(edges, middles)), wave_columns(bins, half, requested_epsilon), blame="epsilon")
 
     numeric: ClassVar[bool] = True
     half_width: ClassVar[int]
@@ -101,7 +109,7 @@ class SquareWave(MatrixMechanism):
         return cls(epsilon, round(_finite("high", high) - _finite("low", low)) + 1, low, high, integers=True)
 
     def parameters(self) -> dict[str, Any]:
-        given = {"epsilon": self.asked, "bins": self.bins, "low": self.low, "high": self.high}
+        given = {"epsilon": self.requested_epsilon, "bins": self.bins, "low": self.low, "high": self.high}
         return given | ({"integers": True} if self.integers else {})
 
     def indices(self, values: Any) -> NDArray[np.intp]:

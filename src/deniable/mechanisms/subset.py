@@ -44,25 +44,25 @@ class SubsetSelection(PureMechanism):
     2
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     w: int = field(init=False)
     _included: int = field(init=False)
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
-        k, growth = len(domain), exact.exp(asked)
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        k, growth = len(domain), exact.exp(requested_epsilon)
         w = _best_size(k, growth)
         included = exact.down(w * growth / (w * growth + k - w))
         a = Fraction(included, ONE)
         ratio = a * (k - w) / ((1 - a) * w)
-        self._set(domain=domain, k=k, asked=asked, w=w, _included=included)
+        self._set(domain=domain, values=domain.labels, requested_epsilon=requested_epsilon, w=w, _included=included)
         self._set(_pair=BitChannel(float(a), float((w - a) / (k - 1))), epsilon=exact.log_ratio(max(ratio, 1 / ratio)))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}
 
     @property
     def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -53,24 +53,24 @@ class SummedHistogram(Mechanism):
     8.0
     """
 
-    k: Any
+    values: Any
     epsilon: float
     levels: int = 256
 
     def __post_init__(self) -> None:
-        domain = Domain.of(self.k)
-        asked = exact.check_epsilon(self.epsilon)
+        domain = Domain.of(self.values)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
         if isinstance(self.levels, bool) or not isinstance(self.levels, int | np.integer) or not 2 <= self.levels <= 256:
             raise ParameterError("levels", self.levels, "must be a whole number between 2 and 256")
         levels = int(self.levels)
-        zero, one = exact.private(lambda target: _columns(levels, target), asked / 2)
+        zero, one = exact.private(lambda target: _columns(levels, target), requested_epsilon / 2)
         worst = max(Fraction(x, y) for x, y in zip(one, zero, strict=True))
         low, high = _mean(zero), _mean(one)
         variance = _mean(zero, power=2) - low**2
         self._set(
             domain=domain,
-            k=len(domain),
-            asked=asked,
+            values=domain.labels,
+            requested_epsilon=requested_epsilon,
             levels=levels,
             epsilon=exact.log_ratio(worst**2),
             noise_variance=float(variance / (high - low) ** 2),
@@ -84,7 +84,7 @@ class SummedHistogram(Mechanism):
     _moments: ClassVar[tuple[float, float, float]]
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked, "levels": self.levels}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "levels": self.levels}
 
     @property
     def layout(self) -> tuple[np.dtype[Any], tuple[int, ...]]:

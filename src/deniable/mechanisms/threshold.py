@@ -26,23 +26,23 @@ class ThresholdHistogram(UnaryMechanism):
     True
     """
 
-    k: Any
+    values: Any
     epsilon: float
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        asked = exact.check_epsilon(self.epsilon)
-        threshold = _best_threshold(asked) if self.threshold is None else self.threshold
-        t, half = exact.check_double("threshold", threshold), Fraction(asked) / 2
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        threshold = _best_threshold(requested_epsilon) if self.threshold is None else self.threshold
+        t, half = exact.check_double("threshold", threshold), Fraction(requested_epsilon) / 2
         if t <= Fraction(1, 2):
             raise ParameterError("threshold", threshold, "must lie strictly between 1/2 and 1")
         a = exact.down(1 - exact.exp(half * (t - 1)) / 2)
         b = exact.up(exact.exp(-half * t) / 2)
-        self._set(asked=asked, threshold=float(t))
-        self._settle(self.k, a, b)
+        self._set(requested_epsilon=requested_epsilon, threshold=float(t))
+        self._derive(self.values, a, b)
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked, "threshold": self.threshold}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "threshold": self.threshold}
 
 
 def _best_threshold(epsilon: float) -> float:

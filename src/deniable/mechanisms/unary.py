@@ -90,12 +90,12 @@ class UnaryMechanism(UnaryReports):
     _a: int
     _b: int
 
-    def _settle(self, k: int | Iterable[Hashable], a: int, b: int) -> None:
+    def _derive(self, values: int | Iterable[Hashable], a: int, b: int) -> None:
         """Take numerators over 2**64 for a and b, and derive what follows from them."""
         if not 0 < b < a < ONE:
             raise ParameterError("a", a / ONE, f"must exceed b = {b / ONE!r}")
-        domain = Domain.of(k)
-        self._set(domain=domain, k=len(domain), _a=a, _b=b, epsilon=exact.log_ratio(self._ratio(a, b)))
+        domain = Domain.of(values)
+        self._set(domain=domain, values=domain.labels, _a=a, _b=b, epsilon=exact.log_ratio(self._ratio(a, b)))
 
     @staticmethod
     def _ratio(a: int, b: int) -> Fraction:
@@ -126,7 +126,7 @@ class UnaryEncoding(UnaryMechanism):
     1.0986
     """
 
-    k: Any
+    values: Any
     a: float
     b: float
 
@@ -135,10 +135,10 @@ class UnaryEncoding(UnaryMechanism):
         if a <= b:
             raise ParameterError("a", self.a, f"must exceed b = {self.b!r}")
         self._set(a=float(a), b=float(b))
-        self._settle(self.k, exact.nearest(a), exact.nearest(b))
+        self._derive(self.values, exact.nearest(a), exact.nearest(b))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "a": self.a, "b": self.b}
+        return {"values": self.domain.spec(), "a": self.a, "b": self.b}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,17 +151,17 @@ class SymmetricUnary(UnaryMechanism):
     1.0
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     def __post_init__(self) -> None:
-        asked = exact.check_epsilon(self.epsilon)
-        b = exact.up(1 / (exact.exp(Fraction(asked) / 2) + 1))
-        self._set(asked=asked)
-        self._settle(self.k, ONE - b, b)
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        b = exact.up(1 / (exact.exp(Fraction(requested_epsilon) / 2) + 1))
+        self._set(requested_epsilon=requested_epsilon)
+        self._derive(self.values, ONE - b, b)
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,13 +178,13 @@ class OptimizedUnary(UnaryMechanism):
     ('red', 'green', 'blue')
     """
 
-    k: Any
+    values: Any
     epsilon: float
 
     def __post_init__(self) -> None:
-        asked = exact.check_epsilon(self.epsilon)
-        self._set(asked=asked)
-        self._settle(self.k, ONE // 2, exact.up(1 / (exact.exp(asked) + 1)))
+        requested_epsilon = exact.check_epsilon(self.epsilon)
+        self._set(requested_epsilon=requested_epsilon)
+        self._derive(self.values, ONE // 2, exact.up(1 / (exact.exp(requested_epsilon) + 1)))
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.domain.spec(), "epsilon": self.asked}
+        return {"values": self.domain.spec(), "epsilon": self.requested_epsilon}

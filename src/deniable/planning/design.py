@@ -1,4 +1,4 @@
-"""The best design for some wishes: which mechanism, which epsilon, how many asked.
+"""The best design for a request: which mechanism, which epsilon, and how many people to ask.
 
 A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a
 ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times
@@ -49,18 +49,18 @@ class Design:
 
 
 class _Case:
-    """The wishes, as functions of a mechanism's spread and epsilon."""
+    """The request, as functions of a mechanism's spread and epsilon."""
 
-    def __init__(self, wishes: PlanRequest) -> None:
-        self.wishes = wishes
-        self.open = wishes.open
-        self.sampled = None if wishes.sampled_ceiling is None else math.expm1(wishes.sampled_ceiling)
-        known = self.open != "population" and wishes.population
-        self.most_sampled = min(1.0, wishes.most_reports / known) if known else 1.0
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = request
+        self.open = request.open
+        self.sampled = None if request.sampled_ceiling is None else math.expm1(request.sampled_ceiling)
+        known = self.open != "population" and request.population
+        self.most_sampled = min(1.0, request.most_reports / known) if known else 1.0
 
     def share(self, spread: Spread) -> float:
         """The share the target is about: the given one, or the one that is hardest to estimate."""
-        return spread.worst_share if self.wishes.share is None else self.wishes.share
+        return spread.worst_share if self.request.share is None else self.request.share
 
     def room(self, growth: float) -> float:
         """The largest part of the people that may be asked if one report's e^epsilon - 1 is `growth`."""
@@ -69,51 +69,51 @@ class _Case:
     def goal(self, spread: Spread, growth: float) -> float:
         """What is to be small."""
         if self.open == "share":
-            wishes, part = self.wishes, self.room(growth)
-            return spread.smallest_share(wishes.given("cv"), part * wishes.given("population"), part if wishes.finite else 0.0)
+            request, part = self.request, self.room(growth)
+            return spread.smallest_share(request.given("cv"), part * request.given("population"), part if request.finite else 0.0)
         variance = spread.variance(self.share(spread))
         if self.open == "epsilon":
-            return growth * variance if self.wishes.spares == "sampled" else growth
+            return growth * variance if self.request.spares == "sampled" else growth
         return variance / self.room(growth)
 
     def needed(self, spread: Spread) -> float:
         """The part of the people who must be asked for the target, where population and target are given; may exceed 1."""
-        wishes, share = self.wishes, self.share(spread)
-        spared = share * (1 - share) if wishes.finite else 0.0
-        people = wishes.given("population")
-        return max(spread.variance(share) / (wishes.target_variance(share) * people + spared), FEWEST_REPORTS / people)
+        request, share = self.request, self.share(spread)
+        spared = share * (1 - share) if request.finite else 0.0
+        people = request.given("population")
+        return max(spread.variance(share) / (request.target_variance(share) * people + spared), FEWEST_REPORTS / people)
 
     def excess(self, spread: Spread) -> float:
         """How many times too few reports can be had: at most 1 if a design is feasible."""
         if self.open == "epsilon":
             return self.needed(spread) / self.most_sampled
-        if self.open == "population" and self.wishes.most_reports < math.inf:
+        if self.open == "population" and self.request.most_reports < math.inf:
             share = self.share(spread)
-            return spread.variance(share) / self.wishes.target_variance(share) / self.wishes.most_reports
+            return spread.variance(share) / self.request.target_variance(share) / self.request.most_reports
         return 0.0
 
     def range(self) -> tuple[float, float]:
         """The smallest and largest local epsilon worth a look."""
-        highest = self.wishes.local_ceiling
+        highest = self.request.local_ceiling
         if self.open == "epsilon":
             return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
         if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
-            highest = share_of_budget(self.wishes.given("epsilon"), self.wishes.answers)
+            highest = share_of_budget(self.request.given("epsilon"), self.request.answers)
             return highest, highest
         # Below this one nobody would be spared by sampling, so a larger epsilon costs nothing.
         lowest = math.log1p(self.sampled / self.most_sampled)
         if highest is None:
             highest = min(max(lowest, _LARGEST_SEARCHED), LARGEST_EPSILON)
-        if self.wishes.population is not None:  # above this one too few would be asked
-            highest = min(highest, max(lowest, math.log1p(self.sampled * self.wishes.population / FEWEST_REPORTS)))
+        if self.request.population is not None:  # above this one too few would be asked
+            highest = min(highest, max(lowest, math.log1p(self.sampled * self.request.population / FEWEST_REPORTS)))
         return min(lowest, highest), highest
 
 
 class _Search:
     """The candidate's designs along x, the logarithm of e^epsilon - 1, in which everything is smooth."""
 
-    def __init__(self, wishes: PlanRequest, candidate: Candidate) -> None:
-        self.case, self.candidate = _Case(wishes), candidate
+    def __init__(self, request: PlanRequest, candidate: Candidate) -> None:
+        self.case, self.candidate = _Case(request), candidate
         self.lowest, self.highest = self.case.range()
         self.low, self.high = math.log(math.expm1(self.lowest)), math.log(math.expm1(self.highest))
 
@@ -145,17 +145,17 @@ class Shortage:
     bytes: int
 
 
-def rough_design(wishes: PlanRequest, candidate: Candidate) -> Design | Shortage:
+def rough_design(request: PlanRequest, candidate: Candidate) -> Design | Shortage:
     """The candidate's best design, to about 1 % of its goal, or what it lacks.
 
     It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
     mechanisms have been made before.
     """
-    search = _Search(wishes, candidate)
+    search = _Search(request, candidate)
     shortage = search.excess(search.high)
     if shortage > 1:
         return Shortage(shortage, report_bytes(search.at(search.high).build()))
-    if shortage and wishes.spares == "local":  # the goal grows with epsilon, so the best is the first that has enough reports
+    if shortage and request.spares == "local":  # the goal grows with epsilon, so the best is the first that has enough reports
         return search.design(first_below(search.excess, 1.0, search.low, search.high, _TOLERANCE))
     first, last = math.ceil(search.low / _STEP), math.floor(search.high / _STEP)
     if shortage:  # more epsilon, fewer reports needed: leave out where they are too many
@@ -172,15 +172,15 @@ def rough_design(wishes: PlanRequest, candidate: Candidate) -> Design | Shortage
     return search.design(min(points, key=search.goal))
 
 
-def fine_design(wishes: PlanRequest, candidate: Candidate, rough: Design) -> Design:
+def fine_design(request: PlanRequest, candidate: Candidate, rough: Design) -> Design:
     """The candidate's best design near a rough one, with its sampling rounded to the private side."""
-    search = _Search(wishes, candidate)
+    search = _Search(request, candidate)
     low, high = max(search.low, rough.x - _STEP), min(search.high, rough.x + _STEP)
     if search.excess(low) > 1:
         low = first_below(search.excess, 1.0, low, high, _TOLERANCE)
     best = search.design(least(search.goal, low, high, _TOLERANCE) if low < high else high)
-    ceiling = wishes.sampled_ceiling
-    if wishes.open == "epsilon" or ceiling is None:
+    ceiling = request.sampled_ceiling
+    if request.open == "epsilon" or ceiling is None:
         return best
     most = min(search.case.most_sampled, largest_sampling(best.mechanism.epsilon, ceiling))
     return replace(best, sampling=most)

@@ -19,7 +19,7 @@ __all__ = ["infeasible"]
 _EVERYBODY = 8_000_000_000
 
 
-def infeasible(wishes: PlanRequest, candidate: Candidate) -> InfeasiblePlanError:
+def infeasible(request: PlanRequest, candidate: Candidate) -> InfeasiblePlanError:
     """The error that says what stands in the way, and which wishes near these the candidate could fulfil.
 
     All wishes ease upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
@@ -27,55 +27,55 @@ def infeasible(wishes: PlanRequest, candidate: Candidate) -> InfeasiblePlanError
     limits: dict[str, float] = {
         "population": _EVERYBODY,
         "share": 0.999,
-        "cv": wishes.noise_limit,
-        "margin": wishes.share or 0.5,
+        "cv": request.noise_limit,
+        "margin": request.share or 0.5,
         "rate": _EVERYBODY,
         "epsilon": LARGEST_EPSILON,
         "sampled_epsilon": LARGEST_EPSILON,
     }
-    if wishes.margin is not None:  # a larger share is not easier then
+    if request.margin is not None:  # a larger share is not easier then
         del limits["share"]
-    asked = {name: float(value) for name in limits if (value := getattr(wishes, name)) is not None}
-    room = {name: (value, limits[name]) for name, value in asked.items() if value < limits[name]}
-    alone = {name: eased[name] for name, ends in room.items() if (eased := _eased(wishes, candidate, {name: ends}))}
+    requested = {name: float(value) for name in limits if (value := getattr(request, name)) is not None}
+    room = {name: (value, limits[name]) for name, value in requested.items() if value < limits[name]}
+    alone = {name: eased[name] for name, ends in room.items() if (eased := _eased(request, candidate, {name: ends}))}
     if alone:
-        return InfeasiblePlanError(_problem(wishes, candidate), alone)
+        return InfeasiblePlanError(_problem(request, candidate), alone)
     for name in reversed(list(room)):  # leave the person's privacy and the machines alone where the rest is enough
         fewer = {other: ends for other, ends in room.items() if other != name}
-        if _eased(wishes, candidate, fewer):
+        if _eased(request, candidate, fewer):
             room = fewer
-    return InfeasiblePlanError(_problem(wishes, candidate), _eased(wishes, candidate, room), together=True)
+    return InfeasiblePlanError(_problem(request, candidate), _eased(request, candidate, room), together=True)
 
 
-def _eased(wishes: PlanRequest, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
+def _eased(request: PlanRequest, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
     """The least that all these wishes must become, moved towards their limits by the same part; nothing if that does not help.
 
     To three digits, rounded up, where that stays within the limits.
     """
 
     def at(part: float) -> dict[str, float]:
-        return {name: min(asked * (limit / asked) ** part, limit) for name, (asked, limit) in room.items()}
+        return {name: min(value * (limit / value) ** part, limit) for name, (value, limit) in room.items()}
 
-    if not _feasible(wishes, candidate, at(1.0)):
+    if not _feasible(request, candidate, at(1.0)):
         return {}
     low, high = 0.0, 1.0
-    longest = max(math.log(limit / asked) for asked, limit in room.values())
+    longest = max(math.log(limit / value) for value, limit in room.values())
     while (high - low) * longest > 5e-4:
         middle = (low + high) / 2
-        if _feasible(wishes, candidate, at(middle)):
+        if _feasible(request, candidate, at(middle)):
             high = middle
         else:
             low = middle
     found = at(high)
     rounded = {name: min(_round_up(value), room[name][1]) for name, value in found.items()}
-    eased = rounded if _feasible(wishes, candidate, rounded) else found
+    eased = rounded if _feasible(request, candidate, rounded) else found
     return {name: _whole_people(name, value) for name, value in eased.items()}
 
 
-def _feasible(wishes: PlanRequest, candidate: Candidate, changes: dict[str, float]) -> bool:
+def _feasible(request: PlanRequest, candidate: Candidate, changes: dict[str, float]) -> bool:
     changed: dict[str, Any] = {name: _whole_people(name, value) for name, value in changes.items()}
     try:
-        eased = dataclasses.replace(wishes, **changed)
+        eased = dataclasses.replace(request, **changed)
     except (ParameterError, PlanError):
         return False
     design = rough_design(eased, candidate)
@@ -92,36 +92,36 @@ def _round_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def _problem(wishes: PlanRequest, candidate: Candidate) -> str:
+def _problem(request: PlanRequest, candidate: Candidate) -> str:
     """What stands in the way, with the figure that shows it."""
-    who = "" if wishes.population is None else f" of {wishes.population:,} people"
+    who = "" if request.population is None else f" of {request.population:,} people"
     budget = " and ".join(
-        f"{name} = {value:g}" for name in ("epsilon", "sampled_epsilon") if (value := getattr(wishes, name)) is not None
+        f"{name} = {value:g}" for name in ("epsilon", "sampled_epsilon") if (value := getattr(request, name)) is not None
     )
-    expected = min(wishes.most_reports, math.inf if wishes.population is None else wishes.population)
+    expected = min(request.most_reports, math.inf if request.population is None else request.population)
     if expected < FEWEST_REPORTS:
         return f"{expected:g} reports are too few for any ±, which needs {FEWEST_REPORTS}"
-    if wishes.open == "share":
-        return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {wishes.cv:g}"
-    if wishes.open == "population":
-        return f"with {budget} no population is enough at {wishes.most_reports:,.0f} reports an epoch"
-    wanted = "" if wishes.open == "target" else f", and {_target(wishes)} is wanted"
+    if request.open == "share":
+        return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {request.cv:g}"
+    if request.open == "population":
+        return f"with {budget} no population is enough at {request.most_reports:,.0f} reports an epoch"
+    wanted = "" if request.open == "target" else f", and {_target(request)} is wanted"
     if not budget:
         return f"not even truthful answers{who} are enough{wanted}"
-    share, error = _best_error(wishes, candidate)
-    margin = wishes.z * error
+    share, error = _best_error(request, candidate)
+    margin = request.z * error
     white = ": white noise, for the ± is larger than the share itself" if margin > share else ""
     return f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv {error / share:.3g}){white}{wanted}"
 
 
-def _target(wishes: PlanRequest) -> str:
-    return f"a cv of {wishes.cv:g}" if wishes.margin is None else f"± {wishes.margin:g}"
+def _target(request: PlanRequest) -> str:
+    return f"a cv of {request.cv:g}" if request.margin is None else f"± {request.margin:g}"
 
 
-def _best_error(wishes: PlanRequest, candidate: Candidate) -> tuple[float, float]:
+def _best_error(request: PlanRequest, candidate: Candidate) -> tuple[float, float]:
     """The share, and the least standard error there that the ceilings allow."""
-    share = wishes.share or 0.5
-    opened = dataclasses.replace(wishes, cv=None, margin=None, share=share)
+    share = request.share or 0.5
+    opened = dataclasses.replace(request, cv=None, margin=None, share=share)
     design = rough_design(opened, candidate)
     if not isinstance(design, Design):
         raise PlanError("with the target open there is always a design")

@@ -32,14 +32,14 @@ SHUFFLED_DELTA = 1e-6
 class Plan:
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
 
-    wishes: PlanRequest
+    request: PlanRequest
     mechanism: Mechanism
     sampling: float
     """The probability with which each client takes part."""
     population: int
     share: float
     """The planned share: the given one, the smallest that can be seen or, with a margin for every share, the hardest one."""
-    rivals: tuple[Alternative, ...]
+    alternatives: tuple[Alternative, ...]
     """All mechanisms that fit, each at its best, the winner first."""
     excluded: Mapping[str, str]
     """Those that do not, and why."""
@@ -48,8 +48,8 @@ class Plan:
 
     @property
     def solved_for(self) -> str:
-        """What was open in the wishes: population, share, target or epsilon."""
-        return self.wishes.open
+        """What was open in the request: population, share, target or epsilon."""
+        return self.request.open
 
     @cached_property
     def spread(self) -> Spread:
@@ -73,17 +73,17 @@ class Plan:
     @property
     def margin(self) -> float:
         """The ± at the planned share."""
-        return self.wishes.z * self.stderr()
+        return self.request.z * self.stderr()
 
     @property
     def smallest_share(self) -> float:
         """The smallest share seen with the promised cv; for a margin, the smallest that can be told from nothing."""
-        cv = self.cv if self.wishes.margin is None else self.wishes.noise_limit
+        cv = self.cv if self.request.margin is None else self.request.noise_limit
         return self.spread.smallest_share(cv, self.reports, self._reached)
 
     @property
     def _reached(self) -> float:
-        return self.sampling if self.wishes.finite else 0.0
+        return self.sampling if self.request.finite else 0.0
 
     @property
     def p(self) -> float | None:
@@ -128,12 +128,12 @@ class Plan:
     @property
     def lifetime_local(self) -> float:
         """Of all epochs together, to anyone who sees who sent what."""
-        return repeated_epsilon(self.epsilon_local, self.wishes.answers)
+        return repeated_epsilon(self.epsilon_local, self.request.answers)
 
     @property
     def lifetime_sampled(self) -> float:
         """Of all epochs together, to anyone who cannot tell who took part."""
-        return repeated_epsilon(self.epsilon_sampled, self.wishes.answers)
+        return repeated_epsilon(self.epsilon_sampled, self.request.answers)
 
     @property
     def report_bytes(self) -> int:
@@ -168,8 +168,8 @@ class Plan:
         return {
             "solved_for": self.solved_for,
             "population": self.population,
-            "buckets": self.wishes.buckets,
-            "epochs": self.wishes.epochs,
+            "buckets": self.request.buckets,
+            "epochs": self.request.epochs,
             "mechanism": self.mechanism.to_dict(),
             "sampling": self.sampling,
             "p": self.p,
@@ -178,7 +178,7 @@ class Plan:
             "smallest_share": self.smallest_share,
             "cv": _finite(self.cv),
             "margin": self.margin,
-            "confidence": self.wishes.confidence,
+            "confidence": self.request.confidence,
             "reports": self.reports,
             "report_bytes": self.report_bytes,
             "epsilon_local": self.epsilon_local,
@@ -189,7 +189,7 @@ class Plan:
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
-            "rivals": [dataclasses.asdict(rival) for rival in self.rivals],
+            "alternatives": [dataclasses.asdict(alternative) for alternative in self.alternatives],
             "excluded": dict(self.excluded),
             "reason": self.reason,
             "risk": list(self.risk),
@@ -246,7 +246,7 @@ def plan(
     >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
     (0.0778, 0.272, 0.5)
     """
-    wishes = PlanRequest(
+    request = PlanRequest(
         population=population,
         share=share,
         cv=cv,
@@ -264,7 +264,7 @@ def plan(
         finite=finite,
         mechanism=mechanism,
     )
-    return _made(wishes)
+    return _made(request)
 
 
 def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]]:
@@ -272,22 +272,24 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
 
     Where the epsilon was open, the target is opened instead, and the budget is the one found.
     """
-    wishes = dataclasses.replace(design.wishes, mechanism=type(design.mechanism).__name__)
-    if wishes.open == "epsilon":
-        wishes = dataclasses.replace(wishes, cv=None, margin=None, share=design.share, **_found(design))
+    request = dataclasses.replace(design.request, mechanism=type(design.mechanism).__name__)
+    if request.open == "epsilon":
+        request = dataclasses.replace(request, cv=None, margin=None, share=design.share, **_found(design))
     for factor in factors:
-        scaled = {name: value * factor for name in ("epsilon", "sampled_epsilon") if (value := getattr(wishes, name)) is not None}
-        if wishes.sampled_epsilon is not None:  # a ceiling on the local epsilon stays where it is
+        scaled = {
+            name: value * factor for name in ("epsilon", "sampled_epsilon") if (value := getattr(request, name)) is not None
+        }
+        if request.sampled_epsilon is not None:  # a ceiling on the local epsilon stays where it is
             scaled.pop("epsilon", None)
         try:
-            yield factor, _made(dataclasses.replace(wishes, **scaled))
+            yield factor, _made(dataclasses.replace(request, **scaled))
         except (InfeasiblePlanError, ParameterError):
             continue
 
 
 def _found(design: Plan) -> dict[str, Any]:
     """The budget that a plan with an open epsilon came to."""
-    if design.wishes.spares == "sampled":
+    if design.request.spares == "sampled":
         return {"sampled_epsilon": design.lifetime_sampled}
     return {"epsilon": design.lifetime_local}
 
@@ -296,8 +298,8 @@ def _finite(value: float) -> float | None:
     return None if math.isinf(value) else value
 
 
-def _made(wishes: PlanRequest) -> Plan:
-    outcome, rivals, excluded = solve(wishes)
+def _made(request: PlanRequest) -> Plan:
+    outcome, alternatives, excluded = solve(request)
     design = outcome.design
-    reason = rendering.why(wishes, rivals)
-    return Plan(wishes, design.mechanism, design.sampling, outcome.population, outcome.share, rivals, excluded, reason)
+    reason = rendering.why(request, alternatives)
+    return Plan(request, design.mechanism, design.sampling, outcome.population, outcome.share, alternatives, excluded, reason)

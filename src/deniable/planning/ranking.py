@@ -39,16 +39,16 @@ class _Entry(NamedTuple):
     design: Design
 
 
-def solve(wishes: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[str, str]]:
+def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[str, str]]:
     """The best outcome; all mechanisms that fit, the winner first; and those that do not, with the reason."""
     entries: list[_Entry] = []
     excluded: dict[str, str] = {}
     short: list[tuple[Shortage, Candidate]] = []
     too_long: list[tuple[Design | Shortage, Candidate]] = []
-    for candidate in _known(wishes):
-        design = rough_design(wishes, candidate)
-        if wishes.report_bytes is not None and design.bytes > wishes.report_bytes:
-            excluded[candidate.name] = f"sends {design.bytes} bytes, and {wishes.report_bytes} are allowed"
+    for candidate in _known(request):
+        design = rough_design(request, candidate)
+        if request.report_bytes is not None and design.bytes > request.report_bytes:
+            excluded[candidate.name] = f"sends {design.bytes} bytes, and {request.report_bytes} are allowed"
             too_long.append((design, candidate))
         elif isinstance(design, Shortage):
             excluded[candidate.name] = f"would need {design.times:.3g} times as many reports"
@@ -56,37 +56,37 @@ def solve(wishes: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[s
         else:
             entries.append(_Entry(candidate, design))
     for entry in _ranked(entries):
-        outcome = settle(wishes, fine_design(wishes, entry.candidate, entry.design))
+        outcome = settle(request, fine_design(request, entry.candidate, entry.design))
         if outcome is not None:
             others = sorted((other for other in entries if other is not entry), key=lambda other: other.design.goal)
             ranked = [_Entry(entry.candidate, outcome.design), *others]
-            return outcome, tuple(_rival(wishes, each) for each in ranked), excluded
+            return outcome, tuple(_alternative(request, each) for each in ranked), excluded
     if entries:
-        raise infeasible(wishes, min(entries, key=lambda entry: entry.design.goal).candidate)
+        raise infeasible(request, min(entries, key=lambda entry: entry.design.goal).candidate)
     if short:
-        raise infeasible(wishes, min(short, key=lambda pair: pair[0].times)[1])
-    raise _too_long(wishes, too_long)
+        raise infeasible(request, min(short, key=lambda pair: pair[0].times)[1])
+    raise _too_long(request, too_long)
 
 
-def _too_long(wishes: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
-    problem = f"every mechanism for {wishes.buckets} buckets sends more than {wishes.report_bytes} bytes a report"
+def _too_long(request: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
+    problem = f"every mechanism for {request.buckets} buckets sends more than {request.report_bytes} bytes a report"
     enough = [design.bytes for design, _ in found if isinstance(design, Design)]
     if enough:
         return InfeasiblePlanError(problem, {"report_bytes": min(enough)})
     shortest, candidate = min(found, key=lambda pair: pair[0].bytes)
-    error = infeasible(dataclasses.replace(wishes, report_bytes=None), candidate)
+    error = infeasible(dataclasses.replace(request, report_bytes=None), candidate)
     changes = error.nearest if error.together else dict(list(error.nearest.items())[:1])
     return InfeasiblePlanError(problem, {"report_bytes": shortest.bytes, **changes}, together=True)
 
 
-def _known(wishes: PlanRequest) -> Sequence[Candidate]:
-    known = candidates(wishes.buckets)
-    if wishes.mechanism is None:
+def _known(request: PlanRequest) -> Sequence[Candidate]:
+    known = candidates(request.buckets)
+    if request.mechanism is None:
         return known
-    chosen = [candidate for candidate in known if candidate.name == wishes.mechanism]
+    chosen = [candidate for candidate in known if candidate.name == request.mechanism]
     if not chosen:
         names = ", ".join(candidate.name for candidate in known)
-        raise ParameterError("mechanism", wishes.mechanism, f"must be one that answers such questions: {names}")
+        raise ParameterError("mechanism", request.mechanism, f"must be one that answers such questions: {names}")
     return chosen
 
 
@@ -101,15 +101,15 @@ def _ranked(entries: list[_Entry]) -> list[_Entry]:
     return sorted(entries, key=merit)
 
 
-def _rival(wishes: PlanRequest, entry: _Entry) -> Alternative:
+def _alternative(request: PlanRequest, entry: _Entry) -> Alternative:
     design = entry.design
     local = design.mechanism.epsilon
     sampled = math.log1p(design.sampling * math.expm1(local))
     figure = design.goal
-    if wishes.open == "epsilon":
-        figure = sampled if wishes.spares == "sampled" else local
-    elif wishes.open == "target":
-        figure = design_error(wishes, design)
-    elif wishes.open == "population":
-        figure = float(reach(wishes, design).population)
+    if request.open == "epsilon":
+        figure = sampled if request.spares == "sampled" else local
+    elif request.open == "target":
+        figure = design_error(request, design)
+    elif request.open == "population":
+        figure = float(reach(request, design).population)
     return Alternative(entry.candidate.name, design.bytes, local, sampled, design.sampling, figure)

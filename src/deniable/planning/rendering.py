@@ -36,12 +36,12 @@ def _factor(epsilon: float) -> str:
 def error(plan: Plan) -> str:
     """The planned share with its ±."""
     relative = "" if math.isinf(plan.cv) else f" (cv {percent(plan.cv)})"
-    return f"{percent(plan.share)} ± {percent(plan.margin)} at {percent(plan.wishes.confidence)}{relative}"
+    return f"{percent(plan.share)} ± {percent(plan.margin)} at {percent(plan.request.confidence)}{relative}"
 
 
 def risk(plan: Plan) -> tuple[str, ...]:
     """What the person who answers risks: against everybody first, then against those who cannot tell who took part."""
-    several = plan.wishes.answers > 1
+    several = plan.request.answers > 1
     local = (
         f"Whatever you answer, nobody's odds about you change by more than a factor {_factor(plan.epsilon_local)}, "
         "not even the odds of those who see that you sent something."
@@ -57,7 +57,7 @@ def risk(plan: Plan) -> tuple[str, ...]:
     lines = [local, sampled]
     if several:
         lines.append(
-            f"After all {plan.wishes.answers} answers the factors are {_factor(plan.lifetime_local)} "
+            f"After all {plan.request.answers} answers the factors are {_factor(plan.lifetime_local)} "
             f"and {_factor(plan.lifetime_sampled)}."
         )
     return tuple(lines)
@@ -65,36 +65,36 @@ def risk(plan: Plan) -> tuple[str, ...]:
 
 def notes(plan: Plan) -> tuple[str, ...]:
     """What the promises rest on."""
-    wishes = plan.wishes
+    request = plan.request
     lines = []
     excess = local_excess(plan)
     if excess is not None:
         lines.append(excess)
-    if wishes.epochs > 1 and wishes.memoized:
+    if request.epochs > 1 and request.memoized:
         lines.append(
-            f"Answers are drawn once for each of {wishes.distinct} distinct true answers and replayed in {wishes.epochs} epochs; "
-            "who takes part is drawn once, too."
+            f"Answers are drawn once for each of {request.distinct} distinct true answers and replayed in {request.epochs} "
+            "epochs; who takes part is also drawn once."
         )
-    elif wishes.epochs > 1:
+    elif request.epochs > 1:
         lines.append(
-            f"Each of the {wishes.epochs} epochs gets an equal part of the epsilons, which add up; "
+            f"Each of the {request.epochs} epochs gets an equal part of the epsilons, which add up; "
             "the error is that of one epoch."
         )
     if plan.sampling == 1:
         lines.append("With everybody answering there is no zero-knowledge guarantee.")
-    if wishes.finite:
+    if request.finite:
         lines.append("The error is about these people and no others.")
     return tuple(lines)
 
 
 def local_excess(plan: Plan) -> str | None:
     """The warning that the local epsilon is above the only epsilon that was asked for, if it is."""
-    asked = plan.wishes.sampled_epsilon
-    if asked is None or plan.wishes.epsilon is not None or plan.lifetime_local <= asked:
+    requested_epsilon = plan.request.sampled_epsilon
+    if requested_epsilon is None or plan.request.epsilon is not None or plan.lifetime_local <= requested_epsilon:
         return None
     return (
-        f"The local epsilon, {plan.lifetime_local:.4g}, is above the {asked:g} asked for: that figure holds only against anyone "
-        "who cannot tell who took part. Give a local epsilon too, to bound what everybody else learns."
+        f"The local epsilon, {plan.lifetime_local:.4g}, is above the {requested_epsilon:g} asked for: that figure holds only "
+        "against anyone who cannot tell who took part. Give a local epsilon too, to bound what everybody else learns."
     )
 
 
@@ -105,9 +105,9 @@ _SMALL = {
 }
 
 
-def figure_name(wishes: PlanRequest) -> str:
+def figure_name(request: PlanRequest) -> str:
     """What was open, by name."""
-    return _SMALL.get(wishes.open, f"{wishes.spares} epsilon")
+    return _SMALL.get(request.open, f"{request.spares} epsilon")
 
 
 def figure(open_wish: str, value: float) -> str:
@@ -117,18 +117,18 @@ def figure(open_wish: str, value: float) -> str:
     return f"{value:,.0f}" if open_wish == "population" else f"{value:.4g}"
 
 
-def why(wishes: PlanRequest, rivals: Sequence[Alternative]) -> str:
+def why(request: PlanRequest, alternatives: Sequence[Alternative]) -> str:
     """Why the first of them won."""
-    first = rivals[0]
-    if wishes.buckets == 1 and first.mechanism == "BinaryResponse":
+    first = alternatives[0]
+    if request.buckets == 1 and first.mechanism == "BinaryResponse":
         return (
             "A yes/no answer is one bit, and no mechanism with this epsilon errs less than two coins of which the second is fair."
         )
-    if len(rivals) == 1:
+    if len(alternatives) == 1:
         return f"{first.mechanism} is the only mechanism that fits."
-    second = rivals[1]
-    what = figure_name(wishes)
-    own, next_best = figure(wishes.open, first.figure), figure(wishes.open, second.figure)
+    second = alternatives[1]
+    what = figure_name(request)
+    own, next_best = figure(request.open, first.figure), figure(request.open, second.figure)
     if second.figure <= first.figure:
         return (
             f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of {second.mechanism} "
@@ -140,8 +140,8 @@ def why(wishes: PlanRequest, rivals: Sequence[Alternative]) -> str:
     )
 
 
-def _bytes(rival: Alternative) -> str:
-    return "1 byte" if rival.report_bytes == 1 else f"{rival.report_bytes} bytes"
+def _bytes(alternative: Alternative) -> str:
+    return "1 byte" if alternative.report_bytes == 1 else f"{alternative.report_bytes} bytes"
 
 
 def summary(plan: Plan) -> str:

@@ -7,9 +7,8 @@ import sqlite3
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,41 +20,26 @@ from starlette.requests import ClientDisconnect
 
 from deniable.errors import LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
+from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
 from deniable.proxy.board import Board
-from deniable.proxy.intake import Intake, Upload
+from deniable.proxy.intake import Intake
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
-from deniable.service.http_server import Number, parameters_problem, problem
+from deniable.service.hot_path import HotAddress, HotFront, refusal
+from deniable.service.http_server import Number, parameters_problem
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
 
-_SHARES = "application/octet-stream"
 _LARGEST_QUERY = 1 << 21
 _MOST_BLOCKS = 256
 _ENOUGH = 8 << 20
 """Bytes of the log after which an answer holds no further block."""
 _FRAME = struct.Struct("<QI")
 _SECONDS_TO_DRAIN = 2.0
-
-
-@dataclass
-class _Holder:
-    """What is under way under one token."""
-
-    n_uploads: int = 0
-    n_bytes: int = 0
-
-
-@dataclass
-class _Upload:
-    """An upload that is under way, and how many of its bytes have come."""
-
-    holder: _Holder
-    n_bytes: int = 0
 
 
 class Proxy:
@@ -73,10 +57,7 @@ class Proxy:
         self.desk = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
-        self.n_receiving = 0
-        """Bytes of bodies that have come and are still being received or examined. What is only announced takes no room."""
-        self._holders: dict[bytes, _Holder] = {}
-        """Who has uploads under way, by the hash of the token."""
+        self.admission = Admission(settings.limits, self.tokens.by_hash)
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -97,65 +78,34 @@ class Proxy:
 
     def authorize(self, request: Request, *roles: Role) -> Token:
         """The token that the request shows, if it has one of these roles."""
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        token = self.tokens.find(shown.strip()) if scheme.lower() == "bearer" else None
-        if token is None:
-            raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
-        if token.role not in roles:
-            raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
-        return token
+        return self.admission.authorize(request.headers.get("authorization", "").encode("latin-1"), *roles)
 
-    @contextmanager
-    def upload(self, token: Token) -> Iterator[_Upload]:
-        """One upload while it is under way; refused where its token has as many under way as it may."""
-        most = self.settings.limits.most_uploads_per_token
-        holder = self._holders.setdefault(token.hash, _Holder())
-        if holder.n_uploads >= most:
-            raise RefusedError("token_busy", 429, f"at most {most} uploads at a time are taken under one token", retry_after=1)
-        upload = _Upload(holder)
-        holder.n_uploads += 1
-        try:
-            yield upload
-        finally:
-            holder.n_uploads -= 1
-            holder.n_bytes -= upload.n_bytes
-            self.n_receiving -= upload.n_bytes
-            if not holder.n_uploads:
-                del self._holders[token.hash]
-
-    def _make_room(self, upload: _Upload, n_bytes: int) -> None:
-        """Count bytes that have come, and refuse them where one token, or all together, have brought as much as they may."""
-        limits = self.settings.limits
-        for each in (upload, upload.holder):
-            each.n_bytes += n_bytes
-        self.n_receiving += n_bytes
-        if upload.holder.n_bytes > max(limits.largest_body, limits.most_waiting // 2):
-            raise RefusedError("token_busy", 429, "one token has as much under way as it may", retry_after=1)
-        if self.n_receiving > limits.most_waiting:
-            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
-
-    async def receive(self, request: Request, largest: int, upload: _Upload | None = None) -> bytes:
-        """The body of a request, if it comes in time, is not too long, and there is room for it as it comes."""
+    async def receive(self, request: Request, largest: int) -> bytes:
+        """The body of a request, if it comes in time and is not too long."""
         seconds = self.settings.limits.body_deadline
-        stated = request.headers.get("content-length", "")
-        if stated.isascii() and stated.isdecimal() and (len(stated) > 15 or int(stated) > largest):
-            raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
         content = bytearray()
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
                     if len(content) + len(chunk) > largest:
                         raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
-                    if upload is not None:
-                        self._make_room(upload, len(chunk))
                     content += chunk
         except TimeoutError:
             raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
         request.state.received = True
         return bytes(content)
 
+    def hot_addresses(self) -> list[HotAddress]:
+        """What is answered without a framework."""
 
-def create_app(proxy: Proxy) -> FastAPI:
+        def count(reason: str) -> None:
+            self.refusals[reason] += 1
+
+        shares = ShareUploads(self.admission, self.desk, count)
+        return [shares, QueryList(self.settings.limits, lambda: (self.board.content, self.board.etag))]
+
+
+def create_app(proxy: Proxy) -> HotFront:
     """The service of a proxy. It is started and stopped with the application's lifespan."""
 
     @asynccontextmanager
@@ -166,20 +116,17 @@ def create_app(proxy: Proxy) -> FastAPI:
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     _add_errors(app, proxy)
-    _add_shares(app, proxy)
+    _describe_hot_addresses(app)
     _add_queries(app, proxy)
     _add_reading(app, proxy)
-    return app
+    return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
 
 def _refusal(error: RefusedError) -> Response:
-    headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if error.status == 408:
-        headers["Connection"] = "close"
-    body = problem(error.reason, error.status, error.detail)
-    return Response(body, error.status, headers, media_type="application/problem+json")
+    status, lines, body = refusal(error)
+    response = Response(body, status)
+    response.raw_headers += [tuple(line.split(b": ", 1)) for line in lines.split(b"\r\n")[:-1]]  # type: ignore[misc]
+    return response
 
 
 async def _drain(request: Request) -> None:
@@ -232,38 +179,30 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         409: "A message id came before, with another share.",
         410: "The epoch is closed.",
         413: "The body is too long.",
-        415: f"The body is not {_SHARES}.",
+        415: f"The body is not {SHARES}.",
         422: "The epoch has not begun, or the size class is not the channel's.",
         429: "More messages than one token may send in an epoch, or more uploads at a time; Retry-After says when to come back.",
         503: "The proxy has too much to do; Retry-After says when to come back.",
     }.items()
 }
-_BINARY = {"requestBody": {"required": True, "content": {_SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
+_BINARY = {"requestBody": {"required": True, "content": {SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-def _add_shares(app: FastAPI, proxy: Proxy) -> None:
+def _describe_hot_addresses(app: FastAPI) -> None:
+    """The description of what :class:`HotFront` answers, so that a request never comes here; other methods are refused here."""
+
     @app.post("/v1/shares", status_code=202, openapi_extra=_BINARY, responses=_PROBLEMS)
-    async def take_shares(request: Request) -> dict[str, int]:
+    async def take_shares() -> dict[str, int]:
         """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
-        token = proxy.authorize(request, "device")
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _SHARES:
-            raise RefusedError("media_type", 415, f"shares come as {_SHARES}")
-        with proxy.upload(token) as upload:
-            content = await proxy.receive(request, proxy.settings.limits.largest_body, upload)
-            receipt = await proxy.desk.submit(Upload(token.hash, token.quota, content))
-        return {"accepted": receipt.accepted, "already": receipt.already}
+        raise NotImplementedError
+
+    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
+    async def list_queries() -> Response:
+        """The signed queries that devices may answer, as a JSON list."""
+        raise NotImplementedError
 
 
 def _add_queries(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
-    async def list_queries(request: Request) -> Response:
-        """The signed queries that devices may answer, as a JSON list."""
-        headers = {"ETag": proxy.board.etag, "Cache-Control": "no-cache"}
-        shown = request.headers.get("if-none-match", "")
-        if shown.strip() == "*" or proxy.board.etag in (tag.strip().removeprefix("W/") for tag in shown.split(",")):
-            return Response(status_code=304, headers=headers)
-        return Response(proxy.board.content, headers=headers, media_type="application/json")
-
     @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
@@ -282,7 +221,7 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/log", responses={200: {"content": {_SHARES: {}}}})
+    @app.get("/v1/log", responses={200: {"content": {SHARES: {}}}})
     async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
         """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
 
@@ -326,4 +265,4 @@ def _page(path: Path, after: int, limit: int) -> Response:
         if reader is not None:
             reader.close()
     body = b"".join(_FRAME.pack(record.offset, len(record.block)) + record.block for record in records)
-    return Response(body, headers=headers, media_type=_SHARES)
+    return Response(body, headers=headers, media_type=SHARES)

@@ -11,9 +11,7 @@ the spool. What was about to be moved when it went away is moved as it was, for 
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,8 @@ from numpy.typing import NDArray
 from deniable.checks import whole
 from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
+from deniable.proxy.gathered import Gathered, gather
+from deniable.proxy.quotas import MessageCounts
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
 from deniable.queries.channels import Channel
@@ -111,15 +111,10 @@ class _Epoch:
     """What is known of one channel and epoch while it is open; all of it is forgotten when it is closed."""
 
     seen: Seen = field(default_factory=Seen)
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
-    used: Counter[bytes] = field(default_factory=Counter)
-    """How many messages each client has sent, by a hash of its token that nobody can compute once the secret is dropped."""
+    used: MessageCounts = field(default_factory=MessageCounts)
     moving: list[_Waiting] = field(default_factory=list)
     """What is being moved, oldest first: nothing is added to it any more, for it may be in the log already."""
     waiting: _Waiting | None = None
-
-    def pseudonym(self, client: bytes) -> bytes:
-        return hashlib.blake2b(client, key=self.secret, digest_size=16).digest()
 
     def all_waiting(self) -> list[_Waiting]:
         """Oldest first."""
@@ -138,9 +133,40 @@ class _Part(NamedTuple):
     """What of an upload goes to one epoch, once it is found to be in order."""
 
     group: Group
+    epoch: _Epoch
     rows: _Words
     checks: _Words
-    pseudonym: bytes
+    pseudonym: int
+
+
+class _Commit:
+    """Uploads that are taken together, and what becomes of each."""
+
+    def __init__(self, uploads: Sequence[Upload], now: int, room_for_ids: int, room_to_wait: int) -> None:
+        self.uploads, self.now = uploads, now
+        self.results: list[Receipt | RefusedError | None] = [None] * len(uploads)
+        self.fresh: dict[Group, list[_Words]] = {}
+        """What is new, and has to be on the disk before anything is acknowledged."""
+        self.n_accepted = self.n_already = 0
+        self._room_for_ids, self._room_to_wait = room_for_ids, room_to_wait
+
+    def no_room(self, n_new: int) -> RefusedError | None:
+        """Why so many more shares cannot be taken now, if so."""
+        if self.n_accepted + n_new > self._room_for_ids:
+            return RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
+        if self.n_accepted + n_new > self._room_to_wait:
+            return RefusedError("behind", 503, "The backlog is full; retry later.", retry_after=30)
+        return None
+
+    def receipt(self, i: int, n_new: int, n_already: int) -> None:
+        """Note that an upload is taken."""
+        self.n_accepted += n_new
+        self.n_already += n_already
+        self.results[i] = Receipt(n_new, n_already)
+
+
+def _changed(n: int) -> RefusedError:
+    return RefusedError("changed", 409, f"{n} of the message ids came before, with another share")
 
 
 class Intake:
@@ -214,35 +240,98 @@ class Intake:
 
         An upload is taken whole or refused whole.
         """
-        now = self._clock()
-        n_ids, n_waiting = self.n_ids, self.n_waiting
-        results: list[Receipt | RefusedError] = []
-        fresh: dict[Group, list[_Words]] = {}
-        for upload in uploads:
-            try:
-                parts, already = self._examine(upload, now)
-                n_new = sum(part.checks.size for part in parts)
-                if n_ids + n_new > self.rules.most_ids:
-                    raise RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
-                if n_waiting + n_new > self.rules.most_waiting:
-                    raise RefusedError("behind", 503, "The backlog is full; retry later.", retry_after=30)
-            except RefusedError as error:
-                results.append(error)
-                continue
-            for part in parts:
-                self._keep(part)
-                fresh.setdefault(part.group, []).append(part.rows)
-            n_ids, n_waiting = n_ids + n_new, n_waiting + n_new
-            self.counters["accepted"] += n_new
-            self.counters["already"] += already
-            results.append(Receipt(n_new, already))
-        for group, rows in fresh.items():
-            self._store(group, rows, now)
-        return results
+        commit = _Commit(uploads, self._clock(), self.rules.most_ids - self.n_ids, self.rules.most_waiting - self.n_waiting)
+        gathered, odd = gather([upload.content for upload in uploads])
+        for part in gathered:
+            odd += self._take_gathered(part, commit)
+        for i in sorted(odd):
+            self._take_one(i, commit)
+        for group, rows in commit.fresh.items():
+            self._store(group, rows, commit.now)
+        self.counters["accepted"] += commit.n_accepted
+        self.counters["already"] += commit.n_already
+        return [result for result in commit.results if result is not None]
 
-    def _examine(self, upload: Upload, now: int) -> tuple[list[_Part], int]:
+    def _take_gathered(self, part: Gathered, commit: _Commit) -> list[int]:
+        """Take uploads of one channel and epoch; which of them have to be looked at after the others.
+
+        Those are the ones that repeat an id of another: whether it counts depends on what becomes of the other.
+        """
+        group = Group(*part.key)
         try:
-            groups = read_batch(upload.content)
+            channel = self._open_channel(group, commit.now)
+        except RefusedError as error:
+            for i in part.uploads.tolist():
+                commit.results[i] = error
+            return []
+        epoch = self._epochs.get(group) or _Epoch()
+        checks = self._check(part.columns)
+        found = epoch.seen.look(part.columns[:2], checks)
+        new = np.zeros(checks.size, dtype=bool)
+        new[found.new] = True
+        repeating = part.per_upload(found.repeated) > 0 if found.repeated.any() else np.zeros(part.uploads.size, dtype=bool)
+        n_new = part.per_upload(new).tolist()
+        n_same = part.per_upload(found.same).tolist() if found.n_same else [0] * part.uploads.size
+        n_changed = part.per_upload(~(new | found.same)).tolist() if found.n_changed else [0] * part.uploads.size
+        chosen = part.uploads.tolist()
+        names = [epoch.used.pseudonym(commit.uploads[i].client) for i in chosen]
+        used = epoch.used.of(names).tolist()
+        sent: dict[int, int] = {}
+        taken = np.zeros(part.uploads.size, dtype=bool)
+        for k, (i, n, name, later) in enumerate(zip(chosen, n_new, names, repeating.tolist(), strict=True)):
+            if later:
+                continue
+            before = used[k] + sent.get(name, 0)
+            refusal = _changed(n_changed[k]) if n_changed[k] else self._over_quota(commit, i, group, channel, before, n)
+            if refusal is None:
+                refusal = commit.no_room(n)
+            if refusal is not None:
+                commit.results[i] = refusal
+                continue
+            commit.receipt(i, n, n_same[k])
+            if n:
+                sent[name] = sent.get(name, 0) + n
+                taken[k] = True
+        if sent:
+            kept = new & part.spread(taken)
+            whole = kept.all()
+            rows = part.columns if whole else part.columns[:, kept]
+            epoch.seen.add(rows[:2], checks if whole else checks[kept])
+            epoch.used.add(sent)
+            self._epochs[group] = epoch
+            commit.fresh.setdefault(group, []).append(rows)
+        return [int(i) for i in part.uploads[repeating]]
+
+    def _take_one(self, i: int, commit: _Commit) -> None:
+        try:
+            parts, already = self._examine(i, commit)
+            n_new = sum(part.checks.size for part in parts)
+            refusal = commit.no_room(n_new)
+        except RefusedError as error:
+            refusal = error
+        if refusal is not None:
+            commit.results[i] = refusal
+            return
+        for part in parts:
+            epoch = self._epochs.setdefault(part.group, part.epoch)
+            epoch.seen.add(part.rows[:2], part.checks)
+            epoch.used.add({part.pseudonym: part.checks.size})
+            commit.fresh.setdefault(part.group, []).append(part.rows)
+        commit.receipt(i, n_new, already)
+
+    def _over_quota(self, commit: _Commit, i: int, group: Group, channel: Channel, used: int, n_new: int) -> RefusedError | None:
+        allowed = commit.uploads[i].quota
+        if allowed is None:
+            allowed = channel.most_messages
+        if not n_new or used + n_new <= allowed:
+            return None
+        wait = max(1, channel.schedule.end_of_epoch(group.epoch) - commit.now)
+        rule = f"at most {allowed} messages an epoch are taken under one token"
+        return RefusedError("quota", 429, f"{rule}, and with these it would be {used + n_new}", retry_after=wait)
+
+    def _examine(self, i: int, commit: _Commit) -> tuple[list[_Part], int]:
+        try:
+            groups = read_batch(commit.uploads[i].content)
         except WireError as error:
             raise RefusedError(error.reason, 400, error.detail) from None
         except ParameterError as error:
@@ -250,26 +339,22 @@ class Intake:
         parts, n_already = [], 0
         for key, columns in groups.items():
             group = Group(*key)
-            channel = self._open_channel(group, now)
+            channel = self._open_channel(group, commit.now)
             epoch = self._epochs.get(group) or _Epoch()
             checks = self._check(columns)
             found = epoch.seen.look(columns[:2], checks)
             if found.n_changed:
-                raise RefusedError("changed", 409, f"{found.n_changed} of the message ids came before, with another share")
+                raise _changed(found.n_changed)
             n_already += found.n_same
             if not found.new.size:
                 continue
-            allowed = channel.most_messages if upload.quota is None else upload.quota
-            pseudonym = epoch.pseudonym(upload.client)
-            used = epoch.used[pseudonym]
-            if used + found.new.size > allowed:
-                wait = max(1, channel.schedule.end_of_epoch(group.epoch) - now)
-                rule = f"at most {allowed} messages an epoch are taken under one token"
-                raise RefusedError("quota", 429, f"{rule}, and with these it would be {used + found.new.size}", retry_after=wait)
-            self._epochs[group] = epoch
+            pseudonym = epoch.used.pseudonym(commit.uploads[i].client)
+            refusal = self._over_quota(commit, i, group, channel, int(epoch.used.of([pseudonym])[0]), found.new.size)
+            if refusal is not None:
+                raise refusal
             whole = found.new.size == checks.size
             rows = columns if whole else columns[:, found.new]
-            parts.append(_Part(group, rows, checks if whole else checks[found.new], pseudonym))
+            parts.append(_Part(group, epoch, rows, checks if whole else checks[found.new], pseudonym))
         return parts, n_already
 
     def _open_channel(self, group: Group, now: int) -> Channel:
@@ -279,11 +364,6 @@ class Intake:
         closed = max(self._closed.get(group.channel, 0), channel.epochs_over(now - self.rules.grace))
         channel.check(group.epoch, group.size_class, now, self.rules.skew, closed)
         return channel
-
-    def _keep(self, part: _Part) -> None:
-        epoch = self._epochs[part.group]
-        epoch.seen.add(part.rows[:2], part.checks)
-        epoch.used[part.pseudonym] += part.checks.size
 
     def _store(self, group: Group, rows: list[_Words], now: int) -> None:
         epoch = self._epochs[group]

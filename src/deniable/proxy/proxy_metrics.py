@@ -33,7 +33,7 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("shares_waiting", "Shares that wait for a flush.", intake.n_waiting),
         gauge("log_away", "1 while the log cannot be reached, and shares wait in the spool.", int(intake.log_problem != "")),
         gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),
-        gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.n_receiving),
+        gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.admission.n_receiving),
         gauge("queries", "Queries on the board.", len(proxy.board)),
     ]
     return exposition("deniable_proxy", counters + others)

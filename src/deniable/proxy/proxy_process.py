@@ -38,8 +38,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
         signal.signal(each, give_up)
     announce(place.address(listener))
-    told = {"port": listener.getsockname()[1], "tls": settings.tls is not None, "waiting": proxy.intake.n_waiting}
-    _LOGGER.info("started", extra={"fields": told})
+    document = {"port": listener.getsockname()[1], "tls": settings.tls is not None, "waiting": proxy.intake.n_waiting}
+    _LOGGER.info("started", extra={"fields": document})
     try:
         server.run(sockets=[listener])
     finally:

@@ -67,6 +67,10 @@ class Found(NamedTuple):
     """How many were seen before, with the same share."""
     n_changed: int
     """How many were seen before, with another share."""
+    same: NDArray[np.bool_]
+    """For each, whether it was seen before, with the same share."""
+    repeated: NDArray[np.bool_]
+    """For each, whether its id stands before it already."""
 
 
 class _Run(NamedTuple):
@@ -84,7 +88,7 @@ class Seen:
     >>> found.new.tolist(), found.n_same, found.n_changed
     ([0, 1], 1, 0)
     >>> seen.add(rows[:, found.new], checks[found.new])
-    >>> seen.look(rows, np.array([7, 9, 7], dtype=np.uint64))[1:]
+    >>> seen.look(rows, np.array([7, 9, 7], dtype=np.uint64))[1:3]
     (2, 1)
     """
 
@@ -112,7 +116,9 @@ class Seen:
                 known[maybe[hit]] = True
                 same[maybe[hit]] = run.checks[at[hit]] == checks[maybe[hit]]
         old = known | repeated
-        return Found(np.flatnonzero(~old), int(np.count_nonzero(old & same)), int(np.count_nonzero(old & ~same)))
+        same &= old
+        n_same = int(np.count_nonzero(same))
+        return Found(np.flatnonzero(~old), n_same, int(np.count_nonzero(old)) - n_same, same, repeated)
 
     def add(self, ids: _Words, checks: _Words) -> None:
         """Remember messages, all of which are new."""

@@ -29,6 +29,9 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
     if isinstance(schedule, dict):
         times = {name: _seconds(f"schedule.{name}", schedule[name]) for name in ("origin", "expires") if name in schedule}
         tree = {**tree, "schedule": {**schedule, **times}}
+    envelope = tree.get("envelope")
+    if isinstance(envelope, dict) and "until" in envelope:
+        tree = {**tree, "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])}}
     return Query.from_dict(tree)
 
 

@@ -178,6 +178,11 @@ class KeyRing:
             raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} was valid before {found.valid_until}, and it is {now}")
         return found.key
 
+    def check_delegate(self, key_id: str, now: int) -> None:
+        """Refuse a controller's key that is on the ring and not trusted now. For one that is not there, an analyst vouches."""
+        if key_id in self._keys:
+            self.trusted(key_id, now)
+
     def add(self, key: PublicKey, valid_from: int = 0, valid_until: int = LATEST) -> KeyRing:
         """The ring with one more key. A key that is on the ring already stays as it is, revoked if it is revoked."""
         if key.id in self._keys:
@@ -196,6 +201,10 @@ class KeyRing:
         """The ring with this key marked as good for nothing. It stays on the ring, so that it cannot be added again."""
         lost = self._get(key_id)
         return KeyRing([dataclasses.replace(lost, revoked=True) if trusted is lost else trusted for trusted in self])
+
+    def ban(self, key: PublicKey) -> KeyRing:
+        """The ring with this key revoked, whether it was there or not: a controller's key never is."""
+        return (self if key.id in self._keys else self.add(key)).revoke(key.id)
 
     def _get(self, key_id: str) -> TrustedKey:
         if key_id not in self._keys:
@@ -279,9 +288,9 @@ def _named(owner: str | None) -> str:
     return owner
 
 
-def _same(asked: str | None, stated: str) -> str:
-    if asked is not None and asked != stated:
-        raise ParameterError("owner", asked, f"must be {stated!r}, whose key the file says it is")
+def _same(requested: str | None, stated: str) -> str:
+    if requested is not None and requested != stated:
+        raise ParameterError("owner", requested, f"must be {stated!r}, whose key the file says it is")
     return stated
 
 

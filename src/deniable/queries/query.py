@@ -21,6 +21,7 @@ from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
+from deniable.queries.envelope import COINS, Envelope
 from deniable.queries.header import FORMAT, QueryHeader, digest_of
 from deniable.queries.schedule import Schedule
 from deniable.queries.sizes import capacity, smallest_class
@@ -139,6 +140,8 @@ class Query:
     distinct: int = 1
     """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of
     them are paid for when the query is first answered, whatever the data are."""
+    envelope: Envelope | None = None
+    """What a controller may change without the analyst, if anything."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -150,19 +153,21 @@ class Query:
         if len(self.sql.encode()) > LONGEST_SQL:
             raise ParameterError("sql", f"{self.sql[:40]}…", f"must take at most {LONGEST_SQL} bytes")
         check_text("question", self.question, 2000, "the question in plain words", empty=True, lines=True)
-        self._settle_proxies()
+        self._validate_proxies()
         if not isinstance(self.budget, Budget):
             raise ParameterError("budget", self.budget, "must be a Budget")
-        self._settle_rows()
-        self._settle_strata()
+        self._validate_rows()
+        self._validate_strata()
         buckets = Buckets(self.columns)
         recipe, mechanism = _build(self.mechanism, buckets)
         self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
-        self._settle_distinct()
-        self._settle_size()
+        self._validate_distinct()
+        self._derive_size()
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
             rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
             raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
+        if self.envelope is not None:
+            self._settle_envelope(self.envelope)
 
     def _set(self, **derived: Any) -> None:
         for name, value in derived.items():
@@ -174,7 +179,7 @@ class Query:
         if self.size_class is not None:
             self._set(size_class=header.size_class)
 
-    def _settle_proxies(self) -> None:
+    def _validate_proxies(self) -> None:
         given = self.proxies
         rule = f"must be a list of 2 to {_MOST_PROXIES} different names or addresses"
         if isinstance(given, str) or not isinstance(given, Iterable):
@@ -188,7 +193,7 @@ class Query:
                 raise ParameterError(f"proxies[{i}]", proxy, "is there twice: one proxy with two shares could read the answer")
         self._set(proxies=proxies)
 
-    def _settle_rows(self) -> None:
+    def _validate_rows(self) -> None:
         _flag("memoize", self.memoize)
         _flag("cover", self.cover)
         if self.rows not in _ROWS:
@@ -196,13 +201,13 @@ class Query:
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
-    def _settle_distinct(self) -> None:
+    def _validate_distinct(self) -> None:
         answers = len(self.buckets) + (not self.buckets.complete)
         self._set(distinct=whole("distinct", self.distinct, 1, answers))
         if self.distinct > 1 and not self.memoize:
             raise ParameterError("distinct", self.distinct, "must be 1 without memoize: it counts permanent answers")
 
-    def _settle_strata(self) -> None:
+    def _validate_strata(self) -> None:
         strata = tuple(self.strata) if isinstance(self.strata, Iterable) else (self.strata,)
         if not all(isinstance(stratum, Stratum) for stratum in strata):
             raise ParameterError("strata", self.strata, "must be a list of Stratum")
@@ -216,13 +221,39 @@ class Query:
         if twice is not None:
             raise ParameterError(f"strata[{twice}].name", self.strata[twice].name, "is there twice")
 
-    def _settle_size(self) -> None:
+    def _derive_size(self) -> None:
         needed = smallest_class(self.report_bytes)
         size_class = needed if self.size_class is None else self.size_class
         if size_class < needed:
             held = f"holds {capacity(size_class)} bytes, and a report takes {self.report_bytes}"
             raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
         self._set(size_class=size_class)
+
+    def _settle_envelope(self, envelope: Envelope) -> None:
+        """Refuse an envelope that the query's own parameters are outside of, or that leaves the total open."""
+        if not isinstance(envelope, Envelope):
+            raise ParameterError("envelope", envelope, "must be an Envelope")
+        if self.budget.epsilon is None:
+            raise ParameterError("budget.epsilon", None, "must be given with an envelope: it is the ceiling on the total")
+        coins = [name for name in COINS if name in self.recipe]
+        for name in COINS:
+            if (getattr(envelope, name) is not None) != (name in coins):
+                rule = f"must be {'a range' if name in coins else 'left out'} for {self.recipe['name']}"
+                raise ParameterError(f"envelope.{name}", getattr(envelope, name), rule)
+        if envelope.inversion and self.recipe["name"] != "TwoCoin":
+            raise ParameterError("envelope.inversion", True, "must be false for mechanisms other than TwoCoin")
+        samplings = [self.sampling, *(stratum.sampling for stratum in self.strata if stratum.sampling is not None)]
+        values = [("sampling", value) for value in samplings] + [(name, self.recipe[name]) for name in coins]
+        for name, value in values:
+            low, high = envelope.ranges()[name]
+            if not low <= value <= high:
+                raise ParameterError(f"envelope.{name}", [low, high], f"must hold the query's own {name} = {value:g}")
+            if self.memoize and name != "sampling" and low != high:
+                rule = "must be one value with memoize: other coins would draw, and charge, permanent answers anew"
+                raise ParameterError(f"envelope.{name}", [low, high], rule)
+        if self.epsilon_local > envelope.epsilon_per_answer:
+            rule = f"must allow the query's own local epsilon, {self.epsilon_local:.4g}"
+            raise ParameterError("envelope.epsilon_per_answer", envelope.epsilon_per_answer, rule)
 
     # --- what it costs ----------------------------------------------------------------------------------------------
 
@@ -303,8 +334,8 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
 
-        `distinct` is written only where it is not 1, so that the bytes of a query without it are what they were before there
-        was such a field.
+        `distinct` is written only where it is not 1, and `envelope` only where there is one, so that the bytes of a query without
+        them are what they were before there were such fields.
         """
         tree = {
             "format": FORMAT,
@@ -329,7 +360,11 @@ class Query:
             "size_class": self.size_class,
             "channel": self.channel,
         }
-        return tree if self.distinct == 1 else {**tree, "distinct": self.distinct}
+        if self.distinct != 1:
+            tree["distinct"] = self.distinct
+        if self.envelope is not None:
+            tree["envelope"] = self.envelope.to_dict()
+        return tree
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:
@@ -344,6 +379,8 @@ class Query:
         given["strata"] = _list("strata", given.get("strata", []), Stratum, ("name", "sampling", "population"))
         given["schedule"] = Schedule(**_filled("schedule", given["schedule"], Schedule))
         given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
+        if given.get("envelope") is not None:
+            given["envelope"] = Envelope.from_dict(given["envelope"])
         return cls(**given)
 
     @classmethod
@@ -379,15 +416,16 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
     if isinstance(given, Mechanism):
         parameters = given.to_dict()
         recipe = {"name": parameters.pop("mechanism"), **parameters}
-        recipe.pop("k", None)
+        recipe.pop("values", None)
         _check_domain(given, repr(given), buckets)
     elif isinstance(given, Mapping) and isinstance(given.get("name"), str):
         recipe = dict(given)
     else:
         example = '{ name = "TwoCoin", p = 0.5, q = 0.5 }'
         raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
-    if "k" in recipe:
-        raise ParameterError("mechanism.k", recipe["k"], "is not given: the domain is the query's buckets")
+    for name in ("values", "k"):
+        if name in recipe:
+            raise ParameterError(f"mechanism.{name}", recipe[name], "is not given: the domain is the query's buckets")
     _refuse_costly(recipe, len(buckets))
     mechanism = _two_coin(recipe, buckets) if recipe["name"] == "TwoCoin" else _from_library(recipe, buckets)
     _check_domain(mechanism, recipe["name"], buckets)
@@ -421,14 +459,14 @@ def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     p, q = (check_probability(f"mechanism.{name}", recipe.get(name, "nothing")) for name in ("p", "q"))
     b = (1 - p) * q
     recipe.update(p=float(recipe["p"]), q=float(recipe["q"]))
-    return _made("TwoCoin", {"mechanism": "UnaryEncoding", "k": list(buckets.labels), "a": float(p + b), "b": float(b)})
+    return _made("TwoCoin", {"mechanism": "UnaryEncoding", "values": list(buckets.labels), "a": float(p + b), "b": float(b)})
 
 
 def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     parameters = {name: value for name, value in recipe.items() if name != "name"}
     known = known_mechanisms().get(recipe["name"])
-    if "k" in getattr(known, "__dataclass_fields__", {}):
-        parameters["k"] = list(buckets.labels)
+    if "values" in getattr(known, "__dataclass_fields__", {}):
+        parameters["values"] = list(buckets.labels)
     if "epsilon" in parameters:
         parameters["epsilon"] = recipe["epsilon"] = check_epsilon(parameters["epsilon"], "mechanism.epsilon")
     return _made(recipe["name"], {"mechanism": recipe["name"], **parameters})

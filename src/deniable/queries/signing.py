@@ -3,6 +3,9 @@
 The order of the checks is part of the protection. The signature is verified over the bytes as they came, before anything in
 them is read; only then is the query parsed, and its expiry and serial compared. Anyone who relays queries can send a device what
 they like, and it costs the device one signature check.
+
+A query whose analyst signed an envelope (:mod:`.envelope`) may come with a controller's version. Then there are two signatures:
+the analyst's over the query, and that of the controller's key, which the query names, over the version.
 """
 
 from __future__ import annotations
@@ -10,23 +13,44 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from deniable.errors import ExpiredQueryError, ParameterError, QueryError, RollbackError, SignatureError
+from deniable.errors import (
+    EnvelopeError,
+    ExpiredQueryError,
+    KeyNotValidError,
+    ParameterError,
+    QueryError,
+    RollbackError,
+    SignatureError,
+)
+from deniable.queries import canonical
 from deniable.queries.bounded_json import MOST_FIELDS, decode
-from deniable.queries.header import SEPARATOR, QueryHeader
-from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.envelope import VERSION_SEPARATOR, Envelope, Version, applied
+from deniable.queries.header import SEPARATOR, QueryHeader, digest_of
+from deniable.queries.keys import AnalystKey, KeyRing, PublicKey
 
 if TYPE_CHECKING:
     from deniable.queries.query import Query
 
-__all__ = ["Seen", "SignedQuery", "authentic", "authenticate", "authenticate_header", "check_version", "sign", "verify"]
+__all__ = [
+    "Seen",
+    "SignedQuery",
+    "authentic",
+    "authenticate",
+    "authenticate_header",
+    "check_version",
+    "sign",
+    "sign_version",
+    "verify",
+]
 
 _T = TypeVar("_T")
 
 _FORMAT = "deniable signed query 1"
+_FIELDS = ({"format", "query", "key", "signature"}, {"format", "query", "key", "signature", "version", "version_signature"})
 _LARGEST = 1 << 21
 MOST_LISTED = 1000
 """Queries that a proxy may relay at a time."""
@@ -51,18 +75,31 @@ class SignedQuery:
     content: bytes
     key_id: str
     signature: bytes
+    version: bytes | None = None
+    """A controller's version, in canonical bytes, if there is one."""
+    version_signature: bytes = b""
 
     def unverified(self) -> Query:
         """The query as it claims to be. For showing it; :func:`verify` is for trusting it."""
-        return _read(_parsed, self.content)
+        return _read(_parsed, self.effective())
 
     def header(self) -> QueryHeader:
         """The query's header as it claims to be: all that a proxy looks at."""
-        return _read(QueryHeader.from_content, self.content)
+        return _read(QueryHeader.from_content, self.effective())
+
+    def effective(self) -> bytes:
+        """The canonical bytes of what devices are asked: the analyst's query, with the version's numbers if there is one."""
+        return self.content if self.version is None else _read(_applied, (self.content, self.version))
+
+    def without_version(self) -> SignedQuery:
+        """The query as the analyst signed it."""
+        return replace(self, version=None, version_signature=b"")
 
     def to_bytes(self) -> bytes:
         """The file or message that carries it: JSON, with the canonical bytes as one text."""
         fields = {"format": _FORMAT, "query": self.content.decode(), "key": self.key_id, "signature": self.signature.hex()}
+        if self.version is not None:
+            fields |= {"version": self.version.decode(), "version_signature": self.version_signature.hex()}
         return (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
@@ -74,17 +111,24 @@ class SignedQuery:
             fields = decode(content, MOST_FIELDS)
         except ValueError as error:
             raise QueryError(f"these bytes are not a signed query: {error}") from None
-        if not isinstance(fields, dict) or set(fields) != {"format", "query", "key", "signature"} or fields["format"] != _FORMAT:
+        if not isinstance(fields, dict) or set(fields) not in _FIELDS or fields["format"] != _FORMAT:
             raise QueryError(f"these bytes are not a signed query of the format {_FORMAT!r}")
         query, key, signature = fields["query"], fields["key"], fields["signature"]
-        if not all(isinstance(part, str) for part in (query, key, signature)):
+        if not all(isinstance(part, str) for part in fields.values()):
             raise QueryError("the fields of a signed query are texts")
         if not _KEY_ID.fullmatch(key):
             raise QueryError("the key id of a signed query is 16 lower-case hexadecimal digits")
-        return cls(_encoded(query), key, _unhex(signature))
+        if "version" not in fields:
+            return cls(_encoded(query), key, _unhex(signature))
+        return cls(_encoded(query), key, _unhex(signature), _encoded(fields["version"]), _unhex(fields["version_signature"]))
 
 
-def _read(how: Callable[[bytes], _T], content: bytes) -> _T:
+def _applied(parts: tuple[bytes, bytes]) -> bytes:
+    content, version = parts
+    return applied(content, Version.from_content(version))
+
+
+def _read(how: Callable[[Any], _T], content: Any) -> _T:
     try:
         return how(content)
     except ParameterError as error:
@@ -122,6 +166,13 @@ def sign(query: Query, key: AnalystKey) -> SignedQuery:
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 
+def sign_version(signed: SignedQuery, version: Version, key: AnalystKey) -> SignedQuery:
+    """An analyst's signed query with a controller's version of it: Ed25519 over the version's separator and canonical bytes."""
+    if version.query != digest_of(signed.content).hex():
+        raise EnvelopeError(f"version {version.serial} is of another query")
+    return replace(signed, version=version.content, version_signature=key.sign(VERSION_SEPARATOR + version.content))
+
+
 def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHeader:
     """The query's header, if a key that is trusted at the time `now` has signed the query, and is the key of its analyst.
 
@@ -130,18 +181,54 @@ def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHe
     key = ring.trusted(signed.key_id, now)
     if not key.verifies(signed.signature, SEPARATOR + signed.content):
         raise SignatureError(f"the signature is not that of key {signed.key_id} over this query")
-    header = signed.header()
+    header = signed.without_version().header()
     if header.analyst != key.owner:
         raise SignatureError(
             f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {header.analyst!r}"
         )
-    return header
+    if signed.version is None:
+        return header
+    try:
+        _check_delegated(signed, header, ring, now)
+        return signed.header()
+    except QueryError as error:
+        error.base = header
+        raise
+
+
+def _check_delegated(signed: SignedQuery, header: QueryHeader, ring: KeyRing, now: int) -> None:
+    """Refuse a version that the key in the query's envelope has not signed, or that is outside the envelope."""
+    stated = canonical.decode(signed.content).get("envelope")
+    if stated is None:
+        raise EnvelopeError(f"query {header.id!r} lets no controller change it")
+    envelope = _read(Envelope.from_dict, stated)
+    controller = PublicKey(f"the controller of {header.analyst}"[:200], bytes.fromhex(envelope.controller))
+    ring.check_delegate(controller.id, now)
+    if envelope.until is not None and now >= envelope.until:
+        raise KeyNotValidError(f"the controller's key {controller.id} was valid before {envelope.until}, and it is {now}")
+    content = signed.version or b""
+    if not controller.verifies(signed.version_signature, VERSION_SEPARATOR + content):
+        raise SignatureError(f"the version's signature is not that of the controller's key {controller.id}")
+    version: Version = _read(Version.from_content, content)
+    if version.query != header.digest.hex():
+        raise EnvelopeError(f"version {version.serial} is of another query, or of another version of this one")
+    envelope.check(header.serial, version)
 
 
 def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
-    """The query, if :func:`authenticate_header` finds its signature to hold."""
-    authenticate_header(signed, ring, now)
-    return signed.unverified()
+    """The query, if :func:`authenticate_header` finds its signatures to hold, and an answer costs what its envelope allows."""
+    try:
+        header = authenticate_header(signed, ring, now)
+        if signed.version is None:
+            return signed.unverified()
+        try:
+            return signed.unverified()  # refuses what breaks a rule of queries, the envelope's ceiling on epsilon among them
+        except QueryError as error:
+            raise EnvelopeError(f"version {header.serial}: {error}") from None
+    except QueryError as error:
+        if error.base is not None or isinstance(error, EnvelopeError):  # the analyst's signature holds, so it may be read
+            error.base = signed.without_version().unverified()
+        raise
 
 
 def authentic(

@@ -20,6 +20,7 @@ def summary(query: Query) -> str:
         ("When", _when(query)),
         ("How an answer is hidden", _hidden(query)),
         ("What it can cost one person", _cost(query)),
+        *([("What may change without the analyst", _changes(query))] if query.envelope is not None else []),
         ("Who sees what", _seen(query)),
     ]
     return "\n\n".join("\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections)
@@ -90,6 +91,22 @@ def _cost(query: Query) -> list[str]:
     else:
         lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")
     return lines
+
+
+def _changes(query: Query) -> list[str]:
+    envelope = query.envelope
+    if envelope is None:
+        return []
+    last = query.serial + envelope.versions
+    until = "" if envelope.until is None else f", before {spoken_time(envelope.until)}"
+    names = {"sampling": "sampling", "p": "p", "q": "q", "epsilon": "the mechanism's epsilon"}
+    ranges = ", ".join(f"{names[name]} from {low:g} to {high:g}" for name, (low, high) in envelope.ranges().items())
+    return [
+        f"The controller with key {envelope.key_id} may sign versions {query.serial + 1} to {last}{until}.",
+        f"It may change {ranges}{', and invert the answers' if envelope.inversion else ''}; nothing else.",
+        f"No answer costs more than {envelope.epsilon_per_answer:g}, and all together no more than {query.budget.epsilon:g}.",
+        f"To take this back, publish version {last + 1} or later without it.",
+    ]
 
 
 def _seen(query: Query) -> list[str]:

@@ -236,8 +236,8 @@ def compare_models(
     ]
     truth, found = counts / codes.size, []
     for place, model in enumerate(models):
-        told = None if progress is None else lambda part, place=place: progress((place + part) / len(models))
-        found.append(_simulate(model, truth, repetitions, told))
+        part_done = None if progress is None else lambda part, place=place: progress((place + part) / len(models))
+        found.append(_simulate(model, truth, repetitions, part_done))
     return ModelComparison(column, names, truth, int(codes.size), epsilon, delta, neighbours, repetitions, seed, tuple(found))
 
 
@@ -376,11 +376,11 @@ def _coded(
     values, first = table.values[column], table.first_rows[column]
     _refuse([value is None for value in values], first, column, "is missing")
     if bins is not None:
-        asked = NumberHistogram(column, bins)
-        names: tuple[Hashable, ...] = asked.labels
+        question = NumberHistogram(column, bins)
+        names: tuple[Hashable, ...] = question.labels
         numbers = np.array([_number(value) for value in values])
         _refuse(~np.isfinite(numbers), first, column, "is no finite number")
-        places = np.searchsorted(asked.edges[1:-1], numbers, side="right")
+        places = np.searchsorted(question.edges[1:-1], numbers, side="right")
     else:
         names = check_labels(values if labels is None else labels, f"labels of {column}")
         # As texts: labels of a command line stand for numbers of a Parquet file too.

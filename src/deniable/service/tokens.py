@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -93,6 +94,11 @@ class TokenStore:
         """All tokens, as far as they are known."""
         self._refresh()
         return list(self._known.values())
+
+    def by_hash(self) -> Mapping[bytes, Token]:
+        """All tokens, as far as they are known, by their hash."""
+        self._refresh()
+        return self._known
 
     def find(self, token: str) -> Token | None:
         """What is known of a token that somebody shows."""

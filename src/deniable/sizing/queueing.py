@@ -47,7 +47,7 @@ class Stations:
     """Seconds from the time of a mark until it stands in the log."""
     step: float = 0.0
     """Seconds of a step of the aggregator beside counting."""
-    asked: float = 0.0
+    polling: float = 0.0
     """The part of the proxy's core that requests for queries take."""
 
     @classmethod
@@ -65,7 +65,7 @@ class Stations:
         cores = sizing.aggregator_cores / sizing.cells
         return cls(
             proxy=max(0.0, figures.processor - polls) / each,
-            asked=polls / figures.processor,
+            polling=polls / figures.processor,
             log=min(flushed, figures.broker * disks / cells / written),
             aggregator=cores * (figures.spark if sizing.engine == "spark" else figures.embedded),
             tick=figures.tick,
@@ -177,9 +177,9 @@ def simulate(demand: Demand, stations: Stations, cells: int = 1, epochs: int = 3
         log=waiting_log,
         aggregator=waiting_count,
         utilisation={
-            "proxy process": max(1.0, stations.asked)
-            if stations.asked >= 1
-            else stations.asked + (1 - stations.asked) * busiest(taken, stations.proxy),
+            "proxy process": max(1.0, stations.polling)
+            if stations.polling >= 1
+            else stations.polling + (1 - stations.polling) * busiest(taken, stations.proxy),
             "log": busiest(logged, stations.log),
             "aggregator": busiest(counted, stations.aggregator),
         },

@@ -195,8 +195,8 @@ def _proxy_memory(demand: Demand, figures: Figures) -> float:
 def _proxy_load(demand: Demand, figures: Figures, front: bool) -> float:
     """Seconds of one core that a proxy needs each second, at the peak."""
     uploads = demand.peak / demand.shares_per_upload
-    asked = 0.0 if front else demand.polls / figures.polls
-    return uploads / (figures.uploads_kept if front else figures.uploads) + (demand.peak - uploads) / figures.bulk + asked
+    polling = 0.0 if front else demand.polls / figures.polls
+    return uploads / (figures.uploads_kept if front else figures.uploads) + (demand.peak - uploads) / figures.bulk + polling
 
 
 @lru_cache

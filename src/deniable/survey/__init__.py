@@ -1,6 +1,24 @@
 """Files of answers: randomize one for its owners, estimate from one that is randomized already."""
 
-from deniable.survey.columns import parse_column, parse_columns, read_columns, write_columns
-from deniable.survey.files import Survey, estimate_file, randomize_file
+from deniable.survey.columns import (
+    parse_column,
+    parse_columns,
+    read_columns,
+    read_questionnaire,
+    write_columns,
+    write_questionnaire,
+)
+from deniable.survey.estimating import Survey, estimate_file
+from deniable.survey.files import randomize_file
 
-__all__ = ["Survey", "estimate_file", "parse_column", "parse_columns", "randomize_file", "read_columns", "write_columns"]
+__all__ = [
+    "Survey",
+    "estimate_file",
+    "parse_column",
+    "parse_columns",
+    "randomize_file",
+    "read_columns",
+    "read_questionnaire",
+    "write_columns",
+    "write_questionnaire",
+]

@@ -7,8 +7,11 @@ q = 0.5
 
 [columns.city]
 mechanism = "DirectEncoding"
-k = ["Oslo", "Paris", "Rome"]
+values = ["Oslo", "Paris", "Rome"]
 epsilon = 1.0
+
+Where people do not answer all questions, a table [questionnaire] says how many (`ask`), how often each is drawn (`weights`), or
+that the others are answered with fake data (`fake`).
 """
 
 from __future__ import annotations
@@ -19,28 +22,47 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deniable.errors import ReportFormatError, SurveyError
+from deniable.errors import ParameterError, ReportFormatError, SurveyError
 from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.spelling import cell_text
 from deniable.toml_file import TomlFile
 
-__all__ = ["parse_column", "parse_columns", "read_columns", "write_columns"]
+__all__ = ["parse_column", "parse_columns", "read_columns", "read_questionnaire", "write_columns", "write_questionnaire"]
+
+_RULE = ("ask", "weights", "fake")
 
 
 def read_columns(path: Path | str) -> dict[str, Mechanism]:
     """The mechanism of each column, from a TOML file."""
+    return dict(read_questionnaire(path).mechanisms)
+
+
+def read_questionnaire(path: Path | str) -> Questionnaire:
+    """The mechanism of each column and which of them each person answers, from a TOML file."""
     file = TomlFile.read(path, _refusal)
     columns = file.tree.get("columns")
     if not isinstance(columns, dict) or not columns:
         raise SurveyError(f"{path} must hold a table [columns.NAME] for each column")
-    return {name: _mechanism(f"{path}: columns.{name}", _without_dates(description)) for name, description in columns.items()}
+    mechanisms = {
+        name: _mechanism(f"{path}: columns.{name}", _without_dates(description)) for name, description in columns.items()
+    }
+    rule = file.tree.get("questionnaire", {})
+    if not isinstance(rule, dict) or set(rule) - set(_RULE):
+        raise SurveyError(f"{path}: [questionnaire] must be a table with nothing but {', '.join(_RULE)}")
+    if not isinstance(rule.get("fake", False), bool) or not isinstance(rule.get("weights", {}), dict):
+        raise SurveyError(f"{path}: in [questionnaire], fake must be true or false, and weights a table with a number per column")
+    try:
+        return Questionnaire(mechanisms, **rule)
+    except ParameterError as error:
+        raise SurveyError(f"{path}: questionnaire: {error}") from None
 
 
 def parse_column(text: str) -> tuple[str, Mechanism]:
     """A column and its mechanism from `NAME=MECHANISM:PARAMETER=VALUE,…`, labels separated by `|`.
 
-    >>> parse_column("city=DirectEncoding:k=Oslo|Paris|Rome,epsilon=1")
-    ('city', DirectEncoding(k=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
+    >>> parse_column("city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=1")
+    ('city', DirectEncoding(values=['Oslo', 'Paris', 'Rome'], epsilon=1.0))
     """
     name, equals, rest = text.partition("=")
     kind, _, arguments = rest.partition(":")
@@ -83,6 +105,21 @@ def write_columns(mechanisms: Mapping[str, Mechanism]) -> str:
             raise SurveyError(f"column {name!r}: labels must be texts, numbers or booleans to be written to a file") from None
         lines.append("")
     return "\n".join(lines)
+
+
+def write_questionnaire(questionnaire: Questionnaire) -> str:
+    """The TOML that :func:`read_questionnaire` reads."""
+    lines = []
+    rule = questionnaire.rule()
+    if rule:
+        lines.append("[questionnaire]")
+        weights = rule.pop("weights", None)
+        lines += [f"{key} = {json.dumps(value)}" for key, value in rule.items()]
+        if weights is not None:
+            parts = ", ".join(f"{json.dumps(name, ensure_ascii=False)} = {float(weight)!r}" for name, weight in weights.items())
+            lines.append(f"weights = {{ {parts} }}")
+        lines.append("")
+    return "\n".join(lines) + ("\n" if lines else "") + write_columns(questionnaire.mechanisms)
 
 
 def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -> SurveyError:

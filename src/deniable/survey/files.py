@@ -1,31 +1,39 @@
-"""Randomize a file of answers, or estimate from a file of reports, in constant memory."""
+"""Randomize a file of answers in constant memory, and what all reading of survey files has in common."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from deniable.errors import AnswerError, ParameterError, ReportFormatError, SurveyError, SurveyWarning
-from deniable.estimation.estimate import Estimate
-from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.reports import Reports, Tally
-from deniable.randomness import Source
-from deniable.survey.columns import read_columns, write_columns
+from deniable.mechanisms.multiple_choice import MultipleChoice
+from deniable.mechanisms.questionnaire import Questionnaire
+from deniable.randomness import Source, system_source
+from deniable.survey.columns import write_questionnaire
 from deniable.survey.reading import Chunk, check_file, read_chunks
 from deniable.survey.record import record_randomization, warn_of_earlier
-from deniable.survey.spelling import MISSING_LABEL, is_missing
-from deniable.survey.texts import cells_to_reports, cells_to_values, reports_to_cells
+from deniable.survey.spelling import MISSING_LABEL, is_blank, is_missing
+from deniable.survey.texts import cells_to_values, reports_to_cells
 from deniable.survey.writing import table_writer
 from deniable.table_file import STANDARD_STREAM, TableFormat
 
-__all__ = ["Missing", "Paths", "Survey", "columns_file", "estimate_file", "randomize_file", "refuse_existing"]
+__all__ = [
+    "Missing",
+    "Paths",
+    "Progress",
+    "check_missing",
+    "check_paths",
+    "columns_file",
+    "complete_chunks",
+    "randomize_file",
+    "refuse_existing",
+    "row_named",
+    "tell_dropped",
+]
 
 Progress = Callable[[float], None]
 Paths = Path | str | Sequence[Path | str]
@@ -34,90 +42,13 @@ Missing = Literal["refuse", "drop", "label"]
 """What happens to a missing value: the file is refused, the row is dropped, or the value is the label "missing"."""
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What a file of reports says."""
-
-    n: int
-    estimates: dict[str, Estimate]
-    """One a column."""
-    tables: tuple[Table, ...] = ()
-    """The joint tables that were asked for."""
-
-
 def columns_file(path: Path) -> Path:
     """Where the mechanisms of a file's columns stand, unless told otherwise: beside it, with .toml added to its name."""
     return path.with_name(path.name + ".toml")
 
 
-def estimate_file(
-    path: Paths,
-    mechanisms: Mapping[str, Mechanism] | None = None,
-    *,
-    population: int | None = None,
-    tables: Sequence[Sequence[str]] = (),
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    missing: Missing = "refuse",
-    layout: TableFormat | None = None,
-    progress: Progress | None = None,
-) -> Survey:
-    """Estimate each column of one file of reports or several taken together, and the joint tables named in `tables`.
-
-    `options` are a column's own arguments for its mechanism's `estimate`, such as the estimator, or RAPPOR's candidates.
-    Without `mechanisms` they are read from the file that `randomize_file` leaves beside its output.
-    """
-    paths = _paths(path)
-    if mechanisms is None:
-        mechanisms = _recorded_mechanisms(paths)
-    _check_missing(missing, mechanisms)
-    for name in {name for table in tables for name in table} - set(mechanisms):
-        raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
-    for table in tables:
-        if len(set(table)) < len(table):
-            raise SurveyError(f"the table of {', '.join(table)} names a column twice")
-    options = options or {}
-    for name in set(options) - set(mechanisms):
-        raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
-    tallies = {name: mechanism.tally() for name, mechanism in mechanisms.items()}
-    kept: dict[str, list[Reports]] = {name: [] for table in tables for name in table}
-    rows = dropped = 0
-    for file, chunk, left_out in _complete_chunks(paths, mechanisms, (), missing, layout, progress):
-        rows += len(chunk)
-        dropped += left_out
-        if not len(chunk):
-            continue
-        for name, mechanism in mechanisms.items():
-            with _row_named(file, chunk, name):
-                reports = cells_to_reports(mechanism, chunk.columns[name])
-            tallies[name].update(reports)
-            if name in kept:
-                kept[name].append(reports)
-    _tell_dropped(paths, rows, dropped)
-    whole = {name: Reports(mechanisms[name], np.concatenate([part.data for part in parts])) for name, parts in kept.items()}
-    return Survey(
-        rows,
-        {name: _estimate(paths[0], name, tally, population, options.get(name, {})) for name, tally in tallies.items()},
-        tuple(
-            joint({name: mechanisms[name] for name in table}, {name: whole[name] for name in table}, population)
-            for table in tables
-        ),
-    )
-
-
-def _recorded_mechanisms(paths: Sequence[Path]) -> dict[str, Mechanism]:
-    found: dict[str, Mechanism] = {}
-    for path in paths:
-        if not columns_file(path).is_file():
-            beside = "" if path == STANDARD_STREAM else f", or put that into {columns_file(path).name} beside it"
-            raise SurveyError(f"{path}: say how its columns were randomized{beside}")
-        mechanisms = read_columns(columns_file(path))
-        if found and mechanisms != found:
-            raise SurveyError(f"{path} was randomized in another way than {paths[0]}: estimate them one by one")
-        found = mechanisms
-    return found
-
-
-def _paths(given: Paths) -> list[Path]:
+def check_paths(given: Paths) -> list[Path]:
+    """The files, if each is there and none is given twice."""
     paths = [Path(given)] if isinstance(given, Path | str) else [Path(path) for path in given]
     if not paths:
         raise SurveyError("there is no file to read")
@@ -132,7 +63,8 @@ def _same(one: Path, other: Path) -> bool:
     return one == other or (STANDARD_STREAM not in (one, other) and one.exists() and other.exists() and one.samefile(other))
 
 
-def _check_missing(missing: Missing, mechanisms: Mapping[str, Mechanism]) -> None:
+def check_missing(missing: Missing, mechanisms: Mapping[str, Mechanism]) -> None:
+    """Refuse an unknown rule, and a column that has no label for missing values where one is needed."""
     if missing not in get_args(Missing):
         raise ParameterError("missing", missing, f"must be one of {', '.join(get_args(Missing))}")
     for name, mechanism in mechanisms.items():
@@ -140,7 +72,7 @@ def _check_missing(missing: Missing, mechanisms: Mapping[str, Mechanism]) -> Non
             raise SurveyError(f"column {name!r}: for missing values to be a label, {MISSING_LABEL!r} must be one of its labels")
 
 
-def _complete_chunks(
+def complete_chunks(
     paths: Sequence[Path],
     mechanisms: Mapping[str, Mechanism],
     keep: Sequence[str],
@@ -173,10 +105,12 @@ def _complete_chunks(
 def _gaps(mechanism: Mechanism, cells: Sequence[Any]) -> set[int]:
     # Where any text is an answer, "none" is one too.
     texts = [str(label) for label in mechanism.labels] if mechanism.labels else None
-    return {position for position, cell in enumerate(cells) if is_missing(cell, texts)}
+    chosen = isinstance(mechanism, MultipleChoice)  # of which an empty cell is an answer, too
+    return {position for position, cell in enumerate(cells) if is_missing(cell, texts) and not (chosen and is_blank(cell))}
 
 
-def _tell_dropped(paths: Sequence[Path], rows: int, dropped: int) -> None:
+def tell_dropped(paths: Sequence[Path], rows: int, dropped: int) -> None:
+    """Warn of rows that were dropped, and refuse files of which no row is left."""
     where = ", ".join(map(str, paths))
     if not rows:
         raise SurveyError(f"{where}: every row has a missing value, so that none is left")
@@ -189,20 +123,10 @@ def _tell_dropped(paths: Sequence[Path], rows: int, dropped: int) -> None:
         )
 
 
-def _estimate(path: Path, name: str, tally: Tally, population: int | None, options: Mapping[str, Any]) -> Estimate:
-    try:
-        return tally.estimate(population, **options)
-    except TypeError:
-        taken = ", ".join(map(repr, options))
-        raise SurveyError(f"{path}, column {name!r}: {type(tally.mechanism).__name__} has no option {taken}") from None
-    except ParameterError as error:
-        raise SurveyError(f"{path}, column {name!r}: {error}") from None
-
-
 def randomize_file(
     path: Paths,
     output: Path | str,
-    mechanisms: Mapping[str, Mechanism],
+    mechanisms: Mapping[str, Mechanism] | Questionnaire,
     *,
     keep: Sequence[str] = (),
     overwrite: bool = False,
@@ -215,43 +139,63 @@ def randomize_file(
     """Write a file in which the named columns of one file or several are randomized, and beside it how; returns its rows.
 
     Other columns are left out unless `keep` names them: they would hold people's true data. Nothing is written unless all can be.
-    What `prepare` does to a column's cells, such as putting them into buckets, is done before they are randomized.
+    With a :class:`~deniable.mechanisms.questionnaire.Questionnaire`, each person answers some of the columns; the cells of the
+    others are empty, or hold fake data. What `prepare` does to a column's cells, such as putting them into buckets, is done
+    before they are randomized.
     Warns (SurveyWarning) if a column was randomized before, which the record beside each file of answers tells. With `-` as the
     output, the rows go to standard output, and how they were randomized is not written.
     """
-    paths, output = _paths(path), Path(output)
+    paths, output = check_paths(path), Path(output)
     if not mechanisms:
         raise SurveyError("there is no column to randomize")
+    questionnaire = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms)
+    mechanisms = questionnaire.mechanisms
     for name in set(keep) & set(mechanisms):
         raise SurveyError(f"column {name!r} is to be randomized, so it cannot be kept as it is")
-    _check_missing(missing, mechanisms)
-    described = write_columns(mechanisms)
-    losses = {name: mechanism.epsilon for name, mechanism in mechanisms.items()}
+    check_missing(missing, mechanisms)
+    described = write_questionnaire(questionnaire)
+    losses = {name: questionnaire.answer_epsilon(name) for name in mechanisms}
     for file in paths:
         refuse_existing(file, output, overwrite)
         warn_of_earlier(file, losses)
     rows = dropped = 0
     with table_writer(output, [*mechanisms, *keep]) as write:
-        for file, chunk, left_out in _complete_chunks(paths, mechanisms, keep, missing, layout, progress):
+        for file, chunk, left_out in complete_chunks(paths, mechanisms, keep, missing, layout, progress):
             rows += len(chunk)
             dropped += left_out
             if not len(chunk):
                 continue
-            randomized: dict[str, list[Any]] = {}
-            for name, mechanism in mechanisms.items():
-                with _row_named(file, chunk, name):
-                    cells = chunk.columns[name]
-                    if prepare and name in prepare:
-                        cells = list(prepare[name](cells))
-                    reports = mechanism.privatize(cells_to_values(mechanism, cells), source)
-                randomized[name] = reports_to_cells(reports)
+            randomized = _randomized(questionnaire, file, chunk, prepare or {}, source)
             write(randomized | {name: chunk.columns[name] for name in keep})
-        _tell_dropped(paths, rows, dropped)
+        tell_dropped(paths, rows, dropped)
         for file in paths:  # before the output is there: what is published is always on record
             record_randomization(file, output, losses)
     if output != STANDARD_STREAM:
         columns_file(output).write_text(described, encoding="utf-8")
     return rows
+
+
+def _randomized(
+    questionnaire: Questionnaire,
+    file: Path,
+    chunk: Chunk,
+    prepare: Mapping[str, Callable[[list[Any]], Sequence[Any]]],
+    source: Source | None,
+) -> dict[str, list[Any]]:
+    """The cells of each column, randomized; None where a person was not asked."""
+    source = source or system_source()
+    asked = questionnaire.choose(len(chunk), source)
+    randomized = {}
+    for name, mechanism in questionnaire.mechanisms.items():
+        with row_named(file, chunk, name):
+            cells = chunk.columns[name]
+            if name in prepare:
+                cells = list(prepare[name](cells))
+            answered = questionnaire.answer(name, cells_to_values(mechanism, cells), asked, source)
+        written = iter(reports_to_cells(answered.reports))
+        told = [True] * len(chunk) if answered.asked is None else answered.asked.tolist()
+        randomized[name] = [next(written) if answers else None for answers in told]
+    return randomized
 
 
 def refuse_existing(path: Path, output: Path, overwrite: bool) -> None:
@@ -264,7 +208,7 @@ def refuse_existing(path: Path, output: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def _row_named(path: Path, chunk: Chunk, column: str) -> Iterator[None]:
+def row_named(path: Path, chunk: Chunk, column: str) -> Iterator[None]:
     """Errors that tell a position in the chunk become errors that tell the row of the file. They hold no value."""
     try:
         yield

@@ -10,7 +10,10 @@ from typing import Any
 
 from deniable.errors import MissingAnswerError, UnknownLabelError
 
-__all__ = ["MISSING_LABEL", "TRUTH", "cell_text", "is_missing", "spell"]
+__all__ = ["MISSING_LABEL", "SEPARATORS", "TRUTH", "cell_text", "is_blank", "is_missing", "spell", "spell_choices"]
+
+SEPARATORS = (";", "|", "\n", ",")
+"""What may separate the labels that a person chose, where one may choose several."""
 
 MISSING_LABEL = "missing"
 """The label that `--missing label` gives to a cell with nothing in it."""
@@ -46,6 +49,46 @@ def is_missing(cell: Any, labels: Collection[str] | None = ()) -> bool:
         return False
     text = cell.strip()
     return not text or (labels is not None and text.lower() in _MISSING_TEXTS and text not in labels)
+
+
+def is_blank(cell: Any) -> bool:
+    """Whether a cell is empty: what a question that was not asked, or of which nothing was chosen, looks like."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or (isinstance(cell, str) and not cell.strip())
+
+
+def spell_choices(labels: Sequence[Any], cells: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The labels that each cell names, separated by semicolon, bar, comma or line end; an empty cell names none.
+
+    A label may itself hold one of these: the first separator counts by which all parts are labels.
+
+    >>> spell_choices(["web", "radio", "books, papers"], ["web; radio", "books, papers", "", "radio,web"])
+    [('web', 'radio'), ('books, papers',), (), ('radio', 'web')]
+    """
+    found: dict[Any, tuple[Any, ...]] = {}
+    values = []
+    for position, cell in enumerate(cells):
+        if is_blank(cell):
+            values.append(())
+            continue
+        key = tuple(cell) if isinstance(cell, list) else cell  # Parquet has lists
+        if key not in found:
+            found[key] = _choices(labels, cell, position)
+        values.append(found[key])
+    return values
+
+
+def _choices(labels: Sequence[Any], cell: Any, position: int) -> tuple[Any, ...]:
+    splits: list[list[Any]] = [list(cell)] if isinstance(cell, list | tuple) else [[cell]]
+    if isinstance(cell, str):
+        splits += [[part for part in cell.split(separator) if part.strip()] for separator in SEPARATORS if separator in cell]
+    for parts in splits:
+        try:
+            return tuple(dict.fromkeys(spell(labels, parts)))
+        except (MissingAnswerError, UnknownLabelError):
+            continue
+    if is_missing(cell):
+        raise MissingAnswerError(position, "is missing; an empty cell is an answer without any label")
+    raise UnknownLabelError(position, f"does not consist of the {len(labels)} labels of the domain")
 
 
 def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:

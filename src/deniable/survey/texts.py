@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingAnswerError, ReportFormatError, UnknownLabelError
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.values import IndexReports, ValueReports
-from deniable.survey.spelling import is_missing, spell
+from deniable.survey.spelling import is_missing, spell, spell_choices
 
 __all__ = ["cells_to_reports", "cells_to_values", "reports_to_cells"]
 
@@ -22,6 +23,8 @@ def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]
 
     Raises MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
     """
+    if isinstance(mechanism, MultipleChoice):
+        return spell_choices(mechanism.labels, cells)
     if not mechanism.labels or all(type(cell) is int for cell in cells):  # its domain is any text, or there is nothing to spell
         return cells
     if mechanism.numeric:

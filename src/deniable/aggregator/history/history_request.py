@@ -69,7 +69,7 @@ class HistoryRequest:
     """The column of composite buckets among whose values to tell of the others."""
     against_start: int | None = None
     against_end: int | None = None
-    """A second period, from which the difference is told."""
+    """A second period, from which the difference is given_values."""
     source: str = "reports"
     """`panes` answers from the counts that are kept for each epoch: the same figures, at once, but only of everything."""
 
@@ -98,15 +98,19 @@ class HistoryRequest:
         for name in given:
             if name not in known:
                 raise ParameterError(name, given[name], f"is not a parameter here; there are {', '.join(sorted(known))}")
-        told = {name: value for name, value in given.items() if value not in (None, "", [], ())}
-        times: dict[str, Any] = {field: moment(name, str(told[name])) for field, name in _NAMES.items() if name in told}
-        numbers = {name: _float(name, told[name]) for name in ("fraction", "seconds", "margin") if name in told}
-        kept: dict[str, Any] = {name: str(told[name]) for name in ("by", "marginal", "given", "source") if name in told}
-        if "confidence" in told:
-            kept["confidence"] = _float("confidence", told["confidence"])
-        if "simultaneous" in told:
-            kept["simultaneous"] = _flag("simultaneous", told["simultaneous"])
-        merge = told.get("merge", ())
+        given_values = {name: value for name, value in given.items() if value not in (None, "", [], ())}
+        times: dict[str, Any] = {
+            field: moment(name, str(given_values[name])) for field, name in _NAMES.items() if name in given_values
+        }
+        numbers = {name: _float(name, given_values[name]) for name in ("fraction", "seconds", "margin") if name in given_values}
+        kept: dict[str, Any] = {
+            name: str(given_values[name]) for name in ("by", "marginal", "given", "source") if name in given_values
+        }
+        if "confidence" in given_values:
+            kept["confidence"] = _float("confidence", given_values["confidence"])
+        if "simultaneous" in given_values:
+            kept["simultaneous"] = _flag("simultaneous", given_values["simultaneous"])
+        merge = given_values.get("merge", ())
         kept["merge"] = tuple(map(str, merge)) if not isinstance(merge, str) and isinstance(merge, Sequence) else (str(merge),)
         return cls(**times, budget=ReadBudget(**numbers), **kept)
 

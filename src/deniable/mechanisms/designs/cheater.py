@@ -24,6 +24,7 @@ _CLASSES = ("honest yes", "honest no", "cheater")
 
 class _Cheaters(TwoGroupDesign):
     names = ("pi", "beta", "gamma")
+    compliance = "gamma"
     meanings = {  # noqa: RUF012 - a constant of the class
         "pi": "honest carriers: a lower bound of the prevalence",
         "beta": "honest others",
@@ -37,6 +38,10 @@ class _Cheaters(TwoGroupDesign):
     def class_shares(self, *values: float) -> NDArray[np.float64]:
         pi, beta = values
         return np.array([pi, beta, 1 - pi - beta])
+
+    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        (_, yes), (_, no), _ = self.class_channel(index)
+        return (no, -no), (yes, -yes)  # a cheater says no
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
         note = "the prevalence lies between pi and pi + gamma: cheaters may be carriers or not"

@@ -37,11 +37,11 @@ class Crosswise(SurveyDesign):
     def __post_init__(self) -> None:
         one_of(self.p, self.epsilon)
         p = chance("p", self.p) if self.epsilon is None else 1 - odds_chance(self.epsilon)
-        self._set(asked=self.epsilon, p=p)
+        self._set(requested_epsilon=self.epsilon, p=p)
         self._derive(two_labels(self.labels), ("different", "same"), [[p, 1 - p], [1 - p, p]], blame="p")
 
     def parameters(self) -> dict[str, Any]:
-        return self._described(p=self.p if self.asked is None else None, epsilon=self.asked)
+        return self._described(p=self.p if self.requested_epsilon is None else None, epsilon=self.requested_epsilon)
 
     def estimate_with_anchor(
         self, *, same: int, anchor_same: int, both: int, n: int, anchor_p: Any = None

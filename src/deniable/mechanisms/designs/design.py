@@ -79,7 +79,7 @@ def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) ->
 class SurveyDesign(ValueReports):
     """A design for one sample: `labels` are the truths, `report_domain` holds what people say."""
 
-    asked: Any
+    requested_epsilon: Any
     _columns: tuple[tuple[Fraction, ...], ...]
     _reports: Domain
     _matrix: NDArray[np.float64]
@@ -133,6 +133,10 @@ class SurveyDesign(ValueReports):
     def channel(self) -> NDArray[np.float64]:
         """P[report, truth]."""
         return self._matrix.copy()
+
+    def inverse(self) -> NDArray[np.float64]:
+        """What makes reports unbiased guesses of the truth: inverse() @ channel() is the identity."""
+        return self._inverse.copy()
 
     def exact_channel(self) -> tuple[tuple[Fraction, ...], ...]:
         """P[report][truth] as fractions: what is drawn, to the last digit."""

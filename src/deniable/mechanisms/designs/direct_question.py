@@ -31,7 +31,7 @@ class DirectQuestion(SurveyDesign):
     def __post_init__(self) -> None:
         one, zero = Fraction(1), Fraction(0)
         labels = two_labels(self.labels)
-        self._set(asked=None)
+        self._set(requested_epsilon=None)
         self._derive(labels, labels, [[one, zero], [zero, one]], blame="labels")
 
     def parameters(self) -> dict[str, Any]:

@@ -50,10 +50,10 @@ class ForcedResponse(SurveyDesign):
         if p + forced > 1:
             raise ParameterError("yes", self.yes, f"must be at most 1 - p = {1 - p}")
         labels = two_labels(self.labels)
-        self._set(asked=self.epsilon, p=p, yes=forced)
+        self._set(requested_epsilon=self.epsilon, p=p, yes=forced)
         self._derive(labels, labels, [[1 - forced, forced], [1 - p - forced, p + forced]], blame="p")
 
     def parameters(self) -> dict[str, Any]:
-        if self.asked is not None:
-            return self._described(epsilon=self.asked)
+        if self.requested_epsilon is not None:
+            return self._described(epsilon=self.requested_epsilon)
         return self._described(p=self.p, yes=self.yes)

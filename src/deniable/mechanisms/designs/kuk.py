@@ -60,13 +60,13 @@ class Kuk(SurveyDesign):
             p1 = odds_chance(self.epsilon / self.draws)
             p2 = 1 - p1
         k = self.draws
-        self._set(asked=self.epsilon, p1=p1, p2=p2)
+        self._set(requested_epsilon=self.epsilon, p1=p1, p2=p2)
         self._derive(two_labels(self.labels), tuple(range(k + 1)), [_binomial(k, p2), _binomial(k, p1)], blame="p1")
         red = (np.arange(k + 1) / k - float(p2)) / float(p1 - p2)
         self._set(_inverse=np.array([1 - red, red]))
 
     def parameters(self) -> dict[str, Any]:
-        given = {"epsilon": self.asked} if self.asked is not None else {"p1": self.p1, "p2": self.p2}
+        given = {"epsilon": self.requested_epsilon} if self.requested_epsilon is not None else {"p1": self.p1, "p2": self.p2}
         return self._described(**given, draws=self.draws)
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

@@ -38,6 +38,7 @@ class StochasticLieDetector(TwoGroupDesign):
     p2: Any
 
     names = ("pi", "t")
+    compliance = "t"
     meanings = {"t": "carriers who tell the truth"}  # noqa: RUF012 - a constant of the class
 
     def __post_init__(self) -> None:
@@ -68,6 +69,10 @@ class StochasticLieDetector(TwoGroupDesign):
     def class_shares(self, *values: float) -> NDArray[np.float64]:
         pi, t = values
         return np.array([pi * t, pi * (1 - t), 1 - pi])
+
+    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        p = (self.p1, self.p2)[index]
+        return (1 - p, Fraction(0)), (Fraction(0), Fraction(1))
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
         if estimate.values[0] <= 0:

@@ -32,7 +32,7 @@ class Mangat(SurveyDesign):
     def __post_init__(self) -> None:
         p = chance("p", self.p)
         labels = two_labels(self.labels)
-        self._set(asked=None, p=p)
+        self._set(requested_epsilon=None, p=p)
         self._derive(labels, labels, [[p, 1 - p], [Fraction(0), Fraction(1)]], blame="p")
 
     def parameters(self) -> dict[str, Any]:

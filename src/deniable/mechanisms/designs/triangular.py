@@ -31,7 +31,7 @@ class Triangular(SurveyDesign):
 
     def __post_init__(self) -> None:
         p = chance("p", self.p)
-        self._set(asked=None, p=p)
+        self._set(requested_epsilon=None, p=p)
         self._derive(two_labels(self.labels), ("neither", "at least one"), [[1 - p, p], [Fraction(0), Fraction(1)]], blame="p")
 
     def parameters(self) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class TwoGroupDesign(ABC):
     names: ClassVar[tuple[str, ...]]
     meanings: ClassVar[dict[str, str]] = {}
     """What a parameter is, where its name does not say so."""
+    compliance: ClassVar[str]
+    """The rate that :meth:`answer_chances` depend on: who follows the instructions, or says yes to another question."""
     _rows: _Floats
     _shift: _Floats
     _inverse: _Floats
@@ -76,6 +78,10 @@ class TwoGroupDesign(ABC):
     @abstractmethod
     def class_shares(self, *values: float) -> _Floats:
         """The proportions of the classes, from the values of the first two parameters."""
+
+    @abstractmethod
+    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        """Of those whose true answer is no, then yes: P(yes said) in one sample as constant + slope × the rate `compliance`."""
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
         """The parameters that people ask for, from the two linear unknowns."""

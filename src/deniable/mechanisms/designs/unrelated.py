@@ -53,7 +53,7 @@ class UnrelatedQuestion(SurveyDesign):
             odds = (exact.exp(exact.check_epsilon(self.epsilon)) - 1) * min(u, 1 - u)
             p = rounded(odds / (1 + odds))
         labels = two_labels(self.labels)
-        self._set(asked=self.epsilon, p=p, u=u)
+        self._set(requested_epsilon=self.epsilon, p=p, u=u)
         self._derive(labels, labels, [[1 - (1 - p) * u, (1 - p) * u], [(1 - p) * (1 - u), p + (1 - p) * u]], blame="p")
 
     @staticmethod
@@ -62,7 +62,7 @@ class UnrelatedQuestion(SurveyDesign):
         return UnrelatedQuestionUnknown(p1, p2)
 
     def parameters(self) -> dict[str, Any]:
-        return self._described(p=self.p if self.asked is None else None, u=self.u, epsilon=self.asked)
+        return self._described(p=self.p if self.requested_epsilon is None else None, u=self.u, epsilon=self.requested_epsilon)
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
     p2: Any
 
     names = ("pi", "u")
+    compliance = "u"
 
     def __post_init__(self) -> None:
         p1, p2 = chance("p1", self.p1), chance("p2", self.p2)
@@ -103,6 +104,10 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
     def class_shares(self, *values: float) -> NDArray[np.float64]:
         pi, u = values
         return np.array([(1 - pi) * (1 - u), (1 - pi) * u, pi * (1 - u), pi * u])
+
+    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        p = (self.p1, self.p2)[index]
+        return (Fraction(0), 1 - p), (p, 1 - p)
 
     @property
     def epsilon(self) -> float:

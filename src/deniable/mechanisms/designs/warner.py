@@ -34,8 +34,8 @@ class Warner(SurveyDesign):
         one_of(self.p, self.epsilon)
         p = chance("p", self.p) if self.epsilon is None else odds_chance(self.epsilon)
         labels = two_labels(self.labels)
-        self._set(asked=self.epsilon, p=p)
+        self._set(requested_epsilon=self.epsilon, p=p)
         self._derive(labels, labels, [[p, 1 - p], [1 - p, p]], blame="p")
 
     def parameters(self) -> dict[str, Any]:
-        return self._described(p=self.p if self.asked is None else None, epsilon=self.asked)
+        return self._described(p=self.p if self.requested_epsilon is None else None, epsilon=self.requested_epsilon)

@@ -4,9 +4,9 @@ Of each open epoch there is a log of segments: what each batch added to it, ids 
 writes what it changed, however much its epoch holds. A head, a short JSON text, tells which segments there are. Now and then the
 segments of an epoch are replaced by one with what is left of them.
 
-A process that has counted the epoch before still has it in mind, and reads only the segments that others have written since. That
-its mind is right is seen from tokens: each segment is given a new one, and names that of the segment before it. An attempt
-that failed leaves tokens in mind that the log does not have, and then everything is read anew.
+A process that has counted the epoch before still has it in its cache, and reads only the segments that others have written
+since. That the cache is right is seen from tokens: each segment is given a new one, and names that of the segment before it. An
+attempt that failed leaves tokens in the cache that the log does not have, and then everything is read anew.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Written:
 
 @dataclass(repr=False)
 class _Epoch:
-    """What is in mind of an epoch: its shares by sub-bucket, as of a segment."""
+    """What is cached of an epoch: its shares by sub-bucket, as of a segment."""
 
     buckets: dict[int, Bucket] = field(default_factory=dict)
     following: int = 0
@@ -89,7 +89,7 @@ def _rows(bucket: Bucket) -> Iterator[_Words]:
 
 
 class EpochCache:
-    """The epochs that a process has in mind, those used last, up to a number of bytes."""
+    """The epochs that a process keeps in memory, those used last, up to a number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -100,13 +100,13 @@ class EpochCache:
         return len(self._epochs)
 
     def take(self, bucket: int, place: ChannelEpoch) -> _Epoch | None:
-        """What is known of an epoch; it is not in mind any more then, until it is put back."""
+        """What is known of an epoch; it leaves the cache until it is put back."""
         epoch, n_bytes = self._epochs.pop((bucket, place), (None, 0))
         self._n_bytes -= n_bytes
         return epoch
 
     def put(self, bucket: int, place: ChannelEpoch, epoch: _Epoch) -> None:
-        """Have an epoch in mind, and forget what was not used for longest if that is too much."""
+        """Keep an epoch, and forget what was not used for longest if that is too much."""
         n_bytes = epoch.n_bytes()
         self._epochs[bucket, place] = (epoch, n_bytes)
         self._n_bytes += n_bytes
@@ -123,30 +123,30 @@ class EpochCache:
 class Memory:
     """Fronts, marks and shares of one bucket."""
 
-    def __init__(self, n_proxies: int, bucket: int, head: str, segments: Segments, mind: EpochCache) -> None:
+    def __init__(self, n_proxies: int, bucket: int, head: str, segments: Segments, cache: EpochCache) -> None:
         self.n_proxies = n_proxies
         self.fronts: dict[int, int] = {}
         """For each channel the first epoch that is not closed here."""
         self.marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
         """For each proxy and channel the first epoch that it has not marked here."""
-        self._bucket, self._segments, self._mind = bucket, segments, mind
+        self._bucket, self._segments, self._cache = bucket, segments, cache
         self._written: dict[ChannelEpoch, _Written] = {}
         self._epochs: dict[ChannelEpoch, _Epoch] = {}
         self._new: dict[ChannelEpoch, list[_Part]] = {}
         if head:
             self._read(head)
-        mind.keep_only(bucket, list(self._written))
+        cache.keep_only(bucket, list(self._written))
 
     def _read(self, head: str) -> None:
-        told = json.loads(head)
-        if told["version"] != VERSION or len(told["marks"]) != self.n_proxies:
-            found = f"version {told['version']}, {len(told['marks'])} proxies"
+        document = json.loads(head)
+        if document["version"] != VERSION or len(document["marks"]) != self.n_proxies:
+            found = f"version {document['version']}, {len(document['marks'])} proxies"
             raise StateError(
                 f"the checkpoint holds buckets of {found}, and these are version {VERSION}, {self.n_proxies} proxies"
             )
-        self.fronts = {int(channel): front for channel, front in told["fronts"].items()}
-        self.marks = [{int(channel): epoch for channel, epoch in marks.items()} for marks in told["marks"]]
-        self._written = {(channel, epoch): _Written(*rest) for channel, epoch, *rest in told["epochs"]}
+        self.fronts = {int(channel): front for channel, front in document["fronts"].items()}
+        self.marks = [{int(channel): epoch for channel, epoch in marks.items()} for marks in document["marks"]]
+        self._written = {(channel, epoch): _Written(*rest) for channel, epoch, *rest in document["epochs"]}
 
     # --- during a batch -------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Memory:
         written = self._written.pop(place, _Written(waiting=[0] * self.n_proxies))
         known = self._epochs.pop(place, None)
         self._new.pop(place, None)
-        self._mind.take(self._bucket, place)
+        self._cache.take(self._bucket, place)
         for number in range(written.first, written.following):
             self._segments.remove(place, number)
         return written.waiting if known is None else self._waiting(known)
@@ -190,15 +190,15 @@ class Memory:
             if parts:
                 self._append(place, epoch, parts)
             if place in self._written:
-                self._mind.put(self._bucket, place, epoch)
+                self._cache.put(self._bucket, place, epoch)
         self._epochs, self._new = {}, {}
-        told = {
+        document = {
             "version": VERSION,
             "fronts": self.fronts,
             "marks": self.marks,
             "epochs": [[*place, *vars(written).values()] for place, written in sorted(self._written.items())],
         }
-        return json.dumps(told, separators=(",", ":"))
+        return json.dumps(document, separators=(",", ":"))
 
     def _append(self, place: ChannelEpoch, epoch: _Epoch, parts: list[_Part]) -> None:
         written = self._written.setdefault(place, _Written())
@@ -232,7 +232,7 @@ class Memory:
 
     def _load(self, place: ChannelEpoch) -> _Epoch:
         written = self._written[place]
-        known = self._mind.take(self._bucket, place)
+        known = self._cache.take(self._bucket, place)
         if known is not None and written.first < known.following <= written.following:
             found = [_from_bytes(self._segments.read(place, i)) for i in range(known.following, written.following)]
             if (found[0].after if found else written.token) == known.token:
@@ -284,8 +284,10 @@ class _Segment:
 def _to_bytes(after: str, token: str, parts: Sequence[_Part]) -> bytes:
     """The length of a JSON header (four bytes, little-endian), the header, and the parts it lists, as 64-bit words."""
     header = {"after": after, "token": token, "parts": [[part.number, part.whose, *part.rows.shape] for part in parts]}
-    told = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join([len(told).to_bytes(4, "little"), told, *(np.ascontiguousarray(part.rows, "<u8").data for part in parts)])
+    document = json.dumps(header, separators=(",", ":")).encode()
+    return b"".join(
+        [len(document).to_bytes(4, "little"), document, *(np.ascontiguousarray(part.rows, "<u8").data for part in parts)]
+    )
 
 
 def _from_bytes(content: bytes) -> _Segment:

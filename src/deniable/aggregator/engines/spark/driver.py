@@ -224,16 +224,16 @@ class _Run:
         while not self.stop.is_set():
             mark, entries = self.sink.published_mark(), self.sink.entries()
             with self._streaming(entries, processingTime=self.job.trigger) as query:
-                idle, told = 0, 0.0
+                idle, reported = 0, 0.0
                 while query.isActive and self.sink.published_mark() == mark and not self.stop.wait(_SECONDS_BETWEEN_LOOKS):
                     self._tell(query)
                     status = query.status
                     idle = idle + 1 if status["message"] in _IDLE and not status["isDataAvailable"] else 0
                     if idle > 1:  # an aggregator that has yet to catch up does not blame the proxies
                         self.sink.order_overdue()
-                    if time.monotonic() - told > _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                    if time.monotonic() - reported > _SECONDS_BETWEEN_SIGNS_OF_LIFE:
                         self.sink.note_health()
-                        told = time.monotonic()
+                        reported = time.monotonic()
                 self._raise_failure(query)
         self.sink.note_health()
 

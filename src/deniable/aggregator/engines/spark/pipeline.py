@@ -71,8 +71,8 @@ class Task:
         **how: Any,
     ) -> Task:
         """The task with these queries."""
-        told = tuple((entry.signed.to_bytes(), entry.published, entry.stopped) for entry in entries)
-        return cls(told, tuple(sorted(firsts.items())), n_proxies, partitions.bit_length() - 1, limits, **how)
+        published = tuple((entry.signed.to_bytes(), entry.published, entry.stopped) for entry in entries)
+        return cls(published, tuple(sorted(firsts.items())), n_proxies, partitions.bit_length() - 1, limits, **how)
 
 
 def bucket_keys(n_buckets: int, n_partitions: int) -> list[int]:

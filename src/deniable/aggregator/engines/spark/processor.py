@@ -27,8 +27,8 @@ from deniable.queries.signing import SignedQuery
 
 __all__ = ["BucketProcessor"]
 
-# A process has this much of open epochs in mind: 16 bytes an answer. What is more is read from Spark's state with every batch.
-_mind = EpochCache(256 << 20)
+# A process keeps this much of open epochs in memory: 16 bytes an answer. The rest is read from Spark's state with every batch.
+_epochs = EpochCache(256 << 20)
 
 
 class _Log:
@@ -78,17 +78,17 @@ class BucketProcessor(StatefulProcessor):
                 else:
                     records += [Record(proxy, *found) for found in self._sources[proxy].fetch(bucket, span)]
         head = self._head.get()
-        memory = Memory(task.n_proxies, bucket, head[0] if head else "", self._log, _mind)
+        memory = Memory(task.n_proxies, bucket, head[0] if head else "", self._log, _epochs)
         # The time of the batch is in Spark's offset log: a batch that is run again is counted at the same time.
         now = timerValues.getCurrentProcessingTimeInMs() // 1000 if task.now is None else task.now
         outcome = work(_rules(task), memory, bucket, records, now, orders)
         self._head.update((memory.save(),))
-        told = to_rows(bucket, outcome)
-        if told["kind"]:
-            yield pd.DataFrame(told)
+        counted = to_rows(bucket, outcome)
+        if counted["kind"]:
+            yield pd.DataFrame(counted)
 
     def close(self) -> None:
-        """Nothing is held between batches but what is in mind."""
+        """Nothing is held between batches but what is cached."""
 
 
 @functools.lru_cache(maxsize=4)

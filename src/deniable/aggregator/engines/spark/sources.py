@@ -268,12 +268,12 @@ def _records(folder: str, name: str, partition: int, n_partitions: int) -> Itera
 
     system, path = _file_system(folder)
     now = system.get_file_info(f"{path}/{name}")
-    told, ranges = _contents(folder, name, now.size, now.mtime_ns)
+    metadata, ranges = _contents(folder, name, now.size, now.mtime_ns)
     astray = [number for each in ranges for number in each if each != _EMPTY and not 0 <= number < n_partitions]
     if astray:
         raise LogError(f"{name} in {folder} holds records of partition {astray[0]}, and there are {n_partitions}")
     with system.open_input_file(f"{path}/{name}") as content:
-        file = parquet.ParquetFile(content, metadata=told)
+        file = parquet.ParquetFile(content, metadata=metadata)
         for group, (least, most) in enumerate(ranges):
             if not least <= partition <= most:
                 continue

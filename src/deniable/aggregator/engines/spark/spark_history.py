@@ -61,17 +61,17 @@ def _writer(place: str, schedules: dict[tuple[str, int], Schedule]) -> Callable[
                 day = day_of(schedules[key.query, key.serial], key.epoch)
                 groups.setdefault((key.query, key.serial, day), []).append((key, data))
         folder = ReportFolder(place)
-        told = []
+        written = []
         for (query, serial, day), parts in groups.items():
             rows = ReportRows.drawn(parts)
             entry = folder.write(BATCH, query, day, serial, rows)
             epochs, n = np.unique(rows.epochs, return_counts=True)
             counted = json.dumps(dict(zip(epochs.tolist(), n.tolist(), strict=True)))
-            told.append({**entry._asdict(), "epochs": counted})
-        if told:
+            written.append({**entry._asdict(), "epochs": counted})
+        if written:
             kinds = {"string": pa.string(), "long": pa.int64()}
             fields = [(name, kinds[kind]) for name, kind in (part.split() for part in _FILES.split(", "))]
-            yield from pa.Table.from_pylist(told, schema=pa.schema(fields)).to_batches()
+            yield from pa.Table.from_pylist(written, schema=pa.schema(fields)).to_batches()
 
     return write_files
 
@@ -99,8 +99,10 @@ def count_period(
     if whole < SLICES:
         rest = (F.col("slice") == whole) & (F.rand() < fraction * SLICES - whole)
         rows = rows.where((F.col("slice") < whole) | rest)
-    told = rows.select("serial", "epoch", "stratum", "report").mapInArrow(_counter([query.content for query in versions]), _PANES)
-    for row in told.collect():
+    counted = rows.select("serial", "epoch", "stratum", "report").mapInArrow(
+        _counter([query.content for query in versions]), _PANES
+    )
+    for row in counted.collect():
         counts = np.frombuffer(row.counts, dtype="<i8").astype(np.int64)
         add_panes(panes, {PaneKey(versions[-1].id, row.serial, row.epoch, row.stratum): Pane(counts, row.n)})
     return panes
@@ -117,10 +119,12 @@ def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any
         for batch in batches:
             add_panes(panes, _count_batch(batch, versions))
         if panes:
-            told = [{**key._asdict(), "n": pane.n, "counts": pane.counts.astype("<i8").tobytes()} for key, pane in panes.items()]
+            counted = [
+                {**key._asdict(), "n": pane.n, "counts": pane.counts.astype("<i8").tobytes()} for key, pane in panes.items()
+            ]
             kinds = {"long": pa.int64(), "int": pa.int32(), "binary": pa.binary()}
             fields = [(name, kinds[kind]) for name, kind in (part.split() for part in _PANES.split(", "))]
-            yield from pa.Table.from_pylist(told, schema=pa.schema(fields)).to_batches()
+            yield from pa.Table.from_pylist(counted, schema=pa.schema(fields)).to_batches()
 
     return count
 

@@ -1,0 +1,357 @@
+"""What a regression finds: coefficients with standard errors of a named kind, tests and intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import FitError, ParameterError
+from deniable.estimation.answer_models import softmax
+from deniable.estimation.covariates import design_matrix, named_columns
+from deniable.estimation.fitting import (
+    Model,
+    expected_information,
+    is_definite,
+    maximise,
+    observed_information,
+    score_information,
+)
+from deniable.estimation.intervals import check_confidence, p_text
+from deniable.estimation.sampling import Sample
+from deniable.estimation.statistic import Statistic
+
+__all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression"]
+
+_Floats = NDArray[np.float64]
+ERRORS = {
+    "observed": "by the observed information",
+    "expected": "by the expected information",
+    "scores": "by the outer product of scores",
+    "sandwich": "linearised (sandwich)",
+}
+"""The kinds of standard errors, and how a line says which."""
+_ROUGH = 0.3
+"""Standard errors above this, in log-odds for a typical covariate, come with a skewed likelihood: the interval covers more."""
+_LEAST_INFORMATION = 1e-3
+"""Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
+
+
+@dataclass(frozen=True)
+class CoefficientTest:
+    """Whether coefficients are all 0: by twice what the log-likelihood falls by without them, or by their covariance (Wald)."""
+
+    names: tuple[str, ...]
+    statistic: float
+    degrees: int
+    p_value: float
+    """By chi-square; for a standard deviation, which cannot be below 0, half of that."""
+    method: str = "likelihood ratio"
+
+    def __str__(self) -> str:
+        degrees = "1 degree" if self.degrees == 1 else f"{self.degrees} degrees"
+        return (
+            f"{', '.join(self.names)} = 0: {self.method} chi-square {self.statistic:.4g} ({degrees} of freedom), "
+            f"{p_text(self.p_value)}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A model at its maximum: what tests and other kinds of standard errors are made from."""
+
+    model: Model
+    parameters: _Floats
+    """In the model's own scale."""
+    scale: _Floats
+    """What the model's parameters are divided by to be those that are shown."""
+    value: float
+    sample: Sample | None = None
+
+    def shown(self) -> _Floats:
+        """The parameters as the result shows them."""
+        return self.parameters / self.scale
+
+    def covariance(self, errors: str) -> _Floats:
+        """Of the shown parameters, by one kind of standard errors."""
+        inverse = self._inverse(self._information(errors))
+        if errors == "sandwich":
+            assert self.sample is not None  # noqa: S101 - asked for only where there is one
+            inverse = inverse @ self.sample.covariance(self.model.evaluate(self.parameters)[1]) @ inverse
+        return np.asarray(inverse / np.outer(self.scale, self.scale))
+
+    def _information(self, errors: str) -> _Floats:
+        if (errors == "sandwich") != (self.sample is not None):
+            rule = "must be 'sandwich' where there are weights, strata or clusters" if self.sample else "needs a sample"
+            raise ParameterError("errors", errors, rule)
+        if errors in {"observed", "sandwich"}:
+            return observed_information(self.model, self.parameters, None if self.sample is None else self.sample.weights)
+        if errors == "scores":
+            return score_information(self.model, self.parameters)
+        found = expected_information(self.model, self.parameters) if errors == "expected" else None
+        if found is None:
+            allowed = ERRORS if errors not in ERRORS else [kind for kind in ERRORS if kind != "expected"]
+            raise ParameterError("errors", errors, f"must be one of {', '.join(map(repr, allowed))} for this model")
+        return found
+
+    def _inverse(self, information: _Floats) -> _Floats:
+        average = 1.0 if self.sample is None else float(self.sample.weights.mean())
+        if not is_definite(information) or np.linalg.eigvalsh(information)[0] < _LEAST_INFORMATION * average:
+            raise FitError(
+                "the likelihood has no maximum at finite coefficients: some answer is certain, or absent, for some covariates. "
+                "Leave out the covariate or merge the labels that cause it, or collect more reports"
+            )
+        return np.asarray(np.linalg.inv(information))
+
+    def constrained(self, fixed: dict[int, float]) -> float:
+        """The largest log-likelihood where some parameters, in the shown scale, have given values."""
+        free = np.ones(self.parameters.size, dtype=bool)
+        start = self.parameters.copy()
+        for place, value in fixed.items():
+            free[place] = False
+            start[place] = value * self.scale[place]
+        return maximise(self.model, start, None, free)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Fitted log-odds of each answer against the first one, as linear functions of the covariates."""
+
+    labels: tuple[Any, ...]
+    """The answers; the first is the one the others are compared with."""
+    names: tuple[str, ...]
+    """Of the columns: the intercept, if there is one, the covariates, and the answers that predict."""
+    coefficients: _Floats
+    """One row an answer but the first, one column a covariate."""
+    covariance: _Floats
+    """Of the coefficients, row after row, and then of the rates."""
+    log_likelihood: float
+    """Of the reports given the covariates, up to a constant of the mechanism."""
+    n: int
+    intercept: bool
+    mechanism: str
+    epsilon: float
+    rates: dict[str, float] = field(default_factory=dict)
+    """What was estimated besides: t, gamma or u of a design with two samples, sigma of a random intercept."""
+    errors: str = "observed"
+    """The kind of standard errors: "observed", "expected", "scores" or "sandwich"."""
+    degrees: float = math.inf
+    """Degrees of freedom of the errors, where they come from clusters or strata."""
+    notes: tuple[str, ...] = ()
+    _fit: Fit | None = field(default=None, repr=False)
+
+    @property
+    def stderr(self) -> _Floats:
+        """Standard error of each coefficient."""
+        return np.sqrt(np.diagonal(self.covariance))[: self.coefficients.size].reshape(self.coefficients.shape)
+
+    @property
+    def z(self) -> _Floats:
+        """The coefficients in standard errors."""
+        return self.coefficients / self.stderr
+
+    @property
+    def p(self) -> _Floats:
+        """How probable so large a coefficient would be if the covariate made no difference (two-sided, Wald)."""
+        from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
+
+        below = -np.abs(self.z)
+        return np.asarray(2 * (ndtr(below) if math.isinf(self.degrees) else stdtr(self.degrees, below)))
+
+    def reach(self, confidence: float = 0.95) -> float:
+        """Standard errors to either side that cover: of the normal law, or of Student's with the sample's degrees of freedom."""
+        from scipy.special import ndtri, stdtrit  # noqa: PLC0415 - slow to import
+
+        level = (1 + check_confidence(confidence)) / 2
+        return float(ndtri(level) if math.isinf(self.degrees) else stdtrit(self.degrees, level))
+
+    @property
+    def conservative(self) -> bool:
+        """Whether reports are so few for this model that the ± covers more than it says, up to 99 % in simulations."""
+        if self._fit is None:
+            return False
+        return bool((self.stderr.ravel() * self._fit.scale[: self.coefficients.size]).max() > _ROUGH)
+
+    def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
+        """Low and high of each coefficient, along the last axis.
+
+        "wald" is the coefficient ± standard errors; "profile" are the values that a likelihood-ratio test does not reject, which
+        takes some fits of the model for each. Where reports are few for the model (`conservative`), the first covers at least
+        what it says, the second somewhat less (92 to 95 % of 95).
+        """
+        if method not in {"wald", "profile"}:
+            raise ParameterError("method", method, "must be 'wald' or 'profile'")
+        if method == "wald":
+            reach = self.reach(confidence) * self.stderr
+            return np.stack([self.coefficients - reach, self.coefficients + reach], axis=-1)
+        flat = [self._profile(place, check_confidence(confidence)) for place in range(self.coefficients.size)]
+        return np.array(flat).reshape(*self.coefficients.shape, 2)
+
+    def _profile(self, place: int, confidence: float) -> tuple[float, float]:
+        from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
+        from scipy.special import chdtri  # noqa: PLC0415
+
+        fit = self._likelihood()
+        drop = float(chdtri(1, 1 - confidence)) / 2
+        centre, step = float(fit.shown()[place]), 2 * math.sqrt(self.covariance[place, place])
+
+        def excess(value: float) -> float:
+            return fit.value - fit.constrained({place: value}) - drop
+
+        ends = []
+        for sign in (-1, 1):
+            far = centre + sign * step
+            for _ in range(20):
+                try:
+                    if excess(far) > 0:
+                        break
+                except FitError:
+                    far = sign * math.inf
+                    break
+                far += sign * step
+            ends.append(far if math.isinf(far) else float(brentq(excess, centre, far, xtol=1e-6 * step)))
+        return ends[0], ends[1]
+
+    def _likelihood(self) -> Fit:
+        if self._fit is None or self._fit.sample is not None:
+            raise ParameterError(
+                "errors", self.errors, "of a weighted or clustered sample have no likelihood: use p, interval() or wald()"
+            )
+        return self._fit
+
+    def rate_interval(self, name: str, confidence: float = 0.95) -> tuple[float, float]:
+        """Low and high of one of the `rates`: by profile likelihood; in a weighted sample, ± standard errors."""
+        rate = self[name]
+        if self._fit is None or self._fit.sample is not None:
+            reach = self.reach(confidence) * rate.stderr
+            return rate.value - reach, rate.value + reach
+        low, high = self._profile(self.coefficients.size + list(self.rates).index(name), check_confidence(confidence))
+        return (max(low, 0.0), high) if name == "sigma" else (low, high)
+
+    def likelihood_ratio(self, *names: str) -> CoefficientTest:
+        """Whether the coefficients of these columns are 0, for all answers; "sigma" asks whether the intercepts differ at all."""
+        from scipy.special import chdtrc  # noqa: PLC0415 - slow to import
+
+        places = self._places(names)
+        fit = self._likelihood()
+        statistic = max(2 * (fit.value - fit.constrained(dict.fromkeys(places, 0.0))), 0.0)
+        p = float(chdtrc(len(places), statistic))
+        return CoefficientTest(names, statistic, len(places), p / 2 if names == ("sigma",) else p)
+
+    def wald(self, *names: str) -> CoefficientTest:
+        """The same question by the coefficients' covariance alone, which holds for weighted samples too.
+
+        With degrees of freedom of its own the statistic is compared with degrees × F.
+        """
+        from scipy.special import chdtrc, fdtrc  # noqa: PLC0415 - slow to import
+
+        places = self._places(names)
+        values = np.append(self.coefficients.ravel(), list(self.rates.values()))[places]
+        statistic = float(values @ np.linalg.solve(self.covariance[np.ix_(places, places)], values))
+        q = len(places)
+        if math.isinf(self.degrees):
+            return CoefficientTest(names, statistic, q, float(chdtrc(q, statistic)), "Wald")
+        left = max(self.degrees - q + 1, 1)
+        return CoefficientTest(names, statistic, q, float(fdtrc(q, left, statistic / q * left / self.degrees)), "Wald")
+
+    def _places(self, names: tuple[str, ...]) -> list[int]:
+        known = [*self.names, *(["sigma"] if "sigma" in self.rates else [])]
+        if not names or set(names) - set(known):
+            raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+        if "sigma" in names and len(names) > 1:
+            raise ParameterError("names", list(names), "must have 'sigma' alone: it cannot be below 0, and has another law")
+        if names == ("sigma",):
+            return [self.coefficients.size + list(self.rates).index("sigma")]
+        width = len(self.names)
+        return [row * width + self.names.index(name) for row in range(len(self.coefficients)) for name in names]
+
+    def with_errors(self, kind: str) -> Regression:
+        """The same with another kind of standard errors."""
+        if kind not in ERRORS:
+            raise ParameterError("errors", kind, f"must be one of {', '.join(map(repr, ERRORS))}")
+        assert self._fit is not None  # noqa: S101 - set by every fit
+        size = len(self.covariance)
+        return dataclasses.replace(self, errors=kind, covariance=self._fit.covariance(kind)[:size, :size])
+
+    def __getitem__(self, name: str) -> Statistic:
+        """One of the `rates`, as a value with its standard error."""
+        if name not in self.rates:
+            raise ParameterError("rate", name, f"must be one of {', '.join(self.rates) or 'none: there are none'}")
+        place = self.coefficients.size + list(self.rates).index(name)
+        return Statistic(name, self.rates[name], math.sqrt(self.covariance[place, place]), self.n)
+
+    def predict(self, covariates: Any) -> _Floats:
+        """P(true answer | covariates): one row a person, one column an answer. Answers that predict are columns of 0 and 1.
+
+        With a random intercept, of a cluster whose intercept is 0.
+        """
+        names, columns = named_columns(covariates, self.names[1:] if self.intercept else self.names, 1)
+        if len(names) != len(self.names) - self.intercept:
+            raise ParameterError("covariates", len(names), f"is their number, which must be {len(self.names) - self.intercept}")
+        return softmax(design_matrix(columns, self.intercept) @ self.coefficients.T)
+
+    # --- other forms ------------------------------------------------------------------------------------------------
+
+    def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
+        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p."""
+        limits, out = self.interval(confidence), []
+        for at, label in enumerate(self.labels[1:]):
+            for column, name in enumerate(self.names):
+                low, high = limits[at, column].tolist()
+                figures = {"estimate": self.coefficients, "stderr": self.stderr, "z": self.z, "p": self.p}
+                numbers = {key: float(values[at, column]) for key, values in figures.items()}
+                out.append({"answer": str(label), "name": name, **numbers, "low": low, "high": high})
+        for name, value in self.rates.items():
+            low, high = self.rate_interval(name, confidence)
+            rate = {"estimate": value, "stderr": self[name].stderr, "z": None, "p": None}
+            out.append({"answer": "", "name": name, **rate, "low": low, "high": high})
+        return out
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        return {
+            "reference": str(self.labels[0]),
+            "coefficients": self.rows(confidence),
+            "covariance": self.covariance.tolist(),
+            "confidence": confidence,
+            "errors": self.errors,
+            "degrees": None if math.isinf(self.degrees) else self.degrees,
+            "log_likelihood": self.log_likelihood if self.errors != "sandwich" else None,
+            "n": self.n,
+            "mechanism": self.mechanism,
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "notes": list(self.notes),
+        }
+
+    def to_frame(self, confidence: float = 0.95) -> Any:
+        """A pandas DataFrame: one row a coefficient, by answer and name."""
+        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
+
+        return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
+
+    def __str__(self) -> str:
+        width = max(map(len, [*self.names, *self.rates]))
+        reach, lines = self.reach(), []
+        for row, label in enumerate(self.labels[1:]):
+            lines.append(f"log-odds of {label} against {self.labels[0]}")
+            for name, value, error, z, p in zip(
+                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p[row], strict=True
+            ):
+                lines.append(f"  {name:<{width}}  {value:+9.4f} ± {reach * error:.4f}   z = {z:+.2f}   {p_text(p)}")
+        for name, value in self.rates.items():
+            low, high = self.rate_interval(name)
+            lines.append(f"  {name:<{width}}  {value:9.4f}, {low:.4f} to {high:.4f}")
+        loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
+        covers = "± covers at least 95 %" if self.conservative else "± covers 95 %"
+        likelihood = "" if self.errors == "sandwich" else f"log-likelihood {self.log_likelihood:.2f}; "
+        lines.append(
+            f"{self.n:,} reports; epsilon {loss} per report; {likelihood}{covers}, standard errors {ERRORS[self.errors]}"
+        )
+        return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<Regression of {len(self.labels)} answers on {len(self.names)} columns, {self.n:,} reports>"

@@ -1,0 +1,191 @@
+"""How people came into a survey: weights, strata and clusters, and the errors that follow from them.
+
+Everything here works on *contributions*, one row a person: the errors of any estimate that solves sum of weight ×
+contribution = 0 come from how the weighted contributions of whole clusters vary within their strata (Taylor linearisation), or
+from estimating again with replicate weights. The coins of randomized answers are part of what varies, so they need no term of
+their own, except where a finite population makes the sampling error smaller and leaves the coins as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import ParameterError
+
+__all__ = ["Sample"]
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Who was asked: a weight a person (or inclusion probabilities), strata, and clusters of people drawn together.
+
+    `weights` say how many people of the population each person stands for; `probabilities` are the chances with which they were
+    drawn, whose inverses are the weights. A cluster belongs to one stratum: the same name in two strata means two clusters.
+    `stratum_sizes` gives how many clusters (people, where there are no clusters) each stratum of the population has, where a
+    noticeable part of them was drawn without replacement: one number, or a mapping from strata.
+
+    >>> school = Sample(weights=[2, 2, 3, 3, 1, 1], clusters=["a", "a", "b", "b", "c", "c"])
+    >>> school.n, school.degrees
+    (6, 2)
+    """
+
+    weights: Any = None
+    probabilities: Any = None
+    strata: Any = None
+    clusters: Any = None
+    stratum_sizes: Any = None
+    _cluster: NDArray[np.intp] = field(init=False, repr=False)
+    """The number of each person's cluster."""
+    _stratum: NDArray[np.intp] = field(init=False, repr=False)
+    """The number of each cluster's stratum."""
+    _drawn: _Floats = field(init=False, repr=False)
+    """Clusters drawn in each stratum."""
+    _fraction: _Floats = field(init=False, repr=False)
+    """The part of each stratum's clusters that was drawn; 0 where it is not known."""
+
+    def __post_init__(self) -> None:
+        if self.weights is not None and self.probabilities is not None:
+            raise ParameterError("probabilities", "…", "cannot be given with weights, which are their inverses")
+        given = [values for values in (self.weights, self.probabilities, self.strata, self.clusters) if values is not None]
+        if not given:
+            raise ParameterError("weights", None, "must be given, or probabilities, strata or clusters")
+        n = len(given[0])
+        columns = {"weights": self.weights, "probabilities": self.probabilities, "strata": self.strata, "clusters": self.clusters}
+        for name, values in columns.items():
+            if values is not None and len(values) != n:
+                raise ParameterError(name, len(values), f"is their number, which must be that of the people, {n}")
+        strata, stratum = _numbered("strata", self.strata, n)
+        _, own = _numbered("clusters", self.clusters, n, alone=True)
+        pairs, cluster = np.unique(np.column_stack([stratum, own]), axis=0, return_inverse=True)
+        drawn = np.bincount(pairs[:, 0], minlength=len(strata)).astype(np.float64)
+        for place in np.flatnonzero(drawn < 2):
+            what = "the sample" if self.strata is None else f"stratum {strata[place]!r}"
+            unit = "person" if self.clusters is None else "cluster"
+            raise ParameterError("strata", 1, f"is the number of {unit}s in {what}; an error needs 2: merge it with another")
+        settled = {
+            "weights": _weights(self.weights, self.probabilities, n),
+            "_cluster": cluster.reshape(-1),
+            "_stratum": pairs[:, 0],
+            "_drawn": drawn,
+            "_fraction": _fractions(self.stratum_sizes, strata, drawn, self.strata is not None),
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def n(self) -> int:
+        """People in the sample."""
+        return int(self.weights.size)
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters in the sample; people, where there are none."""
+        return int(self._stratum.size)
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of the errors: clusters less strata."""
+        return int(self._drawn.sum()) - self._drawn.size
+
+    @property
+    def finite(self) -> bool:
+        """Whether a noticeable part of the population was drawn."""
+        return bool(self._fraction.any())
+
+    def fractions(self) -> _Floats:
+        """The part of their stratum's clusters that was drawn, one a person."""
+        return np.asarray(self._fraction[self._stratum[self._cluster]])
+
+    def covariance(self, contributions: _Floats, weights: _Floats | None = None) -> _Floats:
+        """Of the weighted sum of contributions, one row a person: (1 - f) m/(m - 1) times the clusters' spread within strata."""
+        totals = self.cluster_totals(contributions, weights)
+        means = np.zeros((self._drawn.size, totals.shape[1]))
+        np.add.at(means, self._stratum, totals)
+        means /= self._drawn[:, None]
+        gaps = totals - means[self._stratum]
+        factor = (1 - self._fraction) * self._drawn / (self._drawn - 1)
+        return np.asarray((gaps * factor[self._stratum][:, None]).T @ gaps)
+
+    def cluster_totals(self, contributions: _Floats, weights: _Floats | None = None) -> _Floats:
+        """The weighted contributions summed over each cluster."""
+        weighted = contributions * (self.weights if weights is None else weights)[:, None]
+        totals = np.zeros((self._stratum.size, contributions.shape[1]))
+        np.add.at(totals, self._cluster, weighted)
+        return totals
+
+    def jackknife(self) -> Iterator[tuple[_Floats, float]]:
+        """Weights without one cluster each, the rest of its stratum weighted up; and (1 - f)(m - 1)/m, its part of the variance.
+
+        The stratified delete-one jackknife ("JKn"): variance = sum of part × (estimate - the whole sample's)^2.
+        """
+        for dropped, stratum in enumerate(self._stratum.tolist()):
+            m = self._drawn[stratum]
+            factor = np.where(self._stratum == stratum, m / (m - 1), 1.0)
+            factor[dropped] = 0.0
+            yield self.weights * factor[self._cluster], float((1 - self._fraction[stratum]) * (m - 1) / m)
+
+    def bootstrap(self, replicates: int, seed: int) -> Iterator[tuple[_Floats, float]]:
+        """Weights of the Rao-Wu bootstrap: m - 1 clusters of a stratum of m drawn again; each is 1/replicates of the variance."""
+        rng = np.random.default_rng(seed)
+        order = np.argsort(self._stratum, kind="stable")
+        for _ in range(replicates):
+            times = np.zeros(self._stratum.size)
+            start = 0
+            for m, f in zip(self._drawn.astype(int).tolist(), self._fraction.tolist(), strict=True):
+                drawn = rng.multinomial(m - 1, np.full(m, 1 / m)) * m / (m - 1)
+                times[order[start : start + m]] = 1 + (drawn - 1) * np.sqrt(1 - f)
+                start += m
+            yield self.weights * times[self._cluster], 1 / replicates
+
+
+def _numbered(name: str, values: Any, n: int, alone: bool = False) -> tuple[list[Any], NDArray[np.intp]]:
+    """The different values, and the number of each person's; without values all are one, or each `alone`."""
+    if values is None:
+        return [None], np.arange(n) if alone else np.zeros(n, dtype=np.intp)
+    try:
+        labels, numbers = np.unique(np.asarray(values), return_inverse=True)
+    except TypeError:
+        raise ParameterError(name, "…", "must be all texts or all numbers, with none missing") from None
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ParameterError(name, int(np.isnan(np.asarray(values)).argmax()), "is the first row where it is missing")
+    return labels.tolist(), numbers.reshape(-1)
+
+
+def _weights(weights: Any, probabilities: Any, n: int) -> _Floats:
+    name, given = ("weights", weights) if probabilities is None else ("probabilities", probabilities)
+    if given is None:
+        return np.ones(n)
+    try:
+        values = np.asarray(given, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise ParameterError(name, type(given).__name__, "must hold numbers only") from None
+    bad = ~(np.isfinite(values) & (values > 0)) if name == "weights" else ~((values > 0) & (values <= 1))
+    if bad.any():
+        rule = "positive numbers" if name == "weights" else "above 0 and at most 1"
+        raise ParameterError(name, float(values[bad.argmax()]), f"of row {int(bad.argmax())} is not allowed: they must be {rule}")
+    return values if name == "weights" else 1 / values
+
+
+def _fractions(sizes: Any, strata: list[Any], drawn: _Floats, stratified: bool) -> _Floats:
+    if sizes is None:
+        return np.zeros(drawn.size)
+    if isinstance(sizes, Mapping):
+        missing = [stratum for stratum in strata if stratum not in sizes]
+        if missing or not stratified:
+            raise ParameterError("stratum_sizes", list(sizes), f"must name the strata {strata}")
+        numbers = np.array([float(sizes[stratum]) for stratum in strata])
+    elif stratified:
+        raise ParameterError("stratum_sizes", sizes, f"must be a mapping from the strata {strata}")
+    else:
+        numbers = np.array([float(sizes)])
+    if (numbers < drawn).any():
+        at = int((numbers < drawn).argmax())
+        raise ParameterError("stratum_sizes", float(numbers[at]), f"must be at least what was drawn, {int(drawn[at])}")
+    return np.asarray(drawn / numbers)

@@ -1,0 +1,227 @@
+"""Estimate from files of reports: column by column, in tables, and group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deniable.errors import NoReportsError, ParameterError, SurveyError
+from deniable.estimation.estimate import Estimate
+from deniable.estimation.tables import Table, joint
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.questionnaire import Questionnaire
+from deniable.mechanisms.reports import Reports, Tally
+from deniable.survey.columns import read_questionnaire
+from deniable.survey.files import (
+    Missing,
+    Paths,
+    Progress,
+    check_missing,
+    check_paths,
+    columns_file,
+    complete_chunks,
+    row_named,
+    tell_dropped,
+)
+from deniable.survey.reading import Chunk
+from deniable.survey.spelling import cell_text, is_blank
+from deniable.survey.texts import cells_to_reports
+from deniable.table_file import STANDARD_STREAM, TableFormat
+
+__all__ = ["Survey", "estimate_file"]
+
+_MOST_GROUPS = 200
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a file of reports says."""
+
+    n: int
+    estimates: dict[str, Estimate]
+    """One a column."""
+    tables: tuple[Table, ...] = ()
+    """The joint and conditional tables that were asked for."""
+    by: str | None = None
+    """The column by whose values people were grouped."""
+    groups: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    """Of each group, the estimate of each column."""
+
+
+@dataclass
+class _Counts:
+    """What has been read of the files so far."""
+
+    questionnaire: Questionnaire
+    tallies: dict[str, Tally]
+    groups: dict[str, dict[str, Tally]]
+    kept: dict[str, list[tuple[np.ndarray[Any, Any], Reports]]]
+    """Of the columns of tables, the rows that have a report, and the reports."""
+    rows: int = 0
+
+    def add(self, file: Path, chunk: Chunk, by: str | None) -> None:
+        asked = _asked(file, self.questionnaire, chunk)
+        groups = None if by is None else self._group_places(file, chunk, by)
+        for name, mechanism in self.questionnaire.mechanisms.items():
+            rows = asked.get(name)
+            cells = chunk.columns[name] if rows is None else [chunk.columns[name][row] for row in rows]
+            part = chunk if rows is None else Chunk(chunk.first_row, {name: cells}, tuple(chunk.row(row) for row in rows))
+            with row_named(file, part, name):
+                reports = cells_to_reports(mechanism, cells)
+            self.tallies[name].update(reports)
+            places = np.arange(len(chunk)) if rows is None else np.array(rows, dtype=np.intp)
+            if name in self.kept:
+                self.kept[name].append((self.rows + places, reports))
+            for group, members in (groups or {}).items():
+                self.groups[group][name].update(reports[np.isin(places, members)])
+        self.rows += len(chunk)
+
+    def _group_places(self, file: Path, chunk: Chunk, by: str) -> dict[str, Any]:
+        places: dict[str, list[int]] = {}
+        for place, cell in enumerate(chunk.columns[by]):
+            places.setdefault("(missing)" if is_blank(cell) else cell_text(cell), []).append(place)
+        for group in places:
+            if group not in self.groups:
+                self.groups[group] = {name: mechanism.tally() for name, mechanism in self.questionnaire.mechanisms.items()}
+        if len(self.groups) > _MOST_GROUPS:
+            raise SurveyError(f"{file}: column {by!r} has more than {_MOST_GROUPS} values, too many groups to estimate")
+        return places
+
+    def joint_table(self, axes: Sequence[str], population: int | None) -> Table:
+        mechanisms = {name: self.questionnaire.mechanisms[name] for name in axes}
+        whole: dict[str, Reports] = {}
+        rows = [np.concatenate([places for places, _ in self.kept[name]]) for name in axes]
+        both = rows[0]
+        for other in rows[1:]:
+            both = np.intersect1d(both, other, assume_unique=True)
+        if not both.size:
+            raise SurveyError(f"nobody was asked {', '.join(axes)} together, so that there is no table of them")
+        for name, places in zip(axes, rows, strict=True):
+            data = np.concatenate([reports.data for _, reports in self.kept[name]])
+            whole[name] = Reports(mechanisms[name], data[np.isin(places, both)])
+        return joint(mechanisms, whole, population)
+
+
+def estimate_file(
+    path: Paths,
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
+    *,
+    population: int | None = None,
+    tables: Sequence[Sequence[str]] = (),
+    conditional: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+    by: str | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    missing: Missing = "refuse",
+    layout: TableFormat | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Estimate each column of one file of reports or several taken together, and the tables that are named.
+
+    `tables` are joint ones, by their columns; `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a column
+    that was kept as it is, each of its values is a group with estimates of its own; a randomized column is a condition instead,
+    for nobody knows which group a person is in. `options` are a column's own arguments for its mechanism's `estimate`, such as
+    the estimator, or RAPPOR's candidates. Without `mechanisms` they are read from the file that `randomize_file` leaves beside
+    its output.
+    """
+    paths = check_paths(path)
+    asked = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms) if mechanisms else None
+    questionnaire = _recorded(paths) if asked is None else asked
+    known = questionnaire.mechanisms
+    if by in known:
+        conditional = [*conditional, *(((name,), (str(by),)) for name in known if name != by)]
+        by = None
+    _check_wishes(questionnaire, [*tables, *((*given, *of) for of, given in conditional)], options or {}, missing)
+    kept = {name for table in tables for name in table} | {name for pair in conditional for part in pair for name in part}
+    counts = _Counts(questionnaire, {name: m.tally() for name, m in known.items()}, {}, {name: [] for name in kept})
+    dropped = 0
+    for file, chunk, left_out in complete_chunks(paths, known, () if by is None else (by,), missing, layout, progress):
+        dropped += left_out
+        if len(chunk):
+            counts.add(file, chunk, by)
+    tell_dropped(paths, counts.rows, dropped)
+    own = options or {}
+
+    def estimates(tallies: Mapping[str, Tally], size: int | None) -> dict[str, Estimate]:
+        return {name: _estimate(paths[0], questionnaire, name, tally, size, own.get(name, {})) for name, tally in tallies.items()}
+
+    return Survey(
+        counts.rows,
+        estimates(counts.tallies, population),
+        (
+            *(counts.joint_table(table, population) for table in tables),
+            *(counts.joint_table((*given, *of), population).conditional(tuple(of), tuple(given)) for of, given in conditional),
+        ),
+        by,
+        {group: estimates(tallies, None) for group, tallies in sorted(counts.groups.items())},
+    )
+
+
+def _check_wishes(
+    questionnaire: Questionnaire, tables: Sequence[Sequence[str]], options: Mapping[str, Any], missing: Missing
+) -> None:
+    if questionnaire.sampled and missing != "refuse":
+        raise SurveyError("people answered some of the questions only: an empty cell is one that was not asked, and not missing")
+    check_missing(missing, questionnaire.mechanisms)
+    for table in tables:
+        for name in table:
+            if name not in questionnaire.mechanisms:
+                raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
+        if len(set(table)) < len(table):
+            raise SurveyError(f"the table of {', '.join(table)} names a column twice")
+        if len(table) > 1 and questionnaire.ask == 1:
+            raise SurveyError(f"each person gave one true answer, so that nothing is known about {', '.join(table)} together")
+        if questionnaire.sampled and questionnaire.ask is not None and len(table) > questionnaire.ask:
+            raise SurveyError(f"each person answered {questionnaire.ask} questions, so that there is no table of {len(table)}")
+    for name in set(options) - set(questionnaire.mechanisms):
+        raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
+
+
+def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, list[int]]:
+    """The rows of each column that hold a report, where people answered some of the questions only; nothing if all."""
+    if not questionnaire.sampled:
+        return {}
+    places = {
+        name: [row for row, cell in enumerate(chunk.columns[name]) if not is_blank(cell)] for name in questionnaire.mechanisms
+    }
+    answered = np.zeros(len(chunk), dtype=np.int64)
+    for rows in places.values():
+        answered[rows] += 1
+    wrong = np.flatnonzero(answered != questionnaire.ask)
+    if wrong.size:
+        row = int(wrong[0])
+        raise SurveyError(
+            f"{file}, row {chunk.row(row)}: {answered[row]} questions are answered where each person is asked {questionnaire.ask}"
+        )
+    return places
+
+
+def _recorded(paths: Sequence[Path]) -> Questionnaire:
+    found: Questionnaire | None = None
+    for path in paths:
+        if not columns_file(path).is_file():
+            beside = "" if path == STANDARD_STREAM else f", or put that into {columns_file(path).name} beside it"
+            raise SurveyError(f"{path}: say how its columns were randomized{beside}")
+        questionnaire = read_questionnaire(columns_file(path))
+        if found is not None and questionnaire != found:
+            raise SurveyError(f"{path} was randomized in another way than {paths[0]}: estimate them one by one")
+        found = questionnaire
+    assert found is not None  # noqa: S101 - there is at least one file
+    return found
+
+
+def _estimate(
+    path: Path, questionnaire: Questionnaire, name: str, tally: Tally, population: int | None, options: Mapping[str, Any]
+) -> Estimate:
+    try:
+        return questionnaire.estimate(name, tally, population, **options)
+    except TypeError:
+        taken = ", ".join(map(repr, options))
+        raise SurveyError(f"{path}, column {name!r}: {type(tally.mechanism).__name__} has no option {taken}") from None
+    except NoReportsError:
+        raise SurveyError(f"{path}, column {name!r}: nobody was asked this question") from None
+    except ParameterError as error:
+        raise SurveyError(f"{path}, column {name!r}: {error}") from None

@@ -1,0 +1,329 @@
+"""A client written from docs/wire.md alone: bytes, integers and loops, and nothing of the library.
+
+It answers the steps of `tests/vectors/client-v1.json`. A port in another language is this program written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import struct
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from toolkit.reference_mechanisms import ONE, Words, mechanism
+from toolkit.wire_reference import message, record, xor
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+def canonical(value: Any) -> bytes:
+    def written(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: written(each) for key, each in part.items()}
+        if isinstance(part, list):
+            return [written(each) for each in part]
+        return {"f64": struct.pack(">d", part).hex()} if isinstance(part, float) else part
+
+    return json.dumps(written(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_canonical(content: bytes) -> Any:
+    def read(part: Any) -> Any:
+        if isinstance(part, list):
+            return [read(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        if set(part) == {"f64"}:
+            return struct.unpack(">d", bytes.fromhex(part["f64"]))[0]
+        return {key: read(each) for key, each in part.items()}
+
+    value = read(json.loads(content))
+    if canonical(value) != content or value["format"] != "deniable query 1":
+        raise ValueError("not canonical")
+    return value
+
+
+def glob_to_regex(glob: str) -> str:
+    out, at = "", 0
+    while at < len(glob):
+        if glob[at] == "[":
+            end = glob.index("]", at + 2 + (glob[at + 1] == "!"))
+            inside = glob[at + 1 : end].replace("\\", "\\\\")
+            out += f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
+            at = end
+        else:
+            out += {"*": ".*", "?": "."}.get(glob[at], re.escape(glob[at]))
+        at += 1
+    return out
+
+
+def in_range(text: Any, value: float) -> bool:
+    if not isinstance(text, str):
+        return bool(value == text)
+    low, high = (float(part) for part in text[1:-1].split(","))
+    return (value >= low if text[0] == "[" else value > low) and (value <= high if text[-1] == "]" else value < high)
+
+
+def in_bucket(kind: str, bucket: Any, value: Any) -> bool:
+    if kind == "number":
+        return isinstance(value, int | float) and in_range(bucket, value)
+    if not isinstance(value, str):
+        return False
+    if isinstance(bucket, str):
+        return value == bucket
+    pattern = glob_to_regex(bucket["glob"]) if "glob" in bucket else bucket["regex"]
+    flags = re.ASCII | (re.DOTALL if "glob" in bucket else 0)
+    return len(value) <= 4096 and re.fullmatch(pattern, value, flags) is not None
+
+
+def bucket_of(columns: list[dict[str, Any]], row: list[Any]) -> int:
+    total = 0
+    for column, value in zip(columns, row, strict=True):
+        n = len(column["buckets"])
+        place = next((i for i, each in enumerate(column["buckets"]) if in_bucket(column["kind"], each, value)), n)
+        if place == n and not column["other"]:
+            return -1
+        total = total * (n + column["other"]) + place
+    return total
+
+
+# --- a device ---------------------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):  # noqa: N818 - the end of a walk, not an error
+    pass
+
+
+@dataclass
+class ReferenceDevice:
+    """What a device keeps, and the walk of one answer."""
+
+    policy: dict[str, Any]
+    ring: list[dict[str, Any]]
+    secret: bytes
+    seen: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
+    epochs: dict[tuple[str, str], int] = field(default_factory=dict)
+    charges: list[tuple[int, str, str, Fraction, bytes | None]] = field(default_factory=list)
+    memo: list[dict[str, Any]] = field(default_factory=list)
+    reserves: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    waiting: list[tuple[str, int, bytes]] = field(default_factory=list)
+
+    def answer(self, step: dict[str, Any], signed: str) -> dict[str, Any]:
+        """What comes of one signed query at one time."""
+        self.waiting = [each for each in self.waiting if each[1] > step["now"]]
+        words = Words(bytes.fromhex(step["random"]))
+        out: dict[str, Any] = {}
+        try:
+            self._walk(signed, step["now"], step["rows"], words, out)
+            out["outcome"] = "answered"
+        except Stop as stop:
+            out["outcome"], out["reason"] = stop.args
+        out["used"] = words.at
+        return out
+
+    def _walk(self, signed: str, now: int, rows: list[list[Any]], words: Words, out: dict[str, Any]) -> None:
+        query, digest = self._verified(signed, now)
+        tag = int.from_bytes(digest[:8], "little")
+        name = (query["analyst"], query["id"])
+        n_buckets = math.prod(len(c["buckets"]) + c["other"] for c in query["columns"])
+        method = mechanism(query["mechanism"], n_buckets)
+        memoized, distinct, most = query["memoize"], query.get("distinct", 1), query["most_rows"]
+        row_cost = method.lifetime_loss if memoized and hasattr(method, "lifetime_loss") else method.loss
+        stratum = self._allowed(query, row_cost * most * distinct)
+        schedule = query["schedule"]
+        epoch = (now - schedule["origin"]) // schedule["every"]
+        if not 0 <= epoch < (schedule["expires"] - schedule["origin"]) // schedule["every"]:
+            raise Stop("waiting", "")
+        if epoch <= self.epochs.get(name, -1):
+            raise Stop("again", "")
+        out["epoch"] = epoch
+        if len(self.waiting) + most * len(query["proxies"]) > self.policy["queue_messages"] * len(query["proxies"]):
+            self.epochs[name] = epoch
+            raise Stop("refused", "queue full")
+        scope = canonical([query[each] for each in ("analyst", "id", "sql", "columns", "mechanism")]) if memoized else None
+        total, cost, slots = self._payment(query, row_cost, scope, distinct, now)
+        end = schedule["origin"] + (epoch + 1) * schedule["every"]
+        ready = now + self.policy["slot"]
+        out["due"] = ready + words.below(max(1, min(self.policy["upload_within"], end - ready)))
+        self.epochs[name] = epoch
+        sampling = query["sampling"]
+        if query["strata"] and query["strata"][stratum]["sampling"] is not None:
+            sampling = query["strata"][stratum]["sampling"]
+        chosen = words.coin(math.floor(Fraction(sampling) * ONE))
+        reports: list[bytes] = []
+        if chosen:
+            complete = all(column["other"] for column in query["columns"])
+            nothing = n_buckets - 1 if complete else -1
+            truth = self._truth(query, rows, scope, most, words)
+            truth = [nothing if v < 0 else v for v in truth] + [nothing] * (most - len(truth))
+            if total is not None:
+                self._charge(query, total, scope, now, slots)
+            out["cost"] = str(cost)
+            reports = self._memoized(method, scope, truth, distinct, epoch, words) if scope else method.draw(truth, words)
+            out["reports"] = [report.hex() for report in reports]
+        if chosen or query["cover"]:
+            size, n = query["size_class"], len(query["proxies"])
+            named = {
+                "name": query["channel"] if query["channel"] is not None else f"{query['analyst']}/{query['id']}",
+                "origin": schedule["origin"],
+                "every": schedule["every"],
+                "size_class": size,
+            }
+            channel = int.from_bytes(hashlib.sha256(b"deniable channel 1\0" + canonical(named)).digest()[:8], "little")
+            out["messages"], out["shares"] = [], {proxy: [] for proxy in query["proxies"]}
+            for report in reports or [b""] * most:
+                identity, key = words.bytes(16), words.bytes(16)
+                content = message(size, 0 if chosen else 1, stratum, epoch, tag, report, key)
+                pads = [words.bytes(len(content)) for _ in range(n - 1)]
+                out["messages"].append(content.hex())
+                for proxy, payload in zip(query["proxies"], [*pads, xor(content, *pads)], strict=True):
+                    share = record(size, epoch, channel, identity, payload)
+                    out["shares"][proxy].append(share.hex())
+                    self.waiting.append((proxy, end + self.policy["queue_age"], share))
+        if not chosen:
+            raise Stop("sampled out", "")
+
+    def _verified(self, signed: str, now: int) -> tuple[dict[str, Any], bytes]:
+        try:
+            fields = json.loads(signed)
+            if set(fields) != {"format", "query", "key", "signature"} or fields["format"] != "deniable signed query 1":
+                raise ValueError
+            if not re.fullmatch("[0-9a-f]{16}", fields["key"]):
+                raise ValueError
+        except ValueError:
+            raise Stop("refused", "unusable query") from None
+        content = b"deniable query 1\0" + fields["query"].encode()
+        key = next((k for k in self.ring if _key_id(k["public"]) == fields["key"]), None)
+        if key is None:
+            raise Stop("refused", "unknown key")
+        if key["revoked"]:
+            raise Stop("refused", "revoked key")
+        if not key["valid_from"] <= now < key["valid_until"]:
+            raise Stop("refused", "key not valid")
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(key["public"])).verify(bytes.fromhex(fields["signature"]), content)
+        except (InvalidSignature, ValueError):
+            raise Stop("refused", "bad signature") from None
+        try:
+            query = read_canonical(fields["query"].encode())
+        except (ValueError, KeyError, TypeError):
+            raise Stop("refused", "unusable query") from None
+        if query["analyst"] != key["owner"]:
+            raise Stop("refused", "bad signature")
+        if now >= query["schedule"]["expires"]:
+            raise Stop("refused", "expired query")
+        digest = hashlib.sha256(content).digest()
+        name = (query["analyst"], query["id"])
+        newest = self.seen.get(name)
+        if newest and (query["serial"] < newest[0] or (query["serial"] == newest[0] and digest != newest[1])):
+            raise Stop("refused", "rolled-back query")
+        self.seen[name] = (query["serial"], digest)
+        return query, digest
+
+    def _allowed(self, query: dict[str, Any], cost: Fraction) -> int:
+        """The stratum, if the owner's policy lets the query be answered."""
+        policy = self.policy
+        if policy["analysts"] is not None and query["analyst"] not in policy["analysts"]:
+            raise Stop("refused", "analyst not allowed")
+        if any(proxy not in policy["proxies"] for proxy in query["proxies"]):
+            raise Stop("refused", "proxy not allowed")
+        stratum = next((i for i, each in enumerate(query["strata"]) if each["name"] in policy["strata"]), None)
+        if query["strata"] and stratum is None:
+            raise Stop("refused", "not in a stratum")
+        if cost > Fraction(policy["epsilon_per_answer"]):
+            raise Stop("refused", "over the ceiling")
+        return stratum or 0
+
+    def _payment(
+        self, query: dict[str, Any], row_cost: Fraction, scope: bytes | None, distinct: int, now: int
+    ) -> tuple[Fraction | None, Fraction, dict[int, int]]:
+        total, before, slots = row_cost * query["most_rows"] * distinct, Fraction(0), {}
+        if scope is not None:
+            before = sum((c[3] for c in self.charges if c[4] == scope), Fraction(0))
+            slots = {slot: paid for (where, slot), paid in self.reserves.items() if where == scope}
+            for slot in range(query["most_rows"]):
+                slots[slot] = max(distinct, slots.get(slot, 0))
+            total = row_cost * sum(slots.values())
+        cost = total - before
+        if cost <= 0 and distinct == 1:
+            return None, cost, slots
+        spent = sum((c[3] for c in self.charges if (c[1], c[2]) == (query["analyst"], query["id"])), Fraction(0))
+        own = query["budget"]["epsilon"]
+        if own is not None and spent + cost > Fraction(repr(own)):
+            raise Stop("refused", "budget")
+        others = [c for c in self.charges if scope is None or c[4] != scope]
+        for limit in self.policy["limits"]:
+            if limit["analyst"] not in (None, query["analyst"]):
+                continue
+            counted = sum(
+                (
+                    c[3]
+                    for c in others
+                    if (limit["period"] is None or c[0] > now - limit["period"])
+                    and (c[1] == query["analyst"] if limit["each_analyst"] else limit["analyst"] in (None, c[1]))
+                ),
+                Fraction(0),
+            )
+            if counted + total > Fraction(limit["epsilon"]):
+                raise Stop("refused", "budget")
+        return total, cost, slots
+
+    def _charge(self, query: dict[str, Any], total: Fraction, scope: bytes | None, now: int, slots: dict[int, int]) -> None:
+        if scope is not None:
+            self.charges = [c for c in self.charges if c[4] != scope]
+            self.reserves.update({(scope, slot): paid for slot, paid in slots.items()})
+        self.charges.append((now, query["analyst"], query["id"], total, scope))
+
+    def _truth(self, query: dict[str, Any], rows: list[list[Any]], scope: bytes | None, most: int, words: Words) -> list[int]:
+        if query["rows"] == "aggregate" and len(rows) > 1:
+            return []
+        if scope is None:
+            places = list(range(len(rows)))
+            for i in range(min(len(rows), most)):
+                if len(rows) - i > 1:
+                    j = i + words.below(len(rows) - i)
+                    places[i], places[j] = places[j], places[i]
+            return [bucket_of(query["columns"], rows[i]) for i in places[:most]]
+        ranked, twins = [], dict[int, int]()
+        for row in rows:
+            v = bucket_of(query["columns"], row)
+            place = b"row" + v.to_bytes(8, "little", signed=True) + twins.get(v, 0).to_bytes(8, "little")
+            twins[v] = twins.get(v, 0) + 1
+            ranked.append((self._hash(scope + place), v))
+        return [v for _, v in sorted(ranked)[:most]]
+
+    def _hash(self, content: bytes) -> bytes:
+        return hashlib.blake2b(content, digest_size=32, key=self.secret).digest()
+
+    def _memoized(self, method: Any, scope: bytes, truth: list[int], distinct: int, epoch: int, words: Words) -> list[bytes]:
+        names = [self._hash(scope + v.to_bytes(8, "little", signed=True)) for v in truth]
+        kept: list[dict[str, Any] | None] = []
+        for slot, name in enumerate(names):
+            mine = [entry for entry in self.memo if (entry["scope"], entry["slot"]) == (scope, slot)]
+            found = next((entry for entry in mine if entry["name"] == name), None)
+            if found is None and len(mine) >= distinct:
+                found = max(mine, key=lambda entry: (entry["spoke"], self.memo.index(entry)))
+            kept.append(found)
+        fresh = [slot for slot, found in enumerate(kept) if found is None]
+        two_steps = hasattr(method, "permanent")
+        draw = method.permanent if two_steps else method.draw
+        for slot, row in zip(fresh, draw([truth[slot] for slot in fresh], words), strict=True):
+            kept[slot] = {"scope": scope, "slot": slot, "name": names[slot], "row": row, "spoke": 0}
+            self.memo.append(kept[slot])  # type: ignore[arg-type]
+        rows = []
+        for entry in kept:
+            assert entry is not None
+            entry["spoke"] = epoch
+            rows.append(entry["row"])
+        return method.replay(rows, words) if two_steps else rows
+
+
+def _key_id(public: str) -> str:
+    return hashlib.sha256(b"deniable key 1\0" + bytes.fromhex(public)).hexdigest()[:16]

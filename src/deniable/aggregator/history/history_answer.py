@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from deniable.aggregator.estimate_documents import describe_estimate, plain_figures
 from deniable.aggregator.history.cuts import Part, cut_period, relabel, trend
 from deniable.aggregator.history.file_catalogue import kept_epochs
-from deniable.aggregator.history.history_request import HistoryRequest, ReadBudget
+from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.history.period_counts import PeriodCounts, read_panes, read_period
 from deniable.aggregator.history.report_files import ReportFolder
 from deniable.aggregator.history.scan import Progress
+from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import estimate_period
 from deniable.errors import NoReportsError, ParameterError
 from deniable.estimation.comparison import Comparison, compare
@@ -26,8 +30,8 @@ from deniable.randomness import Source
 __all__ = ["STATEMENT", "HistoryReader"]
 
 STATEMENT = (
-    "Nobody was asked again: these reports were randomized before they left their devices, so this answer spent no epsilon of "
-    "anybody's, and nobody's epsilon grew."
+    "Nobody was asked again. These reports were randomized before they left their devices, so this answer tells nothing more "
+    "about anyone: nobody's epsilon grew."
 )
 
 
@@ -127,9 +131,24 @@ class HistoryReader:
         if self.folder is None:
             rule = "must be 'panes' here: this aggregator keeps no reports, its settings have no [history]"
             raise ParameterError("source", request.source, rule)
-        budget: ReadBudget = request.budget
-        how: dict[str, Any] = {"confidence": request.confidence, "progress": progress, "cancelled": cancelled, "source": source}
-        return read_period(self.folder, connection, self.versions, epochs, budget, **how)
+        how: dict[str, Any] = {"progress": progress, "cancelled": cancelled, "source": source}
+        widest = functools.partial(self._widest, request, epochs)
+        return read_period(self.folder, connection, self.versions, epochs, request.budget, widest, **how)
+
+    def _widest(self, request: HistoryRequest, epochs: range, panes: Mapping[PaneKey, Pane]) -> float | None:
+        """Half the width of the widest interval that the answer would have; None where an estimate is withheld."""
+        schedule = self.versions[-1].schedule
+        period = schedule.start_of_epoch(epochs.start), schedule.start_of_epoch(epochs.stop)
+        newest, _, found = estimate_period(self.versions, panes, period)
+        if found is None:
+            return None
+        parts = [part.estimate for part in cut_period(request, self.versions, panes, period)]
+        reaches = [
+            float(np.max(estimate.plus_minus(request.confidence, request.simultaneous)))
+            for estimate in parts or [relabel(request, newest, found)]
+            if estimate is not None
+        ]
+        return max(reaches, default=None) if None not in parts else None
 
     def _epochs(
         self, connection: sqlite3.Connection, bounds: tuple[int | None, int | None], names: tuple[str, str], source: str

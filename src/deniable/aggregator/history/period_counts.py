@@ -15,7 +15,6 @@ from deniable.aggregator.history.report_files import SLICES, ReportFolder
 from deniable.aggregator.history.scan import Progress, Scan
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.state import stored_panes
-from deniable.aggregator.windows import estimate_period
 from deniable.errors import NoReportsError, ReportFormatError
 from deniable.queries.query import Query
 from deniable.randomness import Source
@@ -25,6 +24,10 @@ __all__ = ["PeriodCounts", "read_panes", "read_period"]
 _MOST_TRIES = 5
 _RESERVE = 1.1
 """A sample that a pilot finds large enough is made larger by this: the pilot's own error is not known better."""
+
+
+Widest = Callable[[Mapping[PaneKey, Pane]], float | None]
+"""Says how far the widest interval of an answer reaches; None where there are too few reports for one."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,16 @@ def read_period(
     versions: Sequence[Query],
     epochs: range,
     budget: ReadBudget | None = None,
+    widest: Widest | None = None,
     *,
-    confidence: float = 0.95,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     source: Source | None = None,
 ) -> PeriodCounts:
     """The counts of a period from its stored reports, or from as many of them as the budget says.
 
-    `connection` is to the aggregator's state, and used for a moment. `source` draws what is thinned out: for simulation.
+    `connection` is to the aggregator's state, and used for a moment. A budget's margin needs `widest`, which says of counts how
+    wide the answer from them is. `source` draws what is thinned out: for simulation.
     """
     budget = budget or ReadBudget()
     for _ in range(_MOST_TRIES):
@@ -74,18 +78,18 @@ def read_period(
         by_serial = {query.serial: query for query in versions}
         try:
             scan = Scan(folder, found, by_serial, epochs, progress=progress, cancelled=cancelled, source=source)
-            notes = _read(scan, budget, versions, epochs, confidence)
+            notes = _read(scan, budget, widest)
         except FileNotFoundError:  # merged or deleted since the snapshot was taken, so there is a newer one
             continue
         return PeriodCounts(scan.panes, found.n_reports, scan.fraction, notes)
     raise ReportFormatError("the history's files are missing, or change faster than they can be read: ask again")
 
 
-def _read(scan: Scan, budget: ReadBudget, versions: Sequence[Query], epochs: range, confidence: float) -> tuple[str, ...]:
+def _read(scan: Scan, budget: ReadBudget, widest: Widest | None) -> tuple[str, ...]:
     if budget.seconds is not None:
         return _read_for(scan, budget.seconds)
-    if budget.margin is not None:
-        return _read_until(scan, budget.margin, versions, epochs, confidence)
+    if budget.margin is not None and widest is not None:
+        return _read_until(scan, budget.margin, widest)
     scan.read_to(1.0 if budget.fraction is None else budget.fraction)
     return ()
 
@@ -105,26 +109,18 @@ def _read_for(scan: Scan, seconds: float) -> tuple[str, ...]:
     return (f"read for {time.monotonic() - began:.2f} of {seconds:g} seconds",)
 
 
-def _read_until(scan: Scan, margin: float, versions: Sequence[Query], epochs: range, confidence: float) -> tuple[str, ...]:
+def _read_until(scan: Scan, margin: float, widest: Widest) -> tuple[str, ...]:
     """Slices until the widest interval is narrow enough; how many that takes is judged from those read before.
 
     A variance falls at least as fast as 1/n, so the judgement is on the safe side.
     """
     scan.read_to(1 / SLICES)
     while True:
-        reach = _widest(scan, versions, epochs, confidence)
+        reach = widest(scan.panes)
         if reach is not None and reach <= margin:
             return (f"the widest interval reaches ± {100 * reach:.3g} points; ± {100 * margin:.3g} was asked for",)
         if scan.slices == SLICES:
-            widest = "too few answers" if reach is None else f"± {100 * reach:.3g} points"
-            return (f"all reports were read, and give {widest}; ± {100 * margin:.3g} was asked for",)
+            found = "too few answers for some part" if reach is None else f"± {100 * reach:.3g} points"
+            return (f"all reports were read, and give {found}; ± {100 * margin:.3g} was asked for",)
         needed = scan.slices * 2 if reach is None else int(np.ceil(scan.slices * _RESERVE * (reach / margin) ** 2))
         scan.read_to(min(SLICES, max(scan.slices + 1, needed)) / SLICES)
-
-
-def _widest(scan: Scan, versions: Sequence[Query], epochs: range, confidence: float) -> float | None:
-    """Half the width of the widest interval; None where there are too few reports for an estimate."""
-    schedule = versions[-1].schedule
-    period = schedule.start_of_epoch(epochs.start), schedule.start_of_epoch(epochs.stop)
-    _, _, estimate = estimate_period(versions, scan.panes, period)
-    return None if estimate is None else float(np.max(estimate.plus_minus(confidence)))

@@ -42,6 +42,7 @@ ROLES = {
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
         "release": "deniable.cli.release:release",
+        "reproduce": "deniable.cli.reproduce:reproduce",
         "survey": "deniable.cli.survey_template:survey",
     },
 }

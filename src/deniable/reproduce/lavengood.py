@@ -101,7 +101,7 @@ def _figure_6_1(settings: SimpleNamespace, context: Context) -> Outcome:
             mine = [row for row in rows if row[1] == cv]
             x = [row[0] for row in mine]
             for column, name in ((2, "s"), (3, "p"), (4, "q")):
-                axes[0].plot(x, [row[column] for row in mine], style, color=f"C{column}", label=f"{name}, CV {100 * cv:g} %")
+                axes[0].plot(x, [row[column] for row in mine], style, color=f"C{column}", label=name if cv == 0.05 else None)
             axes[1].plot(x, [row[5] for row in mine], style, color="C0", label=f"CV {100 * cv:g} %")
             axes[2].plot(x, [row[6] for row in mine], style, color="C0")
         for ax, label in zip(axes, ("best parameter", "smallest proportion (%)", "zero-knowledge epsilon"), strict=True):
@@ -109,7 +109,7 @@ def _figure_6_1(settings: SimpleNamespace, context: Context) -> Outcome:
             ax.set_ylabel(label)
             ax.spines[["top", "right"]].set_visible(False)
         axes[1].set_yscale("log")
-        axes[0].legend(fontsize=7, frameon=False)
+        axes[0].legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.75))
         axes[1].legend(fontsize=7, frameon=False)
 
     header = ("epsilon", "CV", "s", "p", "q", "proportion %", "epsilon zk", "epsilon zk by the thesis")

@@ -62,12 +62,13 @@ def _designs(settings: SimpleNamespace, context: Context) -> Outcome:
 
     def draw(figure: Any) -> None:
         ax = figure.subplots()
-        ratio = [(mine / theirs - 1) * 100 for _, theirs, mine, _ in figures]
+        ratio = [(mine - theirs) / tolerance for _, theirs, mine, tolerance in figures]
         ax.barh(np.arange(len(figures)), ratio)
         ax.set_yticks(np.arange(len(figures)), [name for name, *_ in figures], fontsize=6)
         ax.invert_yaxis()
         ax.axvline(0, color="0.4", linewidth=0.8)
-        ax.set_xlabel("ours over theirs, less 1 (%): digits that are not printed")
+        ax.set_xlim(-1.1, 1.1)
+        ax.set_xlabel("ours less theirs, in units of the last printed digit's half")
         ax.spines[["top", "right"]].set_visible(False)
 
     return Outcome(findings, ("figure", "theirs", "ours", "tolerance"), tuple(figures), draw)

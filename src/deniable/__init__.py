@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deniable.estimation.agreement import agreement_test
     from deniable.estimation.candidates import CandidateEstimate
     from deniable.estimation.comparison import Comparison, compare
+    from deniable.estimation.correlation import correlate
     from deniable.estimation.design_estimate import DesignEstimate
     from deniable.estimation.distances import euclidean, kantorovich, manhattan
     from deniable.estimation.estimate import Estimate
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
         proportion_errors,
         value_errors,
     )
+    from deniable.estimation.linear_regression import LinearRegression, regress_linear
+    from deniable.estimation.list_regression import regress_list
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
+    from deniable.estimation.prevalence_posterior import PrevalencePosterior, prevalence_posterior
     from deniable.estimation.regression import Regression, regress
     from deniable.estimation.regression_result import CoefficientTest
     from deniable.estimation.sampling import Sample
     from deniable.estimation.statistic import Statistic
     from deniable.estimation.tables import Table, joint
+    from deniable.estimation.weighted import weighted_estimate
     from deniable.mechanisms.basic_rappor import BasicRappor
     from deniable.mechanisms.binary import BinaryResponse
     from deniable.mechanisms.composite import Composite, composite
@@ -93,20 +98,25 @@ _MODULES = {
     "deniable.estimation.candidates": ("CandidateEstimate",),
     "deniable.estimation.comparison": ("Comparison", "compare"),
     "deniable.estimation.agreement": ("agreement_test",),
+    "deniable.estimation.correlation": ("correlate",),
     "deniable.estimation.design_estimate": ("DesignEstimate",),
     "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
     "deniable.estimation.estimate": ("Estimate",),
     "deniable.estimation.fit": ("FitTest", "fit_test"),
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
+    "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
+    "deniable.estimation.list_regression": ("regress_list",),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
+    "deniable.estimation.prevalence_posterior": ("PrevalencePosterior", "prevalence_posterior"),
     "deniable.estimation.regression": ("Regression", "regress"),
     "deniable.estimation.regression_result": ("CoefficientTest",),
     "deniable.estimation.sampling": ("Sample",),
     "deniable.estimation.statistic": ("Statistic",),
     "deniable.estimation.tables": ("Table", "joint"),
+    "deniable.estimation.weighted": ("weighted_estimate",),
     "deniable.mechanisms.basic_rappor": ("BasicRappor",),
     "deniable.mechanisms.binary": ("BinaryResponse",),
     "deniable.mechanisms.composite": ("Composite", "composite"),
@@ -177,6 +187,7 @@ __all__ = [
     "ItemCount",
     "Kuk",
     "LaplaceEncoding",
+    "LinearRegression",
     "LocalHashing",
     "Mangat",
     "Mechanism",
@@ -184,6 +195,7 @@ __all__ = [
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",
+    "PrevalencePosterior",
     "Query",
     "RandomProjection",
     "Rappor",
@@ -213,6 +225,7 @@ __all__ = [
     "combine",
     "compare",
     "composite",
+    "correlate",
     "euclidean",
     "every_path",
     "fit_test",
@@ -224,14 +237,18 @@ __all__ = [
     "maximum_likelihood",
     "plan",
     "posterior",
+    "prevalence_posterior",
     "privacy",
     "proportion_errors",
     "regress",
+    "regress_linear",
+    "regress_list",
     "seeded_source",
     "statistics",
     "stratified",
     "system_source",
     "value_errors",
+    "weighted_estimate",
 ]
 
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ from deniable.wire.blocks import Block
 from toolkit.queries import make_query
 from toolkit.shares import Words
 
-_COMMAND = [sys.executable, "-c", "from deniable.cli import main; main()", "proxy", "run"]
+_COMMAND = "import sys; sys.modules.update(dict.fromkeys({blocked!r})); from deniable.cli import main; main()"
 
 
 def query_of_today(**changes: Any) -> Query:
@@ -40,8 +40,10 @@ def signed(query: Query) -> SignedQuery:
 class ProxyProcess:
     """A proxy that is started, stopped and killed; its folder stays."""
 
-    def __init__(self, folder: Path, settings: str = "") -> None:
+    def __init__(self, folder: Path, settings: str = "", blocked: tuple[str, ...] = ()) -> None:
+        """`blocked` are modules that its process cannot import, as if they were not installed."""
         self.folder = folder
+        self._command = [sys.executable, "-c", _COMMAND.format(blocked=blocked), "proxy", "run"]
         folder.mkdir(exist_ok=True)
         self.file = folder / "proxy.toml"
         self.file.write_text(f'folder = "data"\nport = 0\n{settings}')
@@ -62,7 +64,7 @@ class ProxyProcess:
         source = Path(__file__).parents[2] / "src"
         environment = {"PYTHONPATH": str(source), **os.environ}
         self.process = subprocess.Popen(  # noqa: S603 - our own command
-            [*_COMMAND, str(self.file)], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            [*self._command, str(self.file)], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
         )
         errors.close()
         assert self.process.stdout is not None
@@ -99,6 +101,16 @@ class ProxyProcess:
             f"{self.address}/v1/queries/{query.id}", content=signed(query).to_bytes(), headers=self.token("operator")
         )
         assert answer.status_code == 201, answer.text
+
+    def children(self) -> list[int]:
+        """The processes that it has started, the intake first."""
+        assert self.process is not None
+        pid = self.process.pid
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def kill_child(self, pid: int) -> None:
+        """Kill one of them, without a word."""
+        os.kill(pid, signal.SIGKILL)
 
     def metrics(self) -> dict[str, int]:
         """What it counts."""

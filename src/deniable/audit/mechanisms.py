@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from deniable.mechanisms.rappor import Rappor, bloom_positions
 from deniable.mechanisms.summed import SummedHistogram
 from deniable.mechanisms.values import IndexReports
 from deniable.randomness import Source, system_source
+from deniable.results import Result, fields_of
 
 __all__ = ["Audit", "audit_mechanism"]
 
@@ -25,8 +27,8 @@ _MOST_INPUTS = 8
 _LARGEST_MATRIX = 1 << 22
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, eq=False)
+class Audit(Result):
     """The verdicts of all games about one mechanism. Printed: what was claimed, what was shown, and what cannot be seen."""
 
     subject: str
@@ -46,15 +48,10 @@ class Audit:
         return sum(verdict.n for verdict in self.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {
-            "subject": self.subject,
-            "holds": self.holds,
-            "confidence": self.confidence,
-            "n": self.n,
-            "exact_epsilon": self.exact,
-            "games": [verdict.to_dict() for verdict in self.verdicts],
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
+        return {**fields_of(self), "holds": self.holds, "n": self.n}
+
+    KEYS: ClassVar[Mapping[str, str]] = {"exact": "exact_epsilon", "verdicts": "games"}
 
     def __str__(self) -> str:
         word = "holds" if self.holds else "FAILS"

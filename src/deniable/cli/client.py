@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Callable
@@ -11,16 +12,19 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, say
+from deniable.cli.opening import open_page
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.client.cadence import Cadence, rounds
+from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
-from deniable.errors import PolicyError, QueryError
+from deniable.errors import MissingExtraError, PolicyError, QueryError, UploadError
 from deniable.queries.times import spoken_time
+from deniable.toml_file import TomlFile
 
 __all__ = ["client"]
 
@@ -34,6 +38,7 @@ epsilon_per_answer = 3.0        # the most that one answer may cost
 queue_messages = 1000           # how many answers wait when there is no network
 queue_age = "14 d"              # and for how long
 upload_within = "10 min"        # answers leave at a random time of this span, from the end of their slot on
+clock_tolerance = "5 min"       # how far your clock may be from the proxies' clocks
 deadline = 1.0                  # seconds an analyst's SQL may run on your data
 
 [[limits]]                      # how much all answers together may cost
@@ -50,6 +55,7 @@ period = "30 d"
 # token = "..."
 """
 
+_SHOWN = 20  # differences of a port
 _VAULT = click.argument("vault", type=click.Path(path_type=Path))
 
 
@@ -218,6 +224,86 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say("Nothing waits to be sent.")
     for name, n in counters.items():
         say(f"{name}: {n}")
+
+
+@client.command()
+@_VAULT
+@click.argument("proxy")
+@click.option("--invitation", help="The code that the proxy's operator gave you.")
+@click.option("--ticket", type=click.Path(path_type=Path), help="A file with a ticket and its signature, as JSON.")
+@_policy_option
+def enrol(vault: Path, proxy: str, invitation: str | None, ticket: Path | None, policy_file: Path | None) -> None:
+    """Get a token from PROXY, an address, and write it into your settings: shares may go there from then on."""
+    path = policy_file or vault.with_name(vault.name + ".policy.toml")
+    settings = TomlFile.read(path, PolicyError)
+    if any(isinstance(table, dict) and table.get("address") == proxy for table in settings.tree.get("proxies", [])):
+        raise PolicyError("proxies", proxy, "is among your proxies already", path.name)
+    request = {"invitation": invitation} if invitation else {}
+    if ticket is not None:
+        try:
+            request = json.loads(ticket.read_bytes())
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"{ticket} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
+    with HttpTransport() as transport:
+        try:
+            token = transport.enrol(proxy, request)
+        except UploadError as error:
+            raise UploadError(f"{proxy}: {error.detail}") from None
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n[[proxies]]\naddress = {json.dumps(proxy)}\ntoken = {json.dumps(token)}\n")
+    say(f"{proxy} gave you a token; it is in {path.name}.")
+
+
+@client.command(context_settings={"ignore_unknown_options": True})
+@click.argument("vectors", type=click.Path(path_type=Path))
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON.")
+def conformance(vectors: Path, command: tuple[str, ...], as_json_: bool) -> None:
+    """Compare a client in another language with VECTORS (tests/vectors/client-v1.json in the source).
+
+    COMMAND is started once. It reads a JSON object per line and prints one for each, as docs/wire.md says; put -- before it. The
+    exit code is 1 if any step differs.
+    """
+    found = read_vectors(vectors)
+    n_steps = sum(len(case["steps"]) for case in found["cases"])
+    wrong = []
+    with progress_bar("comparing") as advance:
+        for done, difference in compare(found, command):
+            if difference is not None:
+                wrong.append(difference)
+            if advance is not None:
+                advance(done / n_steps)
+    if as_json_:
+        differences = [{"case": each.case, "step": each.step, "fields": list(each.fields)} for each in wrong]
+        say(as_json({"steps": n_steps, "different": differences}))
+    else:
+        for difference in wrong[:_SHOWN]:
+            say(difference)
+        if len(wrong) > _SHOWN:
+            say(f"… and {len(wrong) - _SHOWN:,} more")
+        say(f"{n_steps - len(wrong):,} of {n_steps:,} steps agree.")
+    if wrong:
+        raise SystemExit(1)
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on this machine [default: any that is free].")
+@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+def ui(vault: Path, policy_file: Path | None, port: int, no_browser: bool) -> None:
+    """Open a page that shows what was asked, what it cost and what is left, where you can refuse an analyst. Until Ctrl-C.
+
+    It can be reached from this machine only, and only by the address that is printed here.
+    """
+    path = Vault.open(vault).path
+    file = policy_file or vault.with_name(vault.name + ".policy.toml")
+    read_policy(file)
+    try:
+        from deniable.console.person_page import serve_person  # noqa: PLC0415 - needs the extra `service`
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "deniable client ui") from None
+    serve_person(path, file, port, lambda address: open_page(address, no_browser, "your page"))
 
 
 def _say(receipts: list[Receipt]) -> None:

@@ -11,7 +11,7 @@ import click
 
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say
-from deniable.errors import KeyFileError, QueryError, QueryFileError
+from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
@@ -68,6 +68,14 @@ other = false               # true: a last bucket for whatever is in none of the
 # sampling = 0.8
 # population = 4000
 """
+_SELF_TEST = {
+    "How long are your trips?": "A test of the software that answers: every device has the same answer, 5.5.",
+    "SELECT distance FROM trips": "SELECT 5.5",
+    'name = "distance"': 'name = "constant"',
+    '["[0,1)", "[1,2)", "[2,5)", "[5,10)", "[10,inf)"]': str([f"[{i},{i + 1})" for i in range(13)]).replace("'", '"'),
+    "sampling = 0.6 ": "sampling = 1.0 ",
+}
+"""What turns the template into a query whose truth is known. Bits that are packed from the wrong end land in another bucket."""
 
 
 @click.group()
@@ -86,7 +94,7 @@ def _write_new(path: Path, content: str) -> None:
 
 
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
-    """The query in a TOML file or in a signed file, and the signed form if there is one."""
+    """The query in a TOML file, in a file of its canonical bytes or in a signed file, and the signed form if there is one."""
     try:
         with path.open("rb") as file:
             signed = file.read(1) == b"{"
@@ -95,7 +103,13 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
         raise QueryFileError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
     if not signed:
         return read_query(path), None
-    found = SignedQuery.from_bytes(b"{" + rest)
+    content = b"{" + rest
+    if b'"format":"deniable query 1"' in content:  # canonical bytes have no space; a signed file has them inside a text
+        try:
+            return Query.from_content(content.strip()), None
+        except ParameterError as error:
+            raise QueryFileError(error.name, error.value, error.rule, path.name) from None
+    found = SignedQuery.from_bytes(content)
     return found.unverified(), found
 
 
@@ -103,7 +117,8 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--id", "query_id", default="trip-distance", show_default=True, help="The query's id.")
 @click.option("--analyst", default="City of Exampleton", show_default=True, help="Who asks.")
-def new(file: Path, query_id: str, analyst: str) -> None:
+@click.option("--self-test", is_flag=True, help="Ask for a constant, so that windows show whether all clients answer rightly.")
+def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
     """Write a commented template to FILE, a query that can be signed as it is."""
     day = 86400
     today = int(time.time()) // day * day
@@ -111,6 +126,8 @@ def new(file: Path, query_id: str, analyst: str) -> None:
     if '"' in analyst or "\\" in analyst:
         raise QueryFileError("analyst", analyst, "must not hold quotation marks or backslashes here", file.name)
     content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
+    for usual, tested in _SELF_TEST.items() if self_test else ():
+        content = content.replace(usual, tested)
     parse_query(content, file.name)  # what is written can be read
     _write_new(file, content)
     say(f"wrote {file}: edit it, then run  deniable query check {file}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence, critical_values, p_text
 from deniable.estimation.pooling import check_poolable, welch_satterthwaite
+from deniable.results import Result
 
 __all__ = ["Comparison", "compare"]
 
@@ -18,7 +19,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """The first group's proportions less the second's, with the error of that."""
 
     labels: tuple[Hashable, ...]
@@ -40,7 +41,7 @@ class Comparison:
         return np.divide(self.difference, self.stderr, out=np.zeros_like(self.difference), where=self.variance > 0)
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """For each label, how probable so large a difference would be if the groups were alike (two-sided, Student's t)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
@@ -69,7 +70,7 @@ class Comparison:
         reach = self.interval()[:, 1] - self.difference
         rows = [
             f"{name:<{width}}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
-            for name, d, r, p in zip(names, self.difference, reach, self.p, strict=True)
+            for name, d, r, p in zip(names, self.difference, reach, self.p_value, strict=True)
         ]
         return "\n".join([*rows, f"{self.n[0]:,} against {self.n[1]:,} reports; ± covers 95 %; p for each label alone"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from deniable.errors import MissingExtraError, ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
+from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate", "pandas"]
+__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts", "pandas"]
 
-LARGEST_COVARIANCE = 512
+LARGEST_COVARIANCE = 1024
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
 
 _Floats = NDArray[np.float64]
@@ -28,7 +29,20 @@ _EDGE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class ReportCounts(Result):
+    """What an estimate was solved from, so that a document need not hold the covariance: it can be solved again."""
+
+    mechanism: Mapping[str, Any]
+    """Its description; the labels are those of the estimate."""
+    counts: NDArray[np.int64]
+    population: int | None = None
+    """What the reports were a sample of; over several epochs, person-epochs."""
+    repeats: float = 1.0
+    """How often the same coins were counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(Result):
     """Estimated proportions of the population, one a label, with the covariance of their errors.
 
     The proportions are unbiased, so single ones may lie below 0 or above 1: that is what a fair error bar around a small
@@ -60,8 +74,16 @@ class Estimate:
     """The weighted estimates of which this one is the sum, where it is one."""
     unbiased: _Floats | None = None
     """The proportions before :meth:`consistent` changed them."""
+    reports: ReportCounts | None = None
+    """The counts that it was solved from, in windows of a query."""
     exclusive: bool = True
     """Whether a person has one label only, so that the proportions sum to 1. Not so in multiple choice."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "proportions": "estimate",
+        "epsilon": "epsilon_local",
+        "sampled_epsilon": "epsilon_sampled",
+    }
 
     @property
     def stderr(self) -> _Floats:
@@ -189,15 +211,17 @@ class Estimate:
         return dataclasses.replace(self, proportions=self.unbiased, unbiased=None, notes=())
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; None for a limit that is infinite and an epsilon that is not known."""
+        """Ready for JSON: what :meth:`from_dict` reads, with standard errors and an interval.
+
+        None for a limit that is infinite and for an epsilon that is not known.
+        """
         low, high = self.interval(confidence).T
         return {
-            "labels": [plain_label(label) for label in self.labels],
-            "estimate": self.proportions.tolist(),
+            **fields_of(self),
             "stderr": self.stderr.tolist(),
             "low": [_finite(limit) for limit in low.tolist()],
             "high": [_finite(limit) for limit in high.tolist()],
-            **provenance(self, confidence),
+            "confidence": confidence,
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:
@@ -251,31 +275,8 @@ def _is_whole(number: Any) -> bool:
     return bool(1 <= number < 1 << 63 and number == int(number))
 
 
-def provenance(result: Any, confidence: float) -> dict[str, Any]:
-    """What an Estimate or a Table tells in JSON of where its figures come from."""
-    return {
-        "confidence": confidence,
-        "n": result.n,
-        "population": result.population,
-        "mechanism": result.mechanism,
-        "epsilon_local": _finite(result.epsilon),
-        "epsilon_sampled": result.sampled_epsilon,
-        "window": None if result.window is None else [str(edge) for edge in result.window],
-        "notes": list(result.notes),
-    }
-
-
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def plain_label(label: Any) -> Any:
-    """A label as JSON can hold it: tuples as lists, and what it has no form for, such as dates, as texts."""
-    if isinstance(label, tuple):
-        return [plain_label(part) for part in label]
-    if isinstance(label, float):
-        return label if math.isfinite(label) else str(label)
-    return label if isinstance(label, str | int | None) else str(label)
 
 
 def _rows(estimate: Estimate) -> list[str]:

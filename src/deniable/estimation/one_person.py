@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.likelihood import Randomizer, bit_pair, likelihoods
+from deniable.results import Result
 
 __all__ = ["Guess", "check_prior", "guess", "matched", "posterior"]
 
@@ -36,7 +38,7 @@ def posterior(mechanism: Randomizer, reports: Any, prior: Any = None) -> _Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class Guess(Result):
     """How often somebody who sees a report guesses the value behind it."""
 
     best: float
@@ -51,7 +53,7 @@ class Guess:
     None where that would need a sum over too many reports.
     """
     prior: _Floats
-    labels: tuple[Any, ...]
+    labels: tuple[Hashable, ...]
 
     def __str__(self) -> str:
         return (

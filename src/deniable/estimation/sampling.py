@@ -85,6 +85,11 @@ class Sample:
         return int(self.weights.size)
 
     @property
+    def n_clusters(self) -> int:
+        """Clusters in the sample; people, where there are none."""
+        return int(self._stratum.size)
+
+    @property
     def degrees(self) -> int:
         """Degrees of freedom of the errors: clusters less strata."""
         return int(self._drawn.sum()) - self._drawn.size

@@ -107,6 +107,10 @@ class MatrixMechanism(IndexReports):
         """P[report, value]."""
         return self._matrix.copy()
 
+    def inverse(self) -> NDArray[np.float64]:
+        """What makes reports unbiased guesses of the value: inverse() @ channel() is the identity."""
+        return self._inverse.copy()
+
     def edge_errors(self) -> solving.EdgeVariances | None:
         return self._edge_errors
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.power import open_share
 from deniable.privacy.checks import check_count
+from deniable.results import Result
 
 __all__ = ["DesignPower", "design_power", "design_sample_size"]
 
@@ -21,8 +22,8 @@ class _Design(Protocol):
     def expected_stderr(self, *arguments: Any, **options: Any) -> float: ...
 
 
-@dataclass(frozen=True)
-class DesignPower:
+@dataclass(frozen=True, eq=False)
+class DesignPower(Result):
     """What a test can find with a design: `n` people, `power`, and both standard errors that go into it."""
 
     design: str
@@ -35,10 +36,6 @@ class DesignPower:
     alternative: str
     null_stderr: float
     stderr: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)
@@ -163,7 +160,7 @@ class _Case:
 
     def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
         """What was asked, and what came out."""
-        name = getattr(self.design, "_name", self.design.__repr__)()
+        name = str(self.design)
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
         )

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from deniable.errors import LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
+from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
+from deniable.proxy.app_errors import add_errors
+from deniable.proxy.batch_api import BatchUploads, TokenList
 from deniable.proxy.board import Board
-from deniable.proxy.intake import Intake, Upload
+from deniable.proxy.enrolment import Enrolment
+from deniable.proxy.http_peer import PEER
+from deniable.proxy.intake import Intake
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
-from deniable.service.http_server import Number, parameters_problem, problem
+from deniable.service.hot_path import HotAddress, HotFront
+from deniable.service.http_server import Number
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
 
-_SHARES = "application/octet-stream"
 _LARGEST_QUERY = 1 << 21
+_LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
 _ENOUGH = 8 << 20
 """Bytes of the log after which an answer holds no further block."""
@@ -42,26 +46,16 @@ _FRAME = struct.Struct("<QI")
 _SECONDS_TO_DRAIN = 2.0
 
 
-@dataclass
-class _Holder:
-    """What is under way under one token."""
-
-    n_uploads: int = 0
-    n_bytes: int = 0
-
-
-@dataclass
-class _Upload:
-    """An upload that is under way, and how many of its bytes have come."""
-
-    holder: _Holder
-    n_bytes: int = 0
-
-
 class Proxy:
     """All that a running proxy holds. What was acknowledged is durable; `stop` passes on what waits."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], int] | None = None, on_failure: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], int] | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+        workers_token: str | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock or (lambda: int(time.time()))
         folder = settings.folder
@@ -73,10 +67,10 @@ class Proxy:
         self.desk = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
-        self.n_receiving = 0
-        """Bytes of bodies that have come and are still being received or examined. What is only announced takes no room."""
-        self._holders: dict[bytes, _Holder] = {}
-        """Who has uploads under way, by the hash of the token."""
+        inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
+        self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
+        self.enrolment = Enrolment(folder, settings.enrolment, self.tokens, self.clock)
+        self._has_workers = inside is not None
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -85,8 +79,15 @@ class Proxy:
     def stop(self) -> None:
         """Flush, and let go of all files."""
         self.desk.stop()
+        self.enrolment.close()
         self.tokens.close()
         self.board.close()
+
+    def address_of(self, request: Request) -> str:
+        """The network address that a request came from: of its workers', the one that the worker names."""
+        if self._has_workers:
+            return request.headers.get(PEER, "")
+        return request.client.host if request.client else ""
 
     def queries_changed(self) -> None:
         """Have the intake know the channels of the board as it is now."""
@@ -97,65 +98,38 @@ class Proxy:
 
     def authorize(self, request: Request, *roles: Role) -> Token:
         """The token that the request shows, if it has one of these roles."""
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        token = self.tokens.find(shown.strip()) if scheme.lower() == "bearer" else None
-        if token is None:
-            raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
-        if token.role not in roles:
-            raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
-        return token
+        return self.admission.authorize(request.headers.get("authorization", "").encode("latin-1"), *roles)
 
-    @contextmanager
-    def upload(self, token: Token) -> Iterator[_Upload]:
-        """One upload while it is under way; refused where its token has as many under way as it may."""
-        most = self.settings.limits.most_uploads_per_token
-        holder = self._holders.setdefault(token.hash, _Holder())
-        if holder.n_uploads >= most:
-            raise RefusedError("token_busy", 429, f"at most {most} uploads at a time are taken under one token", retry_after=1)
-        upload = _Upload(holder)
-        holder.n_uploads += 1
-        try:
-            yield upload
-        finally:
-            holder.n_uploads -= 1
-            holder.n_bytes -= upload.n_bytes
-            self.n_receiving -= upload.n_bytes
-            if not holder.n_uploads:
-                del self._holders[token.hash]
-
-    def _make_room(self, upload: _Upload, n_bytes: int) -> None:
-        """Count bytes that have come, and refuse them where one token, or all together, have brought as much as they may."""
-        limits = self.settings.limits
-        for each in (upload, upload.holder):
-            each.n_bytes += n_bytes
-        self.n_receiving += n_bytes
-        if upload.holder.n_bytes > max(limits.largest_body, limits.most_waiting // 2):
-            raise RefusedError("token_busy", 429, "one token has as much under way as it may", retry_after=1)
-        if self.n_receiving > limits.most_waiting:
-            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
-
-    async def receive(self, request: Request, largest: int, upload: _Upload | None = None) -> bytes:
-        """The body of a request, if it comes in time, is not too long, and there is room for it as it comes."""
+    async def receive(self, request: Request, largest: int) -> bytes:
+        """The body of a request, if it comes in time and is not too long."""
         seconds = self.settings.limits.body_deadline
-        stated = request.headers.get("content-length", "")
-        if stated.isascii() and stated.isdecimal() and (len(stated) > 15 or int(stated) > largest):
-            raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
         content = bytearray()
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
                     if len(content) + len(chunk) > largest:
                         raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
-                    if upload is not None:
-                        self._make_room(upload, len(chunk))
                     content += chunk
         except TimeoutError:
             raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
         request.state.received = True
         return bytes(content)
 
+    def hot_addresses(self) -> list[HotAddress]:
+        """What is answered without a framework."""
 
-def create_app(proxy: Proxy) -> FastAPI:
+        def count(reason: str, n: int = 1) -> None:
+            self.refusals[reason] += n
+
+        return [
+            ShareUploads(self.admission, self.desk, count),
+            QueryList(self.settings.limits, lambda: (self.board.content, self.board.etag)),
+            BatchUploads(self.admission, self.desk, count),
+            TokenList(self.admission),
+        ]
+
+
+def create_app(proxy: Proxy) -> HotFront:
     """The service of a proxy. It is started and stopped with the application's lifespan."""
 
     @asynccontextmanager
@@ -165,62 +139,12 @@ def create_app(proxy: Proxy) -> FastAPI:
         await asyncio.get_running_loop().run_in_executor(None, proxy.stop)
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    _add_errors(app, proxy)
-    _add_shares(app, proxy)
+    add_errors(app, proxy.refusals)
+    _describe_hot_addresses(app)
     _add_queries(app, proxy)
+    _add_enrolment(app, proxy)
     _add_reading(app, proxy)
-    return app
-
-
-def _refusal(error: RefusedError) -> Response:
-    headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if error.status == 408:
-        headers["Connection"] = "close"
-    body = problem(error.reason, error.status, error.detail)
-    return Response(body, error.status, headers, media_type="application/problem+json")
-
-
-async def _drain(request: Request) -> None:
-    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
-    announced = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
-    if not announced or getattr(request.state, "received", False):
-        return
-    try:
-        async with asyncio.timeout(_SECONDS_TO_DRAIN):
-            async for _ in request.stream():
-                pass
-    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused when its last bytes had come
-        return
-
-
-def _add_errors(app: FastAPI, proxy: Proxy) -> None:
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
-        proxy.refusals[error.reason] += 1
-        if error.status != 408:
-            await _drain(request)
-        return _refusal(error)
-
-    async def wrong_address(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 422
-        reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
-
-    async def gone(_: Request, __: Exception) -> Response:
-        proxy.refusals["disconnected"] += 1
-        return Response(status_code=400)
-
-    async def broken(_: Request, __: Exception) -> Response:
-        proxy.refusals["internal"] += 1
-        return _refusal(RefusedError("internal", 500, "the proxy could not do this; nothing was taken"))
-
-    app.add_exception_handler(RefusedError, refused)
-    app.add_exception_handler(HTTPException, wrong_address)
-    app.add_exception_handler(RequestValidationError, wrong_address)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, broken)
+    return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -232,38 +156,41 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         409: "A message id came before, with another share.",
         410: "The epoch is closed.",
         413: "The body is too long.",
-        415: f"The body is not {_SHARES}.",
+        415: f"The body is not {SHARES}.",
         422: "The epoch has not begun, or the size class is not the channel's.",
         429: "More messages than one token may send in an epoch, or more uploads at a time; Retry-After says when to come back.",
         503: "The proxy has too much to do; Retry-After says when to come back.",
     }.items()
 }
-_BINARY = {"requestBody": {"required": True, "content": {_SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
+_REFUSED: dict[str, Any] = {"description": "Not by this proxy's policy.", "content": {"application/problem+json": {}}}
+_BINARY = {"requestBody": {"required": True, "content": {SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-def _add_shares(app: FastAPI, proxy: Proxy) -> None:
+def _describe_hot_addresses(app: FastAPI) -> None:
+    """The description of what :class:`HotFront` answers, so that a request never comes here; other methods are refused here."""
+
     @app.post("/v1/shares", status_code=202, openapi_extra=_BINARY, responses=_PROBLEMS)
-    async def take_shares(request: Request) -> dict[str, int]:
+    async def take_shares() -> dict[str, int]:
         """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
-        token = proxy.authorize(request, "device")
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _SHARES:
-            raise RefusedError("media_type", 415, f"shares come as {_SHARES}")
-        with proxy.upload(token) as upload:
-            content = await proxy.receive(request, proxy.settings.limits.largest_body, upload)
-            receipt = await proxy.desk.submit(Upload(token.hash, token.quota, content))
-        return {"accepted": receipt.accepted, "already": receipt.already}
+        raise NotImplementedError
+
+    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
+    async def list_queries() -> Response:
+        """The signed queries that devices may answer, as a JSON list."""
+        raise NotImplementedError
+
+    @app.post("/v1/batches", openapi_extra=_BINARY, responses={200: {"content": {SHARES: {}}}})
+    async def take_batch() -> Response:
+        """Take the uploads that a collector gathered, each for itself (docs/collector.md)."""
+        raise NotImplementedError
+
+    @app.get("/v1/tokens", responses={200: {"content": {SHARES: {}}}, 304: {"description": "Not changed."}})
+    async def list_tokens() -> Response:
+        """The SHA-256 of each device's token, 32 bytes each, for a collector."""
+        raise NotImplementedError
 
 
 def _add_queries(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
-    async def list_queries(request: Request) -> Response:
-        """The signed queries that devices may answer, as a JSON list."""
-        headers = {"ETag": proxy.board.etag, "Cache-Control": "no-cache"}
-        shown = request.headers.get("if-none-match", "")
-        if shown.strip() == "*" or proxy.board.etag in (tag.strip().removeprefix("W/") for tag in shown.split(",")):
-            return Response(status_code=304, headers=headers)
-        return Response(proxy.board.content, headers=headers, media_type="application/json")
-
     @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
@@ -281,8 +208,30 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
         return Response(status_code=204)
 
 
+def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
+    about: Any = {
+        "status_code": 201,
+        "responses": {status: _PROBLEMS.get(status, _REFUSED) for status in (400, 401, 403, 413, 429)},
+    }
+
+    @app.post("/v1/enrol", openapi_extra={"requestBody": {"content": {"application/json": {}}}}, **about)
+    async def enrol(request: Request) -> dict[str, str]:
+        """A token for a device, by the operator's policy: for nothing, for an invitation, or for a signed ticket."""
+        try:
+            body = json.loads(await proxy.receive(request, _LARGEST_ENROLMENT) or b"{}")
+        except (ValueError, RecursionError):
+            body = None
+        return {"token": proxy.enrolment.enrol(body, proxy.address_of(request))}
+
+    @app.post("/v1/enrol/rotate", **about)
+    async def rotate(request: Request) -> dict[str, str]:
+        """A new token in the place of the one that the request shows, which ends now."""
+        shown = request.headers.get("authorization", "").partition(" ")[2].strip()
+        return {"token": proxy.enrolment.rotate(shown, proxy.address_of(request))}
+
+
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/log", responses={200: {"content": {_SHARES: {}}}})
+    @app.get("/v1/log", responses={200: {"content": {SHARES: {}}}})
     async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
         """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
 
@@ -326,4 +275,4 @@ def _page(path: Path, after: int, limit: int) -> Response:
         if reader is not None:
             reader.close()
     body = b"".join(_FRAME.pack(record.offset, len(record.block)) + record.block for record in records)
-    return Response(body, headers=headers, media_type=_SHARES)
+    return Response(body, headers=headers, media_type=SHARES)

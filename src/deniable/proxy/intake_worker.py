@@ -1,66 +1,101 @@
-"""The desk: the one thread that owns the intake. Requests hand in their uploads and wait; all that wait are taken together."""
+"""One thread takes all uploads that wait, together: requests hand them in and are told what became of them.
+
+The thread either owns the intake, or carries the uploads to a proxy that does (:mod:`deniable.proxy.uplink`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from deniable.errors import LogError, RefusedError
 from deniable.proxy.intake import Intake, Receipt, Upload
 
-__all__ = ["IntakeWorker"]
+__all__ = ["IntakeWorker", "Result", "UploadWorker"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
-_MOST_AT_ONCE = 512
+_MOST_AT_ONCE = 8192
 _TICK = 0.25
 """Seconds between looks at what is due."""
+_PAUSE = 0.01
+"""Seconds for which more uploads are waited for while they come often: each commit costs a sync of the disk."""
+_OFTEN = 0.05
+"""Uploads come often if one came so many seconds after the last was taken."""
+Result = Receipt | RefusedError
+Done = Callable[[Sequence[Result]], None]
 
 
-@dataclass(frozen=True)
-class _Handed:
-    upload: Upload
-    future: asyncio.Future[Receipt]
+class _Handed(NamedTuple):
+    uploads: Sequence[Upload]
+    done: Done
     loop: asyncio.AbstractEventLoop
 
 
-class IntakeWorker:
-    """Runs an intake. If the disk fails, or the log cannot be used any more, it takes nothing more and calls `on_failure`.
+class UploadWorker:
+    """A thread that takes uploads, all that wait at a time. If taking fails it takes nothing more and calls `on_failure`."""
 
-    A new start then finds out what is on the disk and in the log.
-    """
-
-    def __init__(self, intake: Intake, on_failure: Callable[[], None]) -> None:
-        self._intake, self._on_failure = intake, on_failure
-        self._queue: queue.SimpleQueue[_Handed | Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+    def __init__(self, on_failure: Callable[[], None], name: str) -> None:
+        self._on_failure = on_failure
+        self._handed: deque[_Handed] = deque()
+        self._actions: deque[Callable[[], None]] = deque()
+        self._woken = threading.Event()
+        self._stopping = False
+        self._taken_at = 0.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
+
+    def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
+        """What becomes of each upload; what is acknowledged is durable when this returns."""
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Do what is due, after every take and a few times a second."""
+
+    def end(self) -> None:
+        """Do what is left, once nothing more comes."""
 
     def start(self) -> None:
         """Begin to take uploads."""
         self._thread.start()
 
+    def hand_in(self, uploads: Sequence[Upload], done: Done) -> None:
+        """Hand in uploads, in the thread of a loop; `done` is called there with what became of each, once it is durable."""
+        self._handed.append(_Handed(uploads, done, asyncio.get_running_loop()))
+        if not self._woken.is_set():
+            self._woken.set()
+        if self.failed:  # looked at after handing in: whoever failed in between has answered this one too, or does not any more
+            self._refuse_all()
+
     async def submit(self, upload: Upload) -> Receipt:
         """Hand in an upload, and wait until it is durable or refused."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Receipt] = loop.create_future()
-        self._queue.put(_Handed(upload, future, loop))
-        if self.failed:  # looked at after handing in: whoever failed in between has answered this one too, or does not any more
-            raise _storage_error()
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+        def done(results: Sequence[Result]) -> None:
+            if future.done():
+                return
+            if isinstance(results[0], RefusedError):
+                future.set_exception(results[0])
+            else:
+                future.set_result(results[0])
+
+        self.hand_in([upload], done)
         return await future
 
     def call(self, action: Callable[[], None]) -> None:
-        """Have something done by the thread that owns the intake, between two takes."""
-        self._queue.put(action)
+        """Have something done by this thread, before the uploads that are handed in after it are taken."""
+        self._actions.append(action)
+        self._woken.set()
 
     def stop(self) -> None:
-        """Take what was handed in, pass on all that waits, and end."""
-        self._queue.put(None)
+        """Take what was handed in, do what is left, and end."""
+        self._stopping = True
+        self._woken.set()
         self._thread.join()
 
     def _run(self) -> None:
@@ -68,8 +103,7 @@ class IntakeWorker:
         try:
             while self._turn():
                 pass
-            self._intake.flush()
-            self._intake.close()
+            self.end()
             ended_well = True
         except (OSError, sqlite3.Error) as error:
             _LOGGER.critical("storage failed", extra={"fields": {"error": type(error).__name__}})
@@ -83,69 +117,81 @@ class IntakeWorker:
 
     def _turn(self) -> bool:
         """One round: wait for something, take all that is there, and look what is due. False when it is the last."""
+        self._woken.wait(_TICK)
+        if self._handed and not self._stopping and time.monotonic() - self._taken_at < _OFTEN:
+            time.sleep(_PAUSE)
+        self._woken.clear()
+        going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
         handed: list[_Handed] = []
-        going_on = True
-        deadline = time.monotonic() + _TICK
-        item = self._next(_TICK)
-        while True:
-            if isinstance(item, _Handed):
-                handed.append(item)
-            elif callable(item):
-                self._take(handed)  # in the order in which they came
-                handed = []
-                item()
-            elif item is _STOP:
-                going_on = False
-            if len(handed) >= _MOST_AT_ONCE or not going_on or self._queue.empty() or time.monotonic() > deadline:
-                break
-            item = self._next(0)
-        self._take(handed)
-        self._intake.tick()
+        n_uploads = 0
+        while self._handed and n_uploads < _MOST_AT_ONCE:
+            handed.append(self._handed.popleft())
+            n_uploads += len(handed[-1].uploads)
+        while self._actions:
+            self._actions.popleft()()
+        if handed:
+            self._take(handed)
+            self._taken_at = time.monotonic()
+        self.tick()
+        if self._handed:
+            self._woken.set()
+            return True
         return going_on
 
-    def _next(self, timeout: float) -> _Handed | Callable[[], None] | object | None:
-        try:
-            return self._queue.get(timeout=timeout) if timeout else self._queue.get_nowait()
-        except queue.Empty:
-            return _NOTHING
-
     def _take(self, handed: list[_Handed]) -> None:
-        if not handed:
-            return
         try:
-            results = self._intake.take([each.upload for each in handed])
+            results = self.take([upload for each in handed for upload in each.uploads])
         except BaseException:
-            for each in handed:
-                _answer(each, _storage_error())
+            _refuse(handed)
             raise
-        for each, result in zip(handed, results, strict=True):
-            _answer(each, result)
+        _answer(handed, results)
 
     def _refuse_all(self) -> None:
-        while not self._queue.empty():
-            item = self._queue.get()
-            if isinstance(item, _Handed):
-                _answer(item, _storage_error())
+        left = []
+        while self._handed:
+            left.append(self._handed.popleft())
+        _refuse(left)
 
 
-_STOP = None
-_NOTHING = object()
+class IntakeWorker(UploadWorker):
+    """Owns an intake. If the disk fails, or the log cannot be used any more, a new start finds out what is there."""
+
+    def __init__(self, intake: Intake, on_failure: Callable[[], None]) -> None:
+        super().__init__(on_failure, "intake")
+        self._intake = intake
+
+    def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
+        """Take them into the intake."""
+        return self._intake.take(uploads)
+
+    def tick(self) -> None:
+        """Flush and close what is due."""
+        self._intake.tick()
+
+    def end(self) -> None:
+        """Pass on all that waits."""
+        self._intake.flush()
+        self._intake.close()
 
 
-def _storage_error() -> RefusedError:
-    return RefusedError(
-        "storage", 503, "the proxy's disk or log has failed; nothing that was acknowledged is lost", retry_after=60
-    )
+def _refuse(handed: Sequence[_Handed]) -> None:
+    detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
+    error = RefusedError("storage", 503, detail, retry_after=60)
+    _answer(handed, [error for each in handed for _ in each.uploads])
 
 
-def _answer(handed: _Handed, result: Receipt | RefusedError) -> None:
-    def resolve() -> None:
-        if handed.future.done():
-            return
-        if isinstance(result, RefusedError):
-            handed.future.set_exception(result)
-        else:
-            handed.future.set_result(result)
+def _answer(handed: Sequence[_Handed], results: Sequence[Result]) -> None:
+    """Tell each loop of all its uploads at once: waking a loop costs more than telling."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Done, Sequence[Result]]]] = {}
+    at = 0
+    for each in handed:
+        by_loop.setdefault(each.loop, []).append((each.done, results[at : at + len(each.uploads)]))
+        at += len(each.uploads)
+    for loop, told in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_tell, told)
 
-    if not handed.loop.is_closed():
-        handed.loop.call_soon_threadsafe(resolve)
+
+def _tell(told: list[tuple[Done, Sequence[Result]]]) -> None:
+    for done, results in told:
+        done(results)

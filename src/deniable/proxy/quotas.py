@@ -77,7 +77,7 @@ class MessageCounts:
 
 
 def _merged(one: _Run, other: _Run) -> _Run:
-    names, counts = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    names, counts = np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]])
     order = np.argsort(names, kind="stable")
     names, counts = names[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))

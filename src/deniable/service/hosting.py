@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import socket
+import ssl
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import uvicorn
 
 from deniable.errors import SettingsError
-from deniable.service.http_server import guarded_protocol
+from deniable.service.guarded_protocol import guarded_protocol
 from deniable.service.limits import ConnectionLimits, Tls
 
 __all__ = ["Endpoint", "write_json_lines"]
 
 _SECONDS_TO_STOP = 10
+_GARBAGE = 20_000
+"""Objects made and not dropped after which the garbage collector looks at the youngest."""
 
 
 class JsonLines(logging.Formatter):
@@ -72,11 +77,18 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{listener.getsockname()[1]}"
 
+    @staticmethod
+    def spare_the_collector() -> None:
+        """Have the garbage collector pass over what was made up to now, which stays; it would walk all of it at every turn."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GARBAGE, 20, 50)
+
     def server(self, app: Any, limits: ConnectionLimits, refusals: Counter[str]) -> uvicorn.Server:
         """A server of an application that keeps to the limits, and counts whom it turns away."""
         config = uvicorn.Config(
             app,
-            http=guarded_protocol(limits, refusals),
+            http=guarded_protocol(limits, refusals, app),
             ws="none",
             log_config=None,
             access_log=False,
@@ -84,7 +96,23 @@ class Endpoint:
             proxy_headers=False,
             timeout_keep_alive=limits.header_deadline,
             timeout_graceful_shutdown=_SECONDS_TO_STOP,
-            ssl_certfile=self.tls.certificate if self.tls else None,
-            ssl_keyfile=self.tls.key if self.tls else None,
         )
+        config.load()
+        self.spare_the_collector()
+        config.ssl = self.tls_context
         return uvicorn.Server(config)
+
+    @cached_property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """TLS 1.3, one ticket a handshake: a device that comes back resumes, in any process that was forked after this."""
+        if self.tls is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 1
+        try:
+            context.load_cert_chain(self.tls.certificate, self.tls.key)
+        except (OSError, ssl.SSLError) as error:
+            rule = f"cannot be used with key {self.tls.key}: {error.strerror or 'no such pair'}"
+            raise SettingsError("tls.certificate", self.tls.certificate, rule, self.what) from None
+        return context

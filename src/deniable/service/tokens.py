@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,9 +18,10 @@ from deniable.service.database import Layout
 
 __all__ = ["ROLES", "Role", "Token", "TokenStore"]
 
-Role = Literal["device", "operator", "reader"]
-ROLES: tuple[Role, ...] = ("device", "operator", "reader")
-"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP."""
+Role = Literal["device", "operator", "reader", "collector"]
+ROLES: tuple[Role, ...] = ("device", "operator", "reader", "collector")
+"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP;
+a collector brings the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk
@@ -77,7 +79,8 @@ class TokenStore:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = [(_hash(token), role, quota) for token in tokens]
             self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?)", rows)
-        self._version = -1
+        # What this process writes itself needs not be read again: with a million tokens that would take a second each time.
+        self._known.update({row[0]: Token(*row) for row in rows})
         return tokens
 
     def revoke(self, token_id: str) -> int:
@@ -93,6 +96,11 @@ class TokenStore:
         """All tokens, as far as they are known."""
         self._refresh()
         return list(self._known.values())
+
+    def by_hash(self) -> Mapping[bytes, Token]:
+        """All tokens, as far as they are known, by their hash."""
+        self._refresh()
+        return self._known
 
     def find(self, token: str) -> Token | None:
         """What is known of a token that somebody shows."""

@@ -134,6 +134,10 @@ class SurveyDesign(ValueReports):
         """P[report, truth]."""
         return self._matrix.copy()
 
+    def inverse(self) -> NDArray[np.float64]:
+        """What makes reports unbiased guesses of the truth: inverse() @ channel() is the identity."""
+        return self._inverse.copy()
+
     def exact_channel(self) -> tuple[tuple[Fraction, ...], ...]:
         """P[report][truth] as fractions: what is drawn, to the last digit."""
         return tuple(zip(*self._columns, strict=True))

@@ -157,6 +157,14 @@ class Scrambling:
         """For each report an unbiased guess of the true number, with too large a variance to judge a person by."""
         return np.asarray((_finite_reports(reports) - self._offset) / self._slope)
 
+    def square_guesses(self, reports: Any) -> _Floats:
+        """For each report an unbiased guess of the square of the true number: not the square of the guess, which is too large."""
+        z = _finite_reports(reports)
+        p1, p2, p3 = float(self.truth), self._scrambled, float(self.substituted)
+        w, u, s = self.multiplier, self.addend, self.substitute
+        known = p2 * u.moment(2) + p3 * s.moment(2)
+        return np.asarray((z**2 - 2 * p2 * w.mean * u.mean * self.guesses(z) - known) / (p1 + p2 * w.moment(2)))
+
     def report_variance(self, value: float) -> float:
         """The variance of one person's guess, given the true number: (A y^2 + B y + C)/(p1 + p2 mW)^2."""
         p1, p2, p3 = float(self.truth), self._scrambled, float(self.substituted)
@@ -201,7 +209,7 @@ class Scrambling:
         if variance < 0:
             notes.append("the estimated variance is negative: too few reports for it")
         return solving.DesignEstimate(
-            design=self._name(),
+            design=str(self),
             names=("mean", "variance"),
             values=np.array([mean, variance]),
             covariances=covariances,
@@ -222,7 +230,7 @@ class Scrambling:
         second = p1 * square + p2 * (w.moment(2) * square + 2 * w.mean * u.mean * mean + u.moment(2)) + p3 * s.moment(2)
         return math.sqrt((second - (self._offset + self._slope * mean) ** 2) / n) / abs(self._slope)
 
-    def _name(self) -> str:
+    def __str__(self) -> str:
         shown = {"truth": str(self.truth), "substituted": str(self.substituted)}
         decks = {
             name: deck for name in ("multiplier", "addend", "substitute") if (deck := getattr(self, name)) not in (_ONE, _ZERO)

@@ -1,0 +1,194 @@
+"""Who may upload, and how much at a time: the same for a proxy, for its workers, and for a collector in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deniable.errors import RefusedError
+from deniable.proxy.intake import Receipt, Upload
+from deniable.proxy.intake_worker import Result, UploadWorker
+from deniable.service.hot_path import Headers, Reply, header, refusal
+from deniable.service.limits import ConnectionLimits
+from deniable.service.tokens import Role, Token
+
+__all__ = ["SHARES", "Admission", "QueryList", "ShareUploads"]
+
+SHARES = "application/octet-stream"
+_SHARES = SHARES.encode()
+_ONE_TAKEN = Reply(202, b"content-type: application/json\r\n", b'{"accepted":1,"already":0}')
+
+
+@dataclass
+class _Holder:
+    """What is under way under one token."""
+
+    n_uploads: int = 0
+    n_bytes: int = 0
+
+
+class Admission:
+    """The tokens that are known, and what is under way under each."""
+
+    def __init__(
+        self, limits: ConnectionLimits, tokens: Callable[[], Mapping[bytes, Token]], workers_token: Token | None = None
+    ) -> None:
+        """`tokens` gives all tokens by their hash, as they are at the moment; that of a proxy's own workers is in no file."""
+        self.limits, self._workers_token = limits, workers_token
+        self._tokens = tokens
+        self._known: Mapping[bytes, Token] | None = None
+        self.n_receiving = 0
+        """Bytes of bodies that have come and are still being received or examined. What is only announced takes no room."""
+        self.holders: dict[bytes, _Holder] = {}
+        """Who has uploads under way, by the hash of the token."""
+
+    def authorize(self, authorization: bytes, *roles: Role) -> Token:
+        """The token that a header shows, if it has one of these roles."""
+        scheme, _, shown = authorization.partition(b" ")
+        token = self._find(shown.strip()) if scheme.lower() == b"bearer" else None
+        if token is None:
+            raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
+        if token.role not in roles:
+            raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
+        return token
+
+    def _find(self, shown: bytes) -> Token | None:
+        name = hashlib.sha256(shown).digest()
+        if self._workers_token is not None and name == self._workers_token.hash:
+            return self._workers_token
+        return self.known().get(name)
+
+    def known(self) -> Mapping[bytes, Token]:
+        """All tokens by their hash. Requests that the loop handles in one round ask once whether they have changed."""
+        known = self._known
+        if known is None:
+            known = self._known = self._tokens()
+            asyncio.get_running_loop().call_soon(self._forget)
+        return known
+
+    def _forget(self) -> None:
+        self._known = None
+
+    def hold(self, token: Token) -> _Holder:
+        """Note one more upload under a token; refused where it has as many under way as it may."""
+        most = self.limits.most_uploads_per_token
+        holder = self.holders.get(token.hash)
+        if holder is None:
+            holder = self.holders[token.hash] = _Holder()
+        elif holder.n_uploads >= most:
+            raise RefusedError("token_busy", 429, f"at most {most} uploads at a time are taken under one token", retry_after=1)
+        holder.n_uploads += 1
+        return holder
+
+
+class ShareUploads:
+    """`POST /v1/shares`: share records, one or many. All of them are taken, or none; 202 once they are durable."""
+
+    method, path = b"POST", b"/v1/shares"
+
+    def __init__(self, admission: Admission, worker: UploadWorker, on_refusal: Callable[[str], None]) -> None:
+        self.admission, self.worker, self.on_refusal = admission, worker, on_refusal
+        self.largest, self.deadline = admission.limits.largest_body, float(admission.limits.body_deadline)
+
+    def begin(self, headers: Headers) -> _ShareUpload:
+        """Who sends it, if they may, and it says that it is shares."""
+        authorization = media_type = b""
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"content-type":
+                media_type = value
+        token = self.admission.authorize(authorization, "device")
+        if media_type != _SHARES and media_type.partition(b";")[0].strip().lower() != _SHARES:
+            raise RefusedError("media_type", 415, f"shares come as {SHARES}")
+        return _ShareUpload(self, token, self.admission.hold(token))
+
+
+class _ShareUpload:
+    """An upload that is under way, and how many of its bytes have come."""
+
+    __slots__ = ("_holder", "_n_bytes", "_token", "_uploads")
+
+    def __init__(self, uploads: ShareUploads, token: Token, holder: _Holder) -> None:
+        self._uploads, self._token, self._holder = uploads, token, holder
+        self._n_bytes = 0
+
+    def received(self, n_bytes: int) -> None:
+        """Count bytes that have come, and refuse them where one token, or all together, have brought as much as they may."""
+        admission = self._uploads.admission
+        self._n_bytes += n_bytes
+        self._holder.n_bytes += n_bytes
+        admission.n_receiving += n_bytes
+        limits = admission.limits
+        if self._holder.n_bytes > max(limits.largest_body, limits.most_waiting // 2):
+            raise RefusedError("token_busy", 429, "one token has as much under way as it may", retry_after=1)
+        if admission.n_receiving > limits.most_waiting:
+            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
+
+    def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
+        """Hand it in, and answer once it is durable or refused."""
+
+        def done(results: Sequence[Result]) -> None:
+            (result,) = results
+            if isinstance(result, Receipt):
+                send(_ONE_TAKEN if result == (1, 0) else _taken(result))
+            else:
+                self._uploads.on_refusal(result.reason)
+                send(refusal(result))
+
+        self._uploads.worker.hand_in([Upload(self._token.hash, self._token.quota, body)], done)
+
+    def close(self) -> None:
+        """Give back what it took."""
+        admission = self._uploads.admission
+        self._holder.n_uploads -= 1
+        self._holder.n_bytes -= self._n_bytes
+        admission.n_receiving -= self._n_bytes
+        if not self._holder.n_uploads:
+            del admission.holders[self._token.hash]
+
+
+def _taken(receipt: Receipt) -> Reply:
+    return Reply(202, _ONE_TAKEN.headers, b'{"accepted":%d,"already":%d}' % receipt)
+
+
+class QueryList:
+    """`GET /v1/queries`: the signed queries that devices may answer, as a JSON list. Nobody has to say who asks."""
+
+    method, path = b"GET", b"/v1/queries"
+
+    def __init__(self, limits: ConnectionLimits, listed: Callable[[], tuple[bytes, str]]) -> None:
+        """`listed` gives the list and its tag."""
+        self.largest, self.deadline = limits.largest_body, float(limits.body_deadline)
+        self.listed = listed
+
+    def begin(self, headers: Headers) -> _Poll:
+        """Anybody may ask."""
+        return _Poll(self, header(headers, b"if-none-match"))
+
+
+class _Poll:
+    """Somebody who asks for the list, and the tags of what they have."""
+
+    __slots__ = ("_list", "_shown")
+
+    def __init__(self, queries: QueryList, shown: bytes) -> None:
+        self._list, self._shown = queries, shown
+
+    def received(self, n_bytes: int) -> None:
+        """Whatever it brings is not looked at."""
+
+    def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
+        """Send the list, or say that it has not changed."""
+        content, etag = self._list.listed()
+        lines = b"etag: %b\r\ncache-control: no-cache\r\n" % etag.encode()
+        shown = self._shown.decode("latin-1")
+        if shown and (shown.strip() == "*" or etag in (tag.strip().removeprefix("W/") for tag in shown.split(","))):
+            send(Reply(304, lines, b""))
+        else:
+            send(Reply(200, lines + b"content-type: application/json\r\n", content))
+
+    def close(self) -> None:
+        """There is nothing to give back."""

@@ -1,0 +1,119 @@
+"""HTTP connections that cannot be held open for nothing: uvicorn's protocol with a deadline for the head of a request.
+
+Slow bodies are the service's business; here it is connections that send no head, or send one a byte at a time, and those that do
+not read what they are sent. The parser is httptools where it is installed, and h11 where it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from http import HTTPStatus
+from typing import Any
+
+from deniable.service.hot_path import HotFront
+from deniable.service.http_server import problem
+from deniable.service.limits import ConnectionLimits
+
+__all__ = ["guarded_protocol"]
+
+_LARGEST_HEAD = 1 << 16
+"""Bytes of the head of a request."""
+
+
+def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str], app: Any = None) -> Any:
+    """The protocol class for a server with these limits; it counts what it refuses.
+
+    If the application is a :class:`~deniable.service.hot_path.HotFront`, its hot addresses are answered in the protocol.
+    """
+    try:
+        from deniable.service.hot_protocol import HotProtocol  # noqa: PLC0415 - httptools may not be there
+    except ImportError:
+        from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - only where it is needed
+
+        return _guarded(H11Protocol, limits, refusals)
+    guarded = _guarded(HotProtocol, limits, refusals)
+    guarded.front = app if isinstance(app, HotFront) else None
+    return guarded
+
+
+def _guarded(base: Any, limits: ConnectionLimits, refusals: Counter[str]) -> Any:
+    class Guarded(base):  # type: ignore[misc]
+        _head_timer: asyncio.TimerHandle | None = None
+        _stalled: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > limits.most_connections:
+                self._turn_away("connections", 503, "Too many connections.")
+            else:
+                self._arm()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(limits.body_deadline, self._unread)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._stalled is not None:
+                self._stalled.cancel()
+
+        def _unread(self) -> None:
+            """A client that does not read what it asked for is let go, and what was to be sent is dropped."""
+            refusals["unread"] += 1
+            self.transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._disarm()
+            if self._stalled is not None:
+                self._stalled.cancel()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if not self._awaits_head():
+                self._disarm()
+                self._head_bytes = 0
+                return
+            if self._head_timer is None:
+                self._arm()
+            self._head_bytes += len(data)
+            if self._head_bytes > _LARGEST_HEAD:
+                self.send_400_response("")
+
+        def send_400_response(self, msg: str) -> None:
+            self._turn_away("bad_http", 400, "this is not a request of HTTP/1.1, or its head is too long")
+
+        def _awaits_head(self) -> bool:
+            """Whether no request is under way, and none was answered just now: then the deadline of idle connections runs."""
+            return (self.cycle is None or self.cycle.response_complete) and self.timeout_keep_alive_task is None
+
+        def _arm(self) -> None:
+            self._head_timer = self.loop.call_later(limits.header_deadline, self._too_slow)
+
+        def _disarm(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _too_slow(self) -> None:
+            self._turn_away("slow_head", 408, f"the head of a request must come within {limits.header_deadline} seconds")
+
+        def _turn_away(self, reason: str, status: int, detail: str) -> None:
+            if self.transport.is_closing():
+                return
+            refusals[reason] += 1
+            self._disarm()
+            body = problem(reason, status, detail)
+            lines: list[Any] = [
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+                "Content-Type: application/problem+json",
+                f"Content-Length: {len(body)}",
+                "Connection: close",
+                *(["Retry-After: 5"] if status == 503 else []),
+            ]
+            self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+            self.transport.close()
+
+    return Guarded

@@ -1,0 +1,192 @@
+"""The addresses on which a service is measured, answered without a framework: no dependency injection, no task a request.
+
+A :class:`HotAddress` begins with the headers, ends with the body, and is told by callback what to answer. It is reached in two
+ways. :class:`HotFront` is a plain ASGI application in front of the service's own; it reads any body, however it comes.
+:func:`hot_protocol` is a protocol of the server (where httptools is installed) that answers a request right where it was parsed,
+if all of it has come in one piece, and leaves every other to the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from deniable.errors import RefusedError
+from deniable.service.http_server import problem
+
+__all__ = ["Headers", "HotAddress", "HotFront", "HotRequest", "Reply", "header", "refusal"]
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Names in lower case."""
+_SECONDS_TO_DRAIN = 2.0
+
+
+class Reply(NamedTuple):
+    """An answer as it is sent: the headers are whole lines, without the one that tells the length."""
+
+    status: int
+    headers: bytes
+    body: bytes
+
+
+class HotRequest(Protocol):
+    """A request that is under way: what it takes of the service until it is answered."""
+
+    def received(self, n_bytes: int) -> None:
+        """Count bytes that have come; raises :class:`RefusedError` where there is no room for them."""
+
+    def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
+        """Answer it, now or later, in the thread of the loop; or raise :class:`RefusedError`."""
+
+    def close(self) -> None:
+        """Give back what it took."""
+
+
+class HotAddress(Protocol):
+    """One method of one address."""
+
+    method: bytes
+    path: bytes
+    largest: int
+    """Bytes of a body."""
+    deadline: float
+    """Seconds in which a body must have come."""
+
+    def begin(self, headers: Headers) -> HotRequest:
+        """A request of which the head has come; raises :class:`RefusedError`."""
+
+
+def header(headers: Headers, name: bytes) -> bytes:
+    """The value of a header; empty if it is not there."""
+    for each, value in headers:
+        if each == name:
+            return value
+    return b""
+
+
+def refusal(error: RefusedError) -> Reply:
+    """The answer to a request that is refused."""
+    lines = b"content-type: application/problem+json\r\n"
+    if error.retry_after is not None:
+        lines += b"retry-after: %d\r\n" % error.retry_after
+    if error.status == 401:
+        lines += b"www-authenticate: Bearer\r\n"
+    if error.status == 408:
+        lines += b"connection: close\r\n"
+    return Reply(error.status, lines, problem(error.reason, error.status, error.detail))
+
+
+class HotFront:
+    """Answers the hot addresses, and hands all others to the application behind it."""
+
+    def __init__(self, app: Any, addresses: Iterable[HotAddress], refusals: Counter[str]) -> None:
+        self._app, self.refusals = app, refusals
+        self.addresses: Mapping[tuple[bytes, bytes], HotAddress] = {(each.method, each.path): each for each in addresses}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request, or the lifespan of the application."""
+        address = None
+        if scope["type"] == "http":
+            address = self.addresses.get((scope["method"].encode(), scope.get("raw_path") or scope["path"].encode()))
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        reply = await self._reply(address, scope["headers"], receive)
+        if reply is None:
+            return
+        headers = [tuple(line.split(b": ", 1)) for line in reply.headers.split(b"\r\n")[:-1]]
+        headers.append((b"content-length", b"%d" % len(reply.body)))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if reply.status == 304 else reply.body})
+
+    async def _reply(self, address: HotAddress, headers: Headers, receive: Any) -> Reply | None:
+        request, whole = None, False
+        try:
+            request = address.begin(headers)
+            body = await _read(address, headers, receive, request)
+            whole = True
+            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            request.finish(body, lambda reply: None if future.done() else future.set_result(reply))
+            return await future
+        except RefusedError as error:
+            self.refusals[error.reason] += 1
+            if not whole and error.status != 408:
+                await _drain(headers, receive)
+            return refusal(error)
+        except ConnectionError:
+            self.refusals["disconnected"] += 1
+            return None
+        except Exception:
+            self.refusals["internal"] += 1
+            return refusal(internal_error())
+        finally:
+            if request is not None:
+                request.close()
+
+    def answer_now(self, address: HotAddress, headers: Headers, body: bytes, send: Callable[[Reply], None]) -> None:
+        """Answer a request all of which has come."""
+        request = None
+        try:
+            if len(body) > address.largest:
+                raise too_large(address.largest)
+            request = begun = address.begin(headers)
+            request.received(len(body))
+
+            def answer(reply: Reply) -> None:
+                begun.close()
+                send(reply)
+
+            request.finish(body, answer)
+        except Exception as error:
+            if request is not None:
+                request.close()
+            refused = error if isinstance(error, RefusedError) else internal_error()
+            self.refusals[refused.reason] += 1
+            send(refusal(refused))
+
+
+def too_large(largest: int) -> RefusedError:
+    """What is said of a body that is longer than it may be."""
+    return RefusedError("too_large", 413, f"a body has at most {largest} bytes")
+
+
+def internal_error() -> RefusedError:
+    """What is said where something failed that must not."""
+    return RefusedError("internal", 500, "the proxy could not do this; nothing was taken")
+
+
+async def _read(address: HotAddress, headers: Headers, receive: Any, request: HotRequest) -> bytes:
+    """The body of a request, if it comes in time, is not too long, and there is room for it as it comes."""
+    stated = header(headers, b"content-length")
+    if stated.isdigit() and (len(stated) > 15 or int(stated) > address.largest):
+        raise too_large(address.largest)
+    content = bytearray()
+    try:
+        async with asyncio.timeout(address.deadline):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionResetError
+                chunk = message.get("body", b"")
+                if len(content) + len(chunk) > address.largest:
+                    raise too_large(address.largest)
+                request.received(len(chunk))
+                content += chunk
+                if not message.get("more_body", False):
+                    return bytes(content)
+    except TimeoutError:
+        raise RefusedError("slow_body", 408, f"the body must come within {address.deadline} seconds") from None
+
+
+async def _drain(headers: Headers, receive: Any) -> None:
+    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
+    if not header(headers, b"transfer-encoding") and header(headers, b"content-length") in (b"", b"0"):
+        return
+    try:
+        async with asyncio.timeout(_SECONDS_TO_DRAIN):
+            while (message := await receive())["type"] != "http.disconnect" and message.get("more_body", False):
+                pass
+    except TimeoutError:
+        return

@@ -1,0 +1,136 @@
+"""The server's protocol on httptools: uvicorn's own, and a short way for the hot addresses (:mod:`deniable.service.hot_path`).
+
+Of a hot request neither a scope nor a task is made: its parsed headers and body go to the address, and its answer to the
+transport. That holds where all of it has come in one piece and nothing before it on the connection waits for its answer. Every
+other request takes uvicorn's way, from its head on, as if there were no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+
+from deniable.service.hot_path import HotAddress, HotFront, Reply
+
+__all__ = ["HotProtocol"]
+
+_STATUS_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
+
+
+_default: tuple[object, bytes] = None, b""
+
+
+def _default_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The headers of every answer, such as the date, as lines; uvicorn makes another list of them every second."""
+    global _default  # noqa: PLW0603 - the last ones, made once a second instead of once a request
+    if _default[0] is not headers:
+        _default = headers, b"".join(b"%b: %b\r\n" % each for each in headers)
+    return _default[1]
+
+
+class _NoEvent:
+    def set(self) -> None:
+        """Nobody waits for more of a request that came whole."""
+
+
+_NO_EVENT = _NoEvent()
+
+
+class _HotCycle:
+    """A hot request until it is answered, in the place of uvicorn's cycle: what the protocol asks of one."""
+
+    __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete")
+    message_event = _NO_EVENT
+
+    def __init__(self, protocol: HotProtocol, keep_alive: bool) -> None:
+        self._protocol, self.keep_alive = protocol, keep_alive
+        self.response_complete = self.disconnected = False
+
+    def send(self, reply: Reply) -> None:
+        """Answer the request, unless whoever sent it is gone."""
+        protocol = self._protocol
+        if self.response_complete or self.disconnected or protocol.transport.is_closing():
+            return
+        self.response_complete = True
+        status, headers, body = reply
+        closing = b"" if self.keep_alive else b"connection: close\r\n"
+        length = b"" if status == 304 else b"content-length: %d\r\n" % len(body)
+        lines = _default_lines(protocol.server_state.default_headers)
+        protocol.transport.write(b"".join((_STATUS_LINES[status], lines, headers, closing, length, b"\r\n", body)))
+        if not self.keep_alive:
+            protocol.transport.close()
+        protocol.on_response_complete()
+
+
+class HotProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with the short way. `front` is set by whoever makes a class of it for one server."""
+
+    front: HotFront | None = None
+    _hot: HotAddress | None = None
+    _hot_body = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the connection; who is at its ends is asked for the first request that has a scope."""
+        self.connections.add(self)
+        self.transport, self.flow = transport, FlowControl(transport)
+
+    def on_message_begin(self) -> None:
+        """Begin a request; its scope is made if it turns out to need one."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+
+    def _cool(self) -> None:
+        """Let a request, the head of which has come, go uvicorn's way."""
+        if self.scheme is None:
+            self.server, self.client = get_local_addr(self.transport), get_remote_addr(self.transport)
+            self.scheme = "https" if is_ssl(self.transport) else "http"
+        url, headers, expected = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.headers += headers  # the list that stands in the scope
+        self.url, self.expect_100_continue = url, expected
+        super().on_headers_complete()
+
+    def on_headers_complete(self) -> None:
+        """Take the short way, if this is a hot request and the next to be answered."""
+        if (
+            self.front is not None
+            and (address := self.front.addresses.get((self.parser.get_method(), self.url))) is not None
+            and (self.cycle is None or self.cycle.response_complete)
+            and not self.expect_100_continue
+            and self.parser.get_http_version() == "1.1"
+        ):
+            self._hot, self._hot_body = address, b""
+            return
+        self._cool()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep what has come of the body."""
+        if self._hot is None:
+            super().on_body(body)
+        else:
+            self._hot_body += body
+
+    def on_message_complete(self) -> None:
+        """Answer a hot request, all of which has come."""
+        address = self._hot
+        if address is None or self.front is None:
+            super().on_message_complete()
+            return
+        self._hot = None
+        cycle: Any = _HotCycle(self, self.parser.should_keep_alive())
+        self.cycle = cycle
+        self.front.answer_now(address, self.headers, self._hot_body, cycle.send)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; a hot request of which more is to come goes uvicorn's way."""
+        super().data_received(data)
+        if self._hot is not None:
+            self._hot = None
+            if not self.transport.is_closing():
+                self._cool()
+                if self._hot_body:
+                    super().on_body(self._hot_body)

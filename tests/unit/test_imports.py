@@ -30,6 +30,7 @@ ROOMS = [
     "toml_file",
     "matrices",
     "table_file",
+    "display",
     "estimation",
     "mechanisms",
     "privacy",

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from deniable.aggregator.panes import Pane, PaneKey
+from deniable.display import Display, Displayed
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.pooling import stratified
 from deniable.mechanisms.reports import Tally
@@ -41,7 +42,7 @@ _LARGEST_SENT = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Window(Displayed):
     """The result of one window. Printed, it is the estimate under a line that says when it was and what is missing."""
 
     query: str
@@ -120,6 +121,13 @@ class Window:
             conservation=document["conservation"],
             influence=document.get("influence"),
         )
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        head = str(self).splitlines()[0]
+        if self.estimate is None:
+            return Display(("label", "estimate", "stderr", "low", "high"), [], (head,))
+        shown = self.estimate._display(confidence)
+        return dataclasses.replace(shown, notes=(head, *shown.notes))
 
     def __str__(self) -> str:
         head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"

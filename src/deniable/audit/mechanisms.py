@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deniable.audit.game import Game, Progress, Verdict, play
 from deniable.audit.views import ClaimedLikelihood, EqualReports, ItemScores, Supports, View, WholeReport
+from deniable.display import Bar, Display, Displayed
 from deniable.errors import ParameterError
 from deniable.mechanisms.bits import row_bytes
 from deniable.mechanisms.mechanism import Mechanism
@@ -26,7 +27,7 @@ _LARGEST_MATRIX = 1 << 22
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Displayed):
     """The verdicts of all games about one mechanism. Printed: what was claimed, what was shown, and what cannot be seen."""
 
     subject: str
@@ -55,6 +56,12 @@ class Audit:
             "exact_epsilon": self.exact,
             "games": [verdict.to_dict() for verdict in self.verdicts],
         }
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("game", "claimed", "shown at least", "holds", "reports")
+        rows = [(v.game, v.claim, max(v.bounds.low, 0.0), v.holds, v.n) for v in self.verdicts]
+        bars = [Bar(f"{game}: shown", shown, shown, claim) for game, claim, shown, _, _ in rows]
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, "epsilon: from what was shown to what is claimed")
 
     def __str__(self) -> str:
         word = "holds" if self.holds else "FAILS"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deniable.curator.error_laws import ErrorLaw, NoError
 from deniable.curator.law import DiscreteLaplace, choice_shortfall, proportion_limits, sum_reach
 from deniable.curator.protection import Protection
+from deniable.display import Bar, Display, Displayed, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, plain_label, provenance
 from deniable.estimation.intervals import check_confidence
@@ -131,7 +132,7 @@ class Histogram(Estimate):
             **self.protection.to_dict(),
         }
 
-    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the proportions as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
         axes = super().plot(ax, truth=truth, confidence=confidence)
         axes.set_title(f"{self._size}, epsilon {self.epsilon:.4g} (curator)")
@@ -148,11 +149,11 @@ class Histogram(Estimate):
     def __str__(self) -> str:
         reach = self.law.reach(0.95)
         shown = len(self.labels) if len(self.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
-        width = max(len(str(label)) for label in self.labels[:shown])
+        width = max(text_width(str(label)) for label in self.labels[:shown])
         counts = [f"{count:,.0f}" for count in self.noisy_counts[:shown]]
         wide = max(map(len, counts))
         rows = [
-            f"{label!s:<{width}}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
+            f"{pad(str(label), width)}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
             for label, count, share in zip(self.labels, counts, self.proportions, strict=False)
         ]
         more = [] if shown == len(self.labels) else [f"… and {len(self.labels) - shown} more"]
@@ -163,7 +164,7 @@ class Histogram(Estimate):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Displayed):
     """A label that was chosen with noise."""
 
     name: str
@@ -188,13 +189,20 @@ class Choice:
             **self.protection.to_dict(),
         }
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        short = self.shortfall(confidence)
+        rows = [(self.name, self.label, short, self.candidates, self.epsilon)]
+        columns = ("name", "label", "rows short at most", "candidates", "epsilon")
+        bars = [Bar(f"{self.label}: at most", short)]
+        return Display(columns, rows, (str(self),), bars, "rows fewer than the most frequent label")
+
     def __str__(self) -> str:
         short = f"at most {self.shortfall(0.95):.1f} rows short of the most frequent (95 %)"
         return f"{self.name}: {self.label}, {short}; epsilon {self.epsilon:.4g}, {self.protection}"
 
 
 @dataclass(frozen=True)
-class Grouped(Mapping[Hashable, Any]):
+class Grouped(Displayed, Mapping[Hashable, Any]):
     """One result a group. The groups are disjoint, so all together cost what one does."""
 
     column: str
@@ -215,12 +223,20 @@ class Grouped(Mapping[Hashable, Any]):
         groups = [{"group": plain_label(key), **result.to_dict(confidence)} for key, result in self.results.items()]
         return {"group_by": self.column, "epsilon": self.epsilon, "groups": groups}
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        shown = {key: result._display(confidence) for key, result in self.results.items()}
+        first = next(iter(shown.values()))
+        rows = [(key, *row) for key, display in shown.items() for row in display.rows]
+        bars = [bar._replace(label=f"{key}: {bar.label}") for key, display in shown.items() for bar in display.bars]
+        notes = (f"by {self.column}; epsilon {self.epsilon:.4g}, the groups being disjoint",)
+        return Display((self.column, *first.columns), rows, notes, bars, first.unit)
+
     def __str__(self) -> str:
         return "\n".join(f"{self.column} = {key}\n  " + str(result).replace("\n", "\n  ") for key, result in self.results.items())
 
 
 @dataclass(frozen=True)
-class Preview:
+class Preview(Displayed):
     """What a release would cost and how large its error would be. It looks at no data, so it costs nothing."""
 
     name: str
@@ -260,6 +276,12 @@ class Preview:
             "left": self.left,
             **self.protection.to_dict(),
         }
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        reach = self.plus_minus(confidence)
+        columns = ("name", "plus_minus", "stderr", "mechanism", "epsilon", "left")
+        rows = [(self.name, reach, self.stderr, self.mechanism, self.epsilon, self.left)]
+        return Display(columns, rows, tuple(str(self).splitlines()), [Bar(self.name, 0.0, -reach, reach)], "error to expect", 0.0)
 
     def __str__(self) -> str:
         reach = self.plus_minus(0.95)

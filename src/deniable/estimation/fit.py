@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Displayed
 from deniable.estimation import em
 from deniable.estimation.intervals import p_text
 
@@ -76,7 +77,7 @@ class _Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class FitTest:
+class FitTest(Displayed):
     """How well reports fit their mechanism."""
 
     p_value: float

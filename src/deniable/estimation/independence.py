@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Displayed
 from deniable.errors import ParameterError
 from deniable.estimation.statistics import Axes, Subject, two_way
 from deniable.estimation.tables import Table
@@ -17,7 +18,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class IndependenceTest:
+class IndependenceTest(Displayed):
     """How far the table is from independence, and how often chance alone goes as far."""
 
     name: str

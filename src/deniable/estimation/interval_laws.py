@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.errors import ParameterError
 from deniable.estimation.intervals import check_confidence
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "WidenedLaw", "interval_law"]
+__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw", "interval_law"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -130,6 +131,69 @@ class WidenedLaw:
         return {"law": "widened", "value": self.value, "unbiased": self.unbiased, "stderr": self.stderr, "of": law}
 
 
+@dataclass(frozen=True, eq=False)
+class ShareLaw:
+    """Of the share of one label: the interval that the whole estimate gives it."""
+
+    estimate: Any
+    place: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.estimate.interval(confidence)[self.place].tolist()
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """A share by itself has the interval of an estimate with this label alone, but for strata and a curator's noise."""
+        whole = self.estimate
+        if whole.strata or type(whole).interval is not _plain_interval():
+            raise ParameterError("law", type(whole).__name__, "goes into JSON with the whole estimate only: use its to_dict()")
+        at = slice(self.place, self.place + 1)
+        return {
+            "law": "share",
+            "share": float(whole.proportions[self.place]),
+            "variance": float(whole.variance[self.place]),
+            "n": whole.n,
+            "population": whole.population,
+            "support": None if whole.support is None else [float(side[at][0]) for side in whole.support],
+            "degrees": None if whole.degrees is None else float(whole.degrees[self.place]),
+            "unbiased": None if whole.unbiased is None else float(whole.unbiased[self.place]),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> ShareLaw:
+        """The law that :meth:`to_dict` described."""
+        from deniable.estimation.estimate import Estimate  # noqa: PLC0415 - each needs the other
+
+        def alone(value: float | None) -> _Floats | None:
+            return None if value is None else np.array([value])
+
+        support = document["support"]
+        return cls(
+            Estimate(
+                labels=("",),
+                proportions=np.array([document["share"]]),
+                variance=np.array([document["variance"]]),
+                n=document["n"],
+                population=document["population"],
+                support=None if support is None else (np.array(support[:1]), np.array(support[1:])),
+                degrees=alone(document["degrees"]),
+                unbiased=alone(document["unbiased"]),
+            ),
+            0,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShareLaw) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _plain_interval() -> Any:
+    from deniable.estimation.estimate import Estimate  # noqa: PLC0415 - each needs the other
+
+    return Estimate.interval
+
+
 def interval_law(document: Mapping[str, Any] | None) -> IntervalLaw | None:
     """The law that a `to_dict` described."""
     if document is None:
@@ -138,6 +202,8 @@ def interval_law(document: Mapping[str, Any] | None) -> IntervalLaw | None:
     makers: dict[str, Callable[..., IntervalLaw]] = {"quadratic": QuadraticLaw}
     if document["law"] == "quantile":
         return QuantileLaw(given.pop("level"), **{name: np.array(values) for name, values in given.items()})
+    if document["law"] == "share":
+        return ShareLaw.from_dict(document)
     if document["law"] == "widened":
         return WidenedLaw(given["value"], given["unbiased"], given["stderr"], interval_law(given["of"]))
     return makers[document["law"]](**given)

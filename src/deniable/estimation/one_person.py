@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, Displayed
 from deniable.errors import ParameterError
 from deniable.estimation.likelihood import Randomizer, bit_pair, likelihoods
 
@@ -36,7 +37,7 @@ def posterior(mechanism: Randomizer, reports: Any, prior: Any = None) -> _Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class Guess(Displayed):
     """How often somebody who sees a report guesses the value behind it."""
 
     best: float
@@ -52,6 +53,11 @@ class Guess:
     """
     prior: _Floats
     labels: tuple[Any, ...]
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        figures = [("without the report", self.blind), ("with the report", self.best), ("at most, at this epsilon", self.limit)]
+        bars = [Bar(name, 100 * value) for name, value in figures]
+        return Display(("guess", "right"), figures, (str(self),), bars, "guessed right (%)")
 
     def __str__(self) -> str:
         return (

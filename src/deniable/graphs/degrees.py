@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, Displayed
 from deniable.errors import ParameterError
 from deniable.estimation.em import em
 from deniable.estimation.intervals import check_confidence
@@ -45,7 +46,7 @@ _MULTIPLES = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5)
 
 
 @dataclass(frozen=True, eq=False)
-class DegreeDistribution:
+class DegreeDistribution(Displayed):
     """The proportion of nodes with a degree of at most each of some thresholds.
 
     >>> print(DegreeDistribution((2, 5), np.array([0.2, 0.7]), np.array([0.1, 0.6]), np.array([0.3, 0.9]), 0.95, 50))
@@ -73,6 +74,15 @@ class DegreeDistribution:
         return DegreeDistribution(
             tuple(content["thresholds"]), **arrays, confidence=content["confidence"], nodes=content["nodes"]
         )
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows = [
+            (k, float(share), float(low), float(high))
+            for k, share, low, high in zip(self.thresholds, self.at_most, self.low, self.high, strict=True)
+        ]
+        bars = [Bar(f"at most {k}", 100 * share, 100 * low, 100 * high) for k, share, low, high in rows]
+        notes = (f"{self.nodes:,} nodes; the limits cover {100 * self.confidence:g} % or more",)
+        return Display(("degree at most", "nodes", "low", "high"), rows, notes, bars, "nodes (%)")
 
     def __str__(self) -> str:
         width = max(6, *(len(f"<= {k}") for k in self.thresholds))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Display, Displayed
 from deniable.errors import GraphError
 from deniable.estimation.intervals import check_confidence
-from deniable.estimation.statistic import Statistic, normal_reach
+from deniable.estimation.statistic import Statistic, displayed_statistics, normal_reach
 from deniable.graphs.limits import (
     CLEAR,
     ENOUGH,
@@ -162,7 +163,7 @@ class DegreeNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphEstimate:
+class GraphEstimate(Displayed):
     """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with the errors of each.
 
     All counts are unbiased, so that they may lie below 0: that is what a fair error bar around a small count looks like.
@@ -250,11 +251,14 @@ class GraphEstimate:
             **made, degree_noise=DegreeNoise(channel, noise["scale"]), labels=labels, notes=tuple(content["notes"])
         )
 
-    def plot(self, ax: Any = None, *, truth: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the degrees, largest first, with their intervals, and the true ones where they are given; returns the axes."""
         from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_degrees(self, ax, truth=truth)
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        return displayed_statistics(self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence)
 
     def __str__(self) -> str:
         rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]

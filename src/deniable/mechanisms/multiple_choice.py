@@ -55,6 +55,8 @@ class MultipleChoice(UnaryReports):
     independent_bits: ClassVar[bool] = False
     """A chosen label says something about another one: covariances are counted, not derived."""
 
+    exclusive: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         domain = Domain.of(self.k)
         asked = exact.check_epsilon(self.epsilon)
@@ -176,7 +178,7 @@ class MultipleChoice(UnaryReports):
             np.fill_diagonal(covariance, variance)
             covariance = solving.without_negative_eigenvalues(covariance)
         estimate = self.describe((proportions, variance, covariance), n, population, (*self.doubts(tally.counts, n), _NOTE))
-        return dataclasses.replace(estimate, exclusive=False)
+        return dataclasses.replace(estimate, exclusive=self.exclusive)
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
         assert self.most is not None  # noqa: S101 - set when the mechanism was made

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Protocol
 
+from deniable.display import Bar, Display, Displayed
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.power import open_share
 from deniable.privacy.checks import check_count
@@ -22,7 +23,7 @@ class _Design(Protocol):
 
 
 @dataclass(frozen=True)
-class DesignPower:
+class DesignPower(Displayed):
     """What a test can find with a design: `n` people, `power`, and both standard errors that go into it."""
 
     design: str
@@ -39,6 +40,11 @@ class DesignPower:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        facts = [(name, " + ".join(map(str, value)) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
+        bars = [Bar("power", 100 * self.power)]
+        return Display(("fact", "value"), facts, (str(self),), bars, "power (%)", 80.0)
 
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)

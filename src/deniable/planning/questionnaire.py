@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from deniable.display import Bar, Display, Displayed, pad, text_width
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
@@ -66,7 +67,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class QuestionnairePlan:
+class QuestionnairePlan(Displayed):
     """The questionnaire to randomize with, what to expect of each question, and the other ways to ask."""
 
     questions: tuple[Question, ...]
@@ -157,14 +158,29 @@ class QuestionnairePlan:
             "notes": list(self.notes),
         }
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.expected
+        columns = ("question", "margin", "stderr", "reports", "mechanism", "epsilon", "answer_epsilon")
+        rows = [
+            (p.question.name, p.margin, p.stderr, p.reports, type(p.mechanism).__name__, p.mechanism.epsilon, p.answer_epsilon)
+            for p in found
+        ]
+        header = ("", f"± at {100 * self.confidence:g} %", "answers", "mechanism", "epsilon")
+        texts = [header]
+        for planned, row in zip(found, rows, strict=True):
+            texts.append((row[0], margin_text(planned), f"{planned.reports:,.0f}", row[4], f"{row[5]:.4g}"))
+        spans = [100.0 if p.share is not None else 100 / ((p.question.high or 1) - (p.question.low or 0)) for p in found]
+        bars = [Bar(p.question.name, span * p.margin) for p, span in zip(found, spans, strict=True)]
+        return Display(columns, rows, self.notes, bars, "± (percentage points, or % of the range)", texts=texts)
+
     def __str__(self) -> str:
-        width = max(len(question.name) for question in self.questions)
+        width = max(text_width(question.name) for question in self.questions)
         lines = []
         for planned in self.expected:
             shown = margin_text(planned)
             kind = type(planned.mechanism).__name__
             lines.append(
-                f"{planned.question.name:<{width}}  ± {shown}  {planned.reports:,.0f} answers, {kind}, "
+                f"{pad(planned.question.name, width)}  ± {shown}  {planned.reports:,.0f} answers, {kind}, "
                 f"epsilon {planned.mechanism.epsilon:.4g}"
             )
         return "\n".join([*lines, *self.notes])

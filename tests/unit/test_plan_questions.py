@@ -305,3 +305,59 @@ def test_options_of_one_kind_of_plan_are_refused_by_the_other(arguments: list[st
     shown = run("plan", *arguments)
     assert shown.exit_code == 2
     assert "--questions" in shown.output
+
+
+# --- groups and conditions ----------------------------------------------------------------------------------------------
+
+
+def test_groups_of_a_column_in_clear_are_estimated_apart(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", *["yes,Rome,north"] * 600, *["no,Oslo,south"] * 400)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, keep=["team"], source=seeded_source(1))
+    found = estimate_file(tmp_path / "r.csv", by="team")
+    assert {group: estimates["smokes"].n for group, estimates in found.groups.items()} == {"north": 600, "south": 400}
+    # Each group's estimate is that of a file with its rows alone.
+    lines = (tmp_path / "r.csv").read_text().splitlines()
+    for group in ("north", "south"):
+        (tmp_path / f"{group}.csv").write_text("\n".join([lines[0], *(row for row in lines if row.endswith(group))]) + "\n")
+        alone = estimate_file(tmp_path / f"{group}.csv", {"smokes": SMOKES, "city": CITY})
+        np.testing.assert_array_equal(found.groups[group]["city"].proportions, alone["city"].proportions)
+    shown = run("estimate", tmp_path / "r.csv", "--by", "team")
+    assert shown.exit_code == 0
+    assert "smokes, team = north" in shown.output
+    document = json.loads(run("estimate", tmp_path / "r.csv", "--by", "team", "--json").output)
+    assert document["groups"]["south"]["city"]["n"] == 400
+
+
+def test_a_randomized_column_is_a_condition_and_not_a_group(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", *["yes,Rome,1", "no,Oslo,0", "no,Rome,0"] * 500)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, source=seeded_source(1))
+    by = estimate_file(tmp_path / "r.csv", by="city")
+    (conditional,) = estimate_file(tmp_path / "r.csv", conditional=[(("smokes",), ("city",))]).tables
+    assert by.groups == {}
+    np.testing.assert_array_equal(by.tables[0].proportions, conditional.proportions)
+    np.testing.assert_allclose(conditional.proportions.sum(axis=1), 1)
+    assert np.all(np.abs(conditional.proportions - [[1, 0], [0.5, 0.5]]) < 6 * conditional.stderr)
+    shown = run("estimate", tmp_path / "r.csv", "--conditional", "smokes|city")
+    assert "smokes, %" in shown.output
+    for wrong in ("smokes", "|city", "smokes|"):
+        refused = run("estimate", tmp_path / "r.csv", "--conditional", wrong)
+        assert refused.exit_code == 2
+        assert "OF|GIVEN" in refused.output
+
+
+def test_numbers_of_a_file_come_as_mean_and_quantiles(tmp_path: Path) -> None:
+    ages = deniable.SquareWave.of_integers(4.0, 18, 95)
+    randomize_file(answers(tmp_path / "a.csv", 3000), tmp_path / "r.csv", {"age": ages}, source=seeded_source(1))
+    shown = run("estimate", tmp_path / "r.csv")
+    assert [line.split("  ")[1] for line in shown.output.splitlines()[1:5]] == [
+        "mean",
+        "median",
+        "lower quartile",
+        "upper quartile",
+    ]
+    summary = json.loads(run("estimate", tmp_path / "r.csv", "--json").output)["columns"]["age"]["summary"]
+    mean = summary[0]
+    assert mean["low"] < 56.5 < mean["high"]
+    rows = list(csv.reader(run("estimate", tmp_path / "r.csv", "--csv").output.splitlines()))
+    assert rows[1][:2] == ["age", "mean"]
+    assert float(rows[1][2]) == mean["value"]

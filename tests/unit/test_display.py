@@ -137,6 +137,7 @@ def made_examples() -> list[Any]:
         statistics.mean(SquareWave(2.0, 8).estimate(SquareWave(2.0, 8).privatize(rng.random(500), coins))),
         design,
         design.test("pi", 0.5),
+        deniable.prevalence_posterior(Crosswise(p=0.25), same=520, n=1000),
         agreement_test(design, DirectQuestion().estimate_counts([900, 100])),
         fit_test(yes_no, smokes),
         independence_test(table),

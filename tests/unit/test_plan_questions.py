@@ -171,7 +171,7 @@ def test_a_plan_goes_through_files_to_estimates(tmp_path: Path) -> None:
     assert document["way"] == "sampled"
     assert document["epsilon"] <= 4
     survey = read_questionnaire(planned)
-    assert {q["name"]: q["mechanism"] for q in document["questions"]} == {n: m.to_dict() for n, m in survey.mechanisms.items()}
+    assert {q["name"]: q["mechanism"] for q in document["expected"]} == {n: m.to_dict() for n, m in survey.mechanisms.items()}
     reports = tmp_path / "reports.csv"
     written = run("randomize", answers(tmp_path / "a.csv", 6000), "-o", reports, "-m", planned)
     assert written.exit_code == 0, written.output
@@ -181,7 +181,7 @@ def test_a_plan_goes_through_files_to_estimates(tmp_path: Path) -> None:
     assert {sum(cell != "" for cell in row) for row in rows} == {1}
     found = estimate_file(reports)
     assert sum(estimate.n for estimate in found.estimates.values()) == found.n == 6000
-    margin = next(q["margin"] for q in document["questions"] if q["name"] == "smokes")
+    margin = next(q["margin"] for q in document["expected"] if q["name"] == "smokes")
     # The planned ± of 95 % is 1.96 standard errors; five of them are a false alarm of 6e-7.
     assert abs(found.estimates["smokes"].proportions[1] - 0.3) < 5 * margin / 1.96
 
@@ -361,3 +361,24 @@ def test_numbers_of_a_file_come_as_mean_and_quantiles(tmp_path: Path) -> None:
     rows = list(csv.reader(run("estimate", tmp_path / "r.csv", "--csv").output.splitlines()))
     assert rows[1][:2] == ["age", "mean"]
     assert float(rows[1][2]) == mean["value"]
+
+
+def test_plans_and_surveys_go_through_json_and_back(tmp_path: Path) -> None:
+    questions = [
+        Question("a", YES_NO, importance=2),
+        Question("age", low=18, high=95, integers=True),
+        Question("c", ("x", "y", "z")),
+    ]
+    for way in ("split", "sampled"):
+        plan = plan_questionnaire(questions, population=5000, epsilon=3.0, way=way)  # type: ignore[arg-type]
+        again = type(plan).from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
+        assert again == plan
+        assert str(again) == str(plan)
+    source = table(tmp_path / "a.csv", *["yes,Rome,1", "no,Oslo,0"] * 100)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, keep=["team"], source=seeded_source(1))
+    survey = estimate_file(tmp_path / "r.csv", tables=[("smokes", "city")], by="team")
+    back = type(survey).from_dict(json.loads(json.dumps(survey.to_dict(), allow_nan=False)))
+    assert str(back) == str(survey)
+    assert back["smokes"] == survey["smokes"]
+    share = survey["smokes"]["yes"]
+    assert type(share).from_dict(json.loads(json.dumps(share.to_dict(), allow_nan=False))).interval(0.9) == share.interval(0.9)

@@ -13,22 +13,26 @@ given V_infinite, which is never below that.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.aggregator.panes import Pane, PaneKey
-from deniable.display import Display, Displayed
-from deniable.estimation.estimate import Estimate
-from deniable.estimation.pooling import stratified
+from deniable.display import Display
+from deniable.estimation.estimate import Estimate, ReportCounts
+from deniable.estimation.pooling import pooled_covariance, stratified
+from deniable.estimation.unbias import finite
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.mechanism import from_dict as mechanism_from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.query import Query
 from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
 
@@ -38,11 +42,12 @@ WITHHELD = "withheld"
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
 _LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate."""
+"""Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Displayed):
+class Window(Result):
     """The result of one window. Printed, it is the estimate under a line that says when it was and what is missing."""
 
     query: str
@@ -65,62 +70,28 @@ class Window(Displayed):
     """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """As JSON can hold it: what :meth:`from_dict` reads."""
-        out: dict[str, Any] = {
-            "query": self.query,
-            "serial": self.serial,
-            "index": self.index,
-            "start": self.start,
-            "end": self.end,
-            "condition": self.condition,
-            "n": self.n,
-            "nothing": self.nothing,
-            "missing": list(self.missing),
-            "conservation": dict(self.conservation),
-        }
+        """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
+        out = fields_of(self, "estimate")
         if self.estimate is not None:
-            document = self.estimate.to_dict(confidence)
-            document.pop("window")
-            out |= {name: _plain(value) for name, value in document.items()}
+            document = _slimmed(self.estimate).to_dict(confidence)
+            del document["window"]
             covariance = self.estimate.covariance
-            out["covariance"] = (
-                _plain(covariance.tolist()) if covariance is not None and len(covariance) <= _LARGEST_SENT else None
-            )
-            out["influence"] = self.influence
-            out["support"] = None if self.estimate.support is None else [side.tolist() for side in self.estimate.support]
+            if covariance is not None and len(covariance) <= _LARGEST_SENT:
+                document["covariance"] = encode(covariance)
+            out |= document
         return out
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Window:
-        """The window that :meth:`to_dict` described."""
-        estimate = None
+    def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        known = {name: value for name, value in document.items() if name != "estimate"}
+        arguments = super()._arguments({**known, "estimate": None})
         if "estimate" in document:
-            variance = np.square(np.array(document["stderr"], dtype=np.float64))
-            estimate = Estimate(
-                labels=tuple(document["labels"]),
-                proportions=np.array(document["estimate"], dtype=np.float64),
-                variance=variance,
-                covariance=None if document["covariance"] is None else np.array(document["covariance"], dtype=np.float64),
-                n=document["n"],
-                population=document["population"],
-                mechanism=document["mechanism"],
-                epsilon=document["epsilon_local"],
-                sampled_epsilon=document["epsilon_sampled"],
-                support=None
-                if document["support"] is None
-                else (np.array(document["support"][0]), np.array(document["support"][1])),
-                window=(document["start"], document["end"]),
-                notes=tuple(document["notes"]),
-            )
-        names = ("query", "serial", "index", "start", "end", "condition", "n", "nothing")
-        kept = {name: document[name] for name in names}
-        return cls(
-            **kept,
-            estimate=estimate,
-            missing=tuple(document["missing"]),
-            conservation=document["conservation"],
-            influence=document.get("influence"),
-        )
+            # Results of earlier versions have standard errors only.
+            variance = np.square(np.array(document["stderr"], dtype=np.float64)).tolist()
+            window = [document["start"], document["end"]]
+            estimate = Estimate.from_dict({"variance": variance, **document, "window": window})
+            arguments["estimate"] = _with_covariances(estimate)
+        return arguments
 
     def _display(self, confidence: float = 0.95) -> Display:
         head = str(self).splitlines()[0]
@@ -144,11 +115,27 @@ class Window(Displayed):
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
 
 
-def _plain(value: Any) -> Any:
-    """The value without infinities, which JSON does not have."""
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _slimmed(estimate: Estimate) -> Estimate:
+    """The estimate without those covariances that its counts, or those of its strata, give again."""
+    strata = tuple((weight, _slimmed(part)) for weight, part in estimate.strata)
+    kept = None if estimate.reports is not None or strata else estimate.covariance
+    return dataclasses.replace(estimate, covariance=kept, strata=strata)
+
+
+def _with_covariances(estimate: Estimate) -> Estimate:
+    """The estimate with the covariances that :func:`_slimmed` left out."""
+    strata = tuple((weight, _with_covariances(part)) for weight, part in estimate.strata)
+    covariance = estimate.covariance
+    if covariance is None and estimate.reports is not None:
+        covariance = _solved_covariance(estimate.reports, estimate.n)
+    elif covariance is None and strata:
+        covariance = pooled_covariance(strata)
+    return dataclasses.replace(estimate, covariance=covariance, strata=strata)
+
+
+def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
+    covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
+    return None if covariance is None else covariance * reports.repeats
 
 
 def assemble(
@@ -271,6 +258,10 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         how = "by their size" if known else "by their size, estimated from the answers where it is not stated"
         names = ", ".join(query.strata[stratum].name for stratum in strata)
         total = _pooled(parts, sizes, f"strata {names}, weighed {how}")
+        if min(part.n for part in parts) < query.minimum_cohort:
+            # No result is of a cohort below the minimum, nor of a stratum: the sum is stated without its parts.
+            sent = total.covariance if len(total.labels) <= _LARGEST_SENT else None
+            total = dataclasses.replace(total, strata=(), covariance=sent)
     return dataclasses.replace(total, notes=(*total.notes, *notes))
 
 
@@ -287,14 +278,21 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
     estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
+    # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
+    repeated = tally.n / max(pane.n for pane in panes) if query.memoize else 1.0
     if query.memoize:
-        # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
-        repeated = tally.n / max(pane.n for pane in panes)
         covariance = None if estimate.covariance is None else estimate.covariance * repeated
         estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
     # An interval that is made from the support would take `population` for what n was drawn from; over several epochs it is not.
     support = estimate.support if person_epochs in (None, population) else None
-    return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note))
+    reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated)
+    return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note), reports=reports)
+
+
+def _described(mechanism: Mechanism) -> dict[str, Any]:
+    """The mechanism without its labels, which the estimate has."""
+    described = mechanism.to_dict()
+    return {**described, "values": len(mechanism.domain)} if "values" in described else described
 
 
 def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]) -> tuple[str, ...]:

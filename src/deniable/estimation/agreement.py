@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from deniable.display import Bar, Display, Displayed
+from deniable.display import Bar, Display
 from deniable.estimation.design_estimate import DesignEstimate
 from deniable.estimation.intervals import p_text
 from deniable.estimation.statistic import normal_reach
+from deniable.results import Result
 
 __all__ = ["AgreementTest", "agreement_test"]
 
 
-@dataclass(frozen=True)
-class AgreementTest(Displayed):
+@dataclass(frozen=True, eq=False)
+class AgreementTest(Result):
     """Whether two samples, asked in different ways, say the same: the first's estimate less the second's."""
 
     parameter: str

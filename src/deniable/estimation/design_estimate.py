@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed, pad, pandas, text_width
+from deniable.display import Bar, Display, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
 from deniable.estimation.intervals import p_text
 from deniable.estimation.statistic import Statistic, normal_reach
+from deniable.results import Result, fields_of
 
 __all__ = ["DesignEstimate", "ParameterTest"]
 
 _Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ParameterTest(Displayed):
+@dataclass(frozen=True, eq=False)
+class ParameterTest(Result):
     """Whether a parameter has a given value: how far the estimate is from it, and how often chance alone goes as far."""
 
     name: str
@@ -55,7 +56,7 @@ class ParameterTest(Displayed):
 
 
 @dataclass(frozen=True, eq=False)
-class DesignEstimate(Displayed):
+class DesignEstimate(Result):
     """Estimated parameters of a survey design, with their covariance.
 
     Standard errors come in two kinds, and `errors` says which one is shown: with a divisor of "n-1" or "n" for estimates that
@@ -183,43 +184,8 @@ class DesignEstimate(Displayed):
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON: what :meth:`from_dict` reads back without loss."""
-        return {
-            "design": self.design,
-            "names": list(self.names),
-            "values": self.values.tolist(),
-            "stderr": self.stderr.tolist(),
-            "covariances": {kind: covariance.tolist() for kind, covariance in self.covariances.items()},
-            "n": list(self.n),
-            "epsilon": "infinite" if math.isinf(self.epsilon) else None if math.isnan(self.epsilon) else self.epsilon,
-            "method": self.method,
-            "notes": list(self.notes),
-            "population": self.population,
-            "meanings": dict(self.meanings),
-            "groups": None if self.groups is None else self.groups.to_dict(),
-            "proportions": self.proportions,
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> DesignEstimate:
-        """The estimate that :meth:`to_dict` described."""
-        kept = {name: document[name] for name in ("design", "method", "population", "meanings", "proportions")}
-        epsilon = {"infinite": math.inf, None: math.nan}.get(document["epsilon"], document["epsilon"])
-        return cls(
-            names=tuple(document["names"]),
-            values=np.array(document["values"]),
-            covariances={kind: np.array(covariance) for kind, covariance in document["covariances"].items()},
-            n=tuple(document["n"]),
-            epsilon=epsilon,
-            notes=tuple(document["notes"]),
-            groups=None if document["groups"] is None else GroupRates.from_dict(document["groups"]),
-            **kept,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return self.to_dict() == other.to_dict() if isinstance(other, DesignEstimate) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
+        """Ready for JSON: what :meth:`from_dict` reads, with the standard errors."""
+        return {**fields_of(self), "stderr": self.stderr.tolist()}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a parameter, with estimate, stderr, low and high."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed, pad, pandas, text_width
+from deniable.display import Bar, Display, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
 from deniable.estimation.interval_laws import ShareLaw
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
 from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
+from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate"]
+__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts"]
 
-LARGEST_COVARIANCE = 512
+LARGEST_COVARIANCE = 1024
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
 
 _Floats = NDArray[np.float64]
@@ -33,7 +34,20 @@ _EDGE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(Displayed):
+class ReportCounts(Result):
+    """What an estimate was solved from, so that a document need not hold the covariance: it can be solved again."""
+
+    mechanism: Mapping[str, Any]
+    """Its description; the labels are those of the estimate."""
+    counts: NDArray[np.int64]
+    population: int | None = None
+    """What the reports were a sample of; over several epochs, person-epochs."""
+    repeats: float = 1.0
+    """How often the same coins were counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(Result):
     """Estimated proportions of the population, one a label, with the covariance of their errors.
 
     The proportions are unbiased, so single ones may lie below 0 or above 1: that is what a fair error bar around a small
@@ -65,8 +79,16 @@ class Estimate(Displayed):
     """The weighted estimates of which this one is the sum, where it is one."""
     unbiased: _Floats | None = None
     """The proportions before :meth:`consistent` changed them."""
+    reports: ReportCounts | None = None
+    """The counts that it was solved from, in windows of a query."""
     exclusive: bool = True
     """Whether a person has one label only, so that the proportions sum to 1. Not so in multiple choice."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "proportions": "estimate",
+        "epsilon": "epsilon_local",
+        "sampled_epsilon": "epsilon_sampled",
+    }
 
     @property
     def stderr(self) -> _Floats:
@@ -194,15 +216,17 @@ class Estimate(Displayed):
         return dataclasses.replace(self, proportions=self.unbiased, unbiased=None, notes=())
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; None for a limit that is infinite and an epsilon that is not known."""
+        """Ready for JSON: what :meth:`from_dict` reads, with standard errors and an interval.
+
+        None for a limit that is infinite and for an epsilon that is not known.
+        """
         low, high = self.interval(confidence).T
         return {
-            "labels": [plain_label(label) for label in self.labels],
-            "estimate": self.proportions.tolist(),
+            **fields_of(self),
             "stderr": self.stderr.tolist(),
             "low": [_finite(limit) for limit in low.tolist()],
             "high": [_finite(limit) for limit in high.tolist()],
-            **provenance(self, confidence),
+            "confidence": confidence,
         }
 
     @property
@@ -300,31 +324,8 @@ def _is_whole(number: Any) -> bool:
     return bool(1 <= number < 1 << 63 and number == int(number))
 
 
-def provenance(result: Any, confidence: float) -> dict[str, Any]:
-    """What an Estimate or a Table tells in JSON of where its figures come from."""
-    return {
-        "confidence": confidence,
-        "n": result.n,
-        "population": result.population,
-        "mechanism": result.mechanism,
-        "epsilon_local": _finite(result.epsilon),
-        "epsilon_sampled": result.sampled_epsilon,
-        "window": None if result.window is None else [str(edge) for edge in result.window],
-        "notes": list(result.notes),
-    }
-
-
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def plain_label(label: Any) -> Any:
-    """A label as JSON can hold it: tuples as lists, and what it has no form for, such as dates, as texts."""
-    if isinstance(label, tuple):
-        return [plain_label(part) for part in label]
-    if isinstance(label, float):
-        return label if math.isfinite(label) else str(label)
-    return label if isinstance(label, str | int | None) else str(label)
 
 
 def label_text(label: Any) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ParameterError
 from deniable.estimation.intervals import check_confidence
+from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw", "interval_law"]
+__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -25,11 +24,9 @@ class IntervalLaw(Protocol):
 
     def interval(self, confidence: float) -> tuple[float, float]: ...
 
-    def to_dict(self) -> dict[str, Any]: ...
 
-
-@dataclass(frozen=True)
-class QuadraticLaw:
+@dataclass(frozen=True, eq=False)
+class QuadraticLaw(Result):
     """Of a squared length Z = |u|^2, u being normal around mu with covariance S: the values of |mu|^2 that explain Z.
 
     Near 0 the delta method fails, for its gradient vanishes. Here Z is taken to be c times a noncentral chi-square, with the
@@ -76,12 +73,9 @@ class QuadraticLaw:
             low, high = (middle, high) if self._below(middle) > level else (low, middle)
         return high
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"law": "quadratic", **asdict(self)}
-
 
 @dataclass(frozen=True, eq=False)
-class QuantileLaw:
+class QuantileLaw(Result):
     """Of a quantile: the points x at which the estimated F(x) is within z of its own standard errors of the level.
 
     A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and other position measures", JASA
@@ -99,24 +93,15 @@ class QuantileLaw:
         up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, QuantileLaw) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def to_dict(self) -> dict[str, Any]:
-        lists = {name: getattr(self, name).tolist() for name in ("points", "below", "stderr")}
-        return {"law": "quantile", "level": self.level, **lists}
-
-
-@dataclass(frozen=True)
-class WidenedLaw:
+@dataclass(frozen=True, eq=False)
+class WidenedLaw(Result):
     """Of a statistic of an estimate that was made consistent: the interval of the unbiased one, drawn out to hold the value."""
 
     value: float
     unbiased: float
     stderr: float
-    law: Any = None
+    law: IntervalLaw | None = None
 
     def interval(self, confidence: float) -> tuple[float, float]:
         if self.law is not None:
@@ -126,13 +111,9 @@ class WidenedLaw:
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
 
-    def to_dict(self) -> dict[str, Any]:
-        law = None if self.law is None else self.law.to_dict()
-        return {"law": "widened", "value": self.value, "unbiased": self.unbiased, "stderr": self.stderr, "of": law}
-
 
 @dataclass(frozen=True, eq=False)
-class ShareLaw:
+class ShareLaw(Result):
     """Of the share of one label: the interval that the whole estimate gives it."""
 
     estimate: Any
@@ -141,72 +122,6 @@ class ShareLaw:
     def interval(self, confidence: float) -> tuple[float, float]:
         low, high = self.estimate.interval(confidence)[self.place].tolist()
         return low, high
-
-    def to_dict(self) -> dict[str, Any]:
-        """A share by itself has the interval of an estimate with this label alone, but for strata and a curator's noise."""
-        whole = self.estimate
-        if whole.strata or type(whole).interval is not _plain_interval():
-            raise ParameterError("law", type(whole).__name__, "goes into JSON with the whole estimate only: use its to_dict()")
-        at = slice(self.place, self.place + 1)
-        return {
-            "law": "share",
-            "share": float(whole.proportions[self.place]),
-            "variance": float(whole.variance[self.place]),
-            "n": whole.n,
-            "population": whole.population,
-            "support": None if whole.support is None else [float(side[at][0]) for side in whole.support],
-            "degrees": None if whole.degrees is None else float(whole.degrees[self.place]),
-            "unbiased": None if whole.unbiased is None else float(whole.unbiased[self.place]),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> ShareLaw:
-        """The law that :meth:`to_dict` described."""
-        from deniable.estimation.estimate import Estimate  # noqa: PLC0415 - each needs the other
-
-        def alone(value: float | None) -> _Floats | None:
-            return None if value is None else np.array([value])
-
-        support = document["support"]
-        return cls(
-            Estimate(
-                labels=("",),
-                proportions=np.array([document["share"]]),
-                variance=np.array([document["variance"]]),
-                n=document["n"],
-                population=document["population"],
-                support=None if support is None else (np.array(support[:1]), np.array(support[1:])),
-                degrees=alone(document["degrees"]),
-                unbiased=alone(document["unbiased"]),
-            ),
-            0,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShareLaw) and self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _plain_interval() -> Any:
-    from deniable.estimation.estimate import Estimate  # noqa: PLC0415 - each needs the other
-
-    return Estimate.interval
-
-
-def interval_law(document: Mapping[str, Any] | None) -> IntervalLaw | None:
-    """The law that a `to_dict` described."""
-    if document is None:
-        return None
-    given = {name: value for name, value in document.items() if name != "law"}
-    makers: dict[str, Callable[..., IntervalLaw]] = {"quadratic": QuadraticLaw}
-    if document["law"] == "quantile":
-        return QuantileLaw(given.pop("level"), **{name: np.array(values) for name, values in given.items()})
-    if document["law"] == "share":
-        return ShareLaw.from_dict(document)
-    if document["law"] == "widened":
-        return WidenedLaw(given["value"], given["unbiased"], given["stderr"], interval_law(given["of"]))
-    return makers[document["law"]](**given)
 
 
 def _normal_quantile(level: float) -> float:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed, pandas
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.guesses import Variable, numeric_variable, predictor_variable
 from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.regression_result import CoefficientTest
 from deniable.estimation.sampling import Sample
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["LinearRegression", "regress_linear"]
 
@@ -27,7 +28,7 @@ _LEAST = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class LinearRegression(Displayed):
+class LinearRegression(Result):
     """Coefficients of a linear model, with standard errors that hold whatever the law of the errors is."""
 
     names: tuple[str, ...]
@@ -54,7 +55,7 @@ class LinearRegression(Displayed):
         return self.coefficients / self.stderr
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """How probable so large a coefficient would be if it were 0 (two-sided, Student's law)."""
         from scipy.special import stdtr  # noqa: PLC0415 - slow to import
 
@@ -82,25 +83,23 @@ class LinearRegression(Displayed):
         return CoefficientTest(names, statistic, q, float(fdtrc(q, self.degrees, statistic / q)), "Wald")
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping a coefficient: name, estimate, stderr, t, p, low, high."""
+        """One mapping a coefficient: name, estimate, stderr, t, p_value, low, high."""
         limits = self.interval(confidence)
-        columns = {"estimate": self.coefficients, "stderr": self.stderr, "t": self.t, "p": self.p, "low": limits[:, 0]}
+        columns = {
+            "estimate": self.coefficients,
+            "stderr": self.stderr,
+            "t": self.t,
+            "p_value": self.p_value,
+            "low": limits[:, 0],
+        }
         columns["high"] = limits[:, 1]
         return [{"name": name} | {key: float(v[at]) for key, v in columns.items()} for at, name in enumerate(self.names)]
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "outcome": self.outcome,
-            "coefficients": self.rows(confidence),
-            "covariance": self.covariance.tolist(),
-            "confidence": confidence,
-            "errors": self.errors,
-            "degrees": self.degrees,
-            "n": self.n,
-            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
-            "notes": list(self.notes),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with one row a coefficient."""
+        return {**fields_of(self), "coefficients": encode(self.rows(confidence)), "confidence": confidence}
+
+    KEYS: ClassVar[Mapping[str, str]] = {"coefficients": "coefficient_vector"}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient."""
@@ -120,7 +119,7 @@ class LinearRegression(Displayed):
     def __str__(self) -> str:
         width, reach = max(map(len, self.names)), self._reach(0.95)
         lines = [f"mean of {self.outcome}"]
-        for name, value, error, t, p in zip(self.names, self.coefficients, self.stderr, self.t, self.p, strict=True):
+        for name, value, error, t, p in zip(self.names, self.coefficients, self.stderr, self.t, self.p_value, strict=True):
             lines.append(f"  {name:<{width}}  {value:+11.5g} ± {reach * error:.4g}   t = {t:+.2f}   {p_text(p)}")
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
         lines.append(f"{self.n:,} people; epsilon {loss} per person; ± covers 95 %, standard errors {ERRORS[self.errors]}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed, pandas
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -25,6 +26,7 @@ from deniable.estimation.fitting import (
 from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.sampling import Sample
 from deniable.estimation.statistic import Statistic
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression"]
 
@@ -42,8 +44,8 @@ _LEAST_INFORMATION = 1e-3
 """Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
 
 
-@dataclass(frozen=True)
-class CoefficientTest(Displayed):
+@dataclass(frozen=True, eq=False)
+class CoefficientTest(Result):
     """Whether coefficients are all 0: by twice what the log-likelihood falls by without them, or by their covariance (Wald)."""
 
     names: tuple[str, ...]
@@ -119,10 +121,10 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Regression(Displayed):
+class Regression(Result):
     """Fitted log-odds of each answer against the first one, as linear functions of the covariates."""
 
-    labels: tuple[Any, ...]
+    labels: tuple[Hashable, ...]
     """The answers; the first is the one the others are compared with."""
     names: tuple[str, ...]
     """Of the columns: the intercept, if there is one, the covariates, and the answers that predict."""
@@ -143,7 +145,12 @@ class Regression(Displayed):
     degrees: float = math.inf
     """Degrees of freedom of the errors, where they come from clusters or strata."""
     notes: tuple[str, ...] = ()
+    typical: _Floats | None = None
+    """A typical size of each coefficient's covariate: a coefficient times that is a log-odds."""
     _fit: Fit | None = field(default=None, repr=False)
+    """The model with its data, which stay where they are: what was read from a document has no profile intervals."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"coefficients": "coefficient_matrix"}
 
     @property
     def stderr(self) -> _Floats:
@@ -156,7 +163,7 @@ class Regression(Displayed):
         return self.coefficients / self.stderr
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """How probable so large a coefficient would be if the covariate made no difference (two-sided, Wald)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
@@ -173,9 +180,7 @@ class Regression(Displayed):
     @property
     def conservative(self) -> bool:
         """Whether reports are so few for this model that the ± covers more than it says, up to 99 % in simulations."""
-        if self._fit is None:
-            return False
-        return bool((self.stderr.ravel() * self._fit.scale[: self.coefficients.size]).max() > _ROUGH)
+        return self.typical is not None and bool((self.stderr.ravel() * self.typical).max() > _ROUGH)
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
         """Low and high of each coefficient, along the last axis.
@@ -220,7 +225,7 @@ class Regression(Displayed):
     def _likelihood(self) -> Fit:
         if self._fit is None or self._fit.sample is not None:
             raise ParameterError(
-                "errors", self.errors, "of a weighted or clustered sample have no likelihood: use p, interval() or wald()"
+                "errors", self.errors, "of a weighted or clustered sample have no likelihood: use p_value, interval() or wald()"
             )
         return self._fit
 
@@ -298,35 +303,24 @@ class Regression(Displayed):
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p."""
+        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p_value."""
         limits, out = self.interval(confidence), []
         for at, label in enumerate(self.labels[1:]):
             for column, name in enumerate(self.names):
                 low, high = limits[at, column].tolist()
-                figures = {"estimate": self.coefficients, "stderr": self.stderr, "z": self.z, "p": self.p}
+                figures = {"estimate": self.coefficients, "stderr": self.stderr, "z": self.z, "p_value": self.p_value}
                 numbers = {key: float(values[at, column]) for key, values in figures.items()}
                 out.append({"answer": str(label), "name": name, **numbers, "low": low, "high": high})
         for name, value in self.rates.items():
             low, high = self.rate_interval(name, confidence)
-            rate = {"estimate": value, "stderr": self[name].stderr, "z": None, "p": None}
+            rate = {"estimate": value, "stderr": self[name].stderr, "z": None, "p_value": None}
             out.append({"answer": "", "name": name, **rate, "low": low, "high": high})
         return out
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "reference": str(self.labels[0]),
-            "coefficients": self.rows(confidence),
-            "covariance": self.covariance.tolist(),
-            "confidence": confidence,
-            "errors": self.errors,
-            "degrees": None if math.isinf(self.degrees) else self.degrees,
-            "log_likelihood": self.log_likelihood if self.errors != "sandwich" else None,
-            "n": self.n,
-            "mechanism": self.mechanism,
-            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
-            "notes": list(self.notes),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with one row a coefficient."""
+        rows = encode(self.rows(confidence))
+        return {**fields_of(self), "reference": str(self.labels[0]), "coefficients": rows, "confidence": confidence}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient, by answer and name."""
@@ -349,7 +343,7 @@ class Regression(Displayed):
         for row, label in enumerate(self.labels[1:]):
             lines.append(f"log-odds of {label} against {self.labels[0]}")
             for name, value, error, z, p in zip(
-                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p[row], strict=True
+                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p_value[row], strict=True
             ):
                 lines.append(f"  {name:<{width}}  {value:+9.4f} ± {reach * error:.4f}   z = {z:+.2f}   {p_text(p)}")
         for name, value in self.rates.items():

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from deniable.display import Bar, Display, Displayed, pad, text_width
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import ParameterError
-from deniable.estimation.interval_laws import IntervalLaw, interval_law
+from deniable.estimation.interval_laws import IntervalLaw
 from deniable.estimation.intervals import check_confidence
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["Statistic", "aligned_statistics", "decimals_for", "displayed_statistics", "normal_reach"]
 
 
-@dataclass(frozen=True)
-class Statistic(Displayed):
+@dataclass(frozen=True, eq=False)
+class Statistic(Result):
     """A value ± its standard error.
 
     >>> mean = Statistic("mean of age", 41.25, 0.5, n=10_000)
@@ -48,26 +49,9 @@ class Statistic(Displayed):
         return self.value - reach, self.value + reach
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; None for the limits of a biased value."""
+        """Ready for JSON: what :meth:`from_dict` reads, with an interval; None for the limits of a biased value."""
         low, high = (None, None) if self.biased else self.interval(confidence)
-        return {
-            "name": self.name,
-            "value": self.value,
-            "stderr": self.stderr,
-            "low": low,
-            "high": high,
-            "confidence": confidence,
-            "n": self.n,
-            "notes": list(self.notes),
-            "law": None if self.law is None else self.law.to_dict(),
-            "biased": self.biased,
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Statistic:
-        """The statistic that :meth:`to_dict` described."""
-        kept = {name: document[name] for name in ("name", "value", "stderr", "n", "biased")}
-        return cls(**kept, notes=tuple(document["notes"]), law=interval_law(document["law"]))
+        return {**fields_of(self), "low": encode(low), "high": encode(high), "confidence": confidence}
 
     def _display(self, confidence: float = 0.95) -> Display:
         return displayed_statistics([self], self.notes, confidence)

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed, draw_bars, pad, pandas, text_width
+from deniable.display import Bar, Display, draw_bars, pad, pandas, text_width
 from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
@@ -24,9 +24,10 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import Estimate, check_population, plain_label, provenance
+from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
 from deniable.estimation.statistic import normal_reach
 from deniable.estimation.unbias import without_negative_eigenvalues
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["Table", "joint"]
 
@@ -41,7 +42,7 @@ _ROUGH = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Displayed):
+class Table(Result):
     """Estimated shares of the population, one a combination of labels, with the covariance of their errors.
 
     The shares are unbiased and sum to 1, so single ones may lie below 0. Every table made from another one (marginal,
@@ -66,6 +67,8 @@ class Table(Displayed):
     """The part of the population that the table speaks of: less than 1 for what was made by `given`."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
+
+    KEYS: ClassVar[Mapping[str, str]] = {"epsilon": "epsilon_local", "sampled_epsilon": "epsilon_sampled"}
 
     @classmethod
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
@@ -112,9 +115,9 @@ class Table(Displayed):
 
     @cached_property
     def covariance(self) -> _Floats | None:
-        """Of the cells in row-major order, where there are at most 1024 of them: made when it is asked for."""
+        """Of the cells in row-major order, where there are at most `LARGEST_COVARIANCE` of them: computed on first use."""
         cells = self.proportions.size
-        if cells > 1024:
+        if cells > LARGEST_COVARIANCE:
             return None
         found = self.covariance_of(np.eye(cells).reshape(cells, *self.shape))
         return found if self.population is None or np.isnan(found).any() else without_negative_eigenvalues(found)
@@ -232,17 +235,28 @@ class Table(Displayed):
         )
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; the tensors as nested lists, an axis a level."""
+        """Ready for JSON: what :meth:`from_dict` reads, with shares, standard errors and an interval as nested lists.
+
+        A table travels with its counts, or with the covariances of up to 1024 cells; a larger one that was made from the reports
+        themselves has the errors of its cells only, once it is read again.
+        """
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
         return {
-            "axes": list(self.axes),
-            "labels": [[plain_label(label) for label in names] for names in self.labels],
-            "estimate": self.proportions.tolist(),
-            "stderr": self.stderr.tolist(),
-            "low": low.tolist(),
-            "high": high.tolist(),
-            **provenance(self, confidence),
+            **self._fields(),
+            "estimate": encode(self.proportions),
+            "stderr": encode(self.stderr),
+            "low": encode(low),
+            "high": encode(high),
+            "confidence": confidence,
         }
+
+    def _fields(self) -> dict[str, Any]:
+        return {**fields_of(self, "spread"), "spread": self.spread.to_dict(self.population)}
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Table) else NotImplemented
+
+    __hash__ = Result.__hash__
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a cell, indexed by the axes, with estimate, stderr, low and high."""

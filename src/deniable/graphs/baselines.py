@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, Displayed
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.graphs.graph import Graph
 from deniable.graphs.noise import discrete_laplace, laplace_quantile, laplace_variance, round_up, scale_for
 from deniable.mechanisms.exact import check_epsilon, check_number
 from deniable.randomness import Source, system_source
+from deniable.results import Result
 
 __all__ = [
     "CuratorRelease",
@@ -36,7 +37,7 @@ _BLOCK_ROWS = 512
 
 
 @dataclass(frozen=True, eq=False)
-class CuratorRelease(Displayed):
+class CuratorRelease(Result):
     """Whole numbers with discrete Laplace noise.
 
     With smooth sensitivity the scale depends on the graph: its size tells something, and that is paid for by `delta` and by

@@ -9,12 +9,13 @@ from math import comb
 
 import numpy as np
 
-from deniable.display import Bar, Display, Displayed
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.graphs.graph import check_nodes
 from deniable.graphs.response import EdgeResponse
 from deniable.graphs.two_rounds import TwoRounds
 from deniable.mechanisms.exact import check_epsilon, check_number
+from deniable.results import Result
 
 __all__ = ["GraphPlan", "plan_graph"]
 
@@ -23,8 +24,8 @@ _EDGE_PARTS = (0.3, 0.4, 0.5, 0.6)
 _CUTS = (0.001, 0.01, 0.03, 0.1)
 
 
-@dataclass(frozen=True)
-class GraphPlan(Displayed):
+@dataclass(frozen=True, eq=False)
+class GraphPlan(Result):
     """Which protocol to take, and the errors to expect of each."""
 
     nodes: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deniable.display import Bar, Display, Displayed
+from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.mechanism import Mechanism
@@ -22,6 +22,7 @@ from deniable.planning.request import PlanRequest
 from deniable.privacy.blanket import blanket_epsilon
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
+from deniable.results import Result, fields_of
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
 
@@ -29,8 +30,8 @@ SHUFFLED_DELTA = 1e-6
 """The chance for which the shuffled epsilon makes no promise."""
 
 
-@dataclass(frozen=True, repr=False)
-class Plan(Displayed):
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
 
     request: PlanRequest
@@ -170,17 +171,14 @@ class Plan(Displayed):
         return rendering.risk(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON. What is infinite is None."""
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it. Of that, what is infinite is None."""
         return {
+            **fields_of(self),
             "solved_for": self.solved_for,
-            "population": self.population,
             "buckets": self.request.buckets,
             "epochs": self.request.epochs,
-            "mechanism": self.mechanism.to_dict(),
-            "sampling": self.sampling,
             "p": self.p,
             "q": self.q,
-            "share": self.share,
             "smallest_share": self.smallest_share,
             "cv": _finite(self.cv),
             "margin": self.margin,
@@ -196,9 +194,6 @@ class Plan(Displayed):
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
-            "alternatives": [dataclasses.asdict(alternative) for alternative in self.alternatives],
-            "excluded": dict(self.excluded),
-            "reason": self.reason,
             "risk": list(self.risk),
             "notes": list(self.notes),
         }

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from deniable.display import Bar, Display, Displayed, pad, text_width
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
@@ -30,6 +30,7 @@ from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.planning.precision import FEWEST_REPORTS, deviations
 from deniable.planning.questions import Question
 from deniable.privacy.checks import check_count
+from deniable.results import Result, fields_of
 
 __all__ = ["PlannedQuestion", "QuestionnairePlan", "Split", "Way", "margin_text", "plan_questionnaire"]
 
@@ -66,8 +67,8 @@ class Alternative:
     """The root of the mean squared error, weighed by importance; of numbers, in parts of their range."""
 
 
-@dataclass(frozen=True)
-class QuestionnairePlan(Displayed):
+@dataclass(frozen=True, eq=False)
+class QuestionnairePlan(Result):
     """The questionnaire to randomize with, what to expect of each question, and the other ways to ask."""
 
     questions: tuple[Question, ...]
@@ -120,43 +121,24 @@ class QuestionnairePlan(Displayed):
         return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
         asked = self.questionnaire
-        return {
-            "population": self.population,
-            "budget": self.budget,
-            "answer_budget": self.answer_budget,
-            "confidence": self.confidence,
-            "way": self.way,
-            "epsilon": asked.epsilon,
-            "questionnaire": asked.rule(),
-            "questions": [
-                {
-                    "name": planned.question.name,
-                    "mechanism": planned.mechanism.to_dict(),
-                    "importance": planned.question.importance,
-                    "inclusion": asked.inclusion(planned.question.name),
-                    "reports": planned.reports,
-                    "share": planned.share,
-                    "stderr": planned.stderr,
-                    "margin": planned.margin,
-                    "epsilon": planned.mechanism.epsilon,
-                    "answer_epsilon": planned.answer_epsilon,
-                }
-                for planned in self.expected
-            ],
-            "alternatives": [
-                {
-                    "way": other.way,
-                    "ask": other.questionnaire.ask,
-                    "error": other.error,
-                    "epsilon": other.questionnaire.epsilon,
-                    "answer_epsilon": _largest_answer(other.questionnaire),
-                }
-                for other in self.alternatives
-            ],
-            "notes": list(self.notes),
-        }
+        expected = [
+            {
+                "name": planned.question.name,
+                "mechanism": planned.mechanism.to_dict(),
+                "inclusion": asked.inclusion(planned.question.name),
+                "reports": planned.reports,
+                "share": planned.share,
+                "stderr": planned.stderr,
+                "margin": planned.margin,
+                "epsilon": planned.mechanism.epsilon,
+                "answer_epsilon": planned.answer_epsilon,
+            }
+            for planned in self.expected
+        ]
+        derived = {"way": self.way, "epsilon": asked.epsilon, "questionnaire": asked.rule(), "notes": list(self.notes)}
+        return {**fields_of(self), **derived, "expected": expected}
 
     def _display(self, confidence: float = 0.95) -> Display:
         found = self.expected

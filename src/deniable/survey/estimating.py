@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from deniable.display import Bar, Display, Displayed, draw_bars
+from deniable.display import Bar, Display, draw_bars
 from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports, Tally
+from deniable.results import Result
 from deniable.survey.columns import read_questionnaire
 from deniable.survey.files import (
     Missing,
@@ -39,8 +40,8 @@ __all__ = ["Survey", "estimate_file"]
 _MOST_GROUPS = 200
 
 
-@dataclass(frozen=True)
-class Survey(Displayed):
+@dataclass(frozen=True, eq=False)
+class Survey(Result):
     """What a file of reports says."""
 
     n: int

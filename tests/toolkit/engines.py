@@ -260,7 +260,7 @@ def outcome_of(state: State, queries: Sequence[Query]) -> Outcome:
     windows = {
         name: [
             json.loads(document)
-            for (document,) in state.connection.execute("SELECT document FROM results WHERE query = ? ORDER BY number", (name,))
+            for (document,) in state.connection.execute("SELECT document FROM results WHERE query = ? ORDER BY seq", (name,))
         ]
         for name in names
     }

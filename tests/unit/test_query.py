@@ -178,6 +178,7 @@ def test_a_query_cannot_be_changed_only_revised() -> None:
 
 
 VARIANTS: list[dict[str, Any]] = [
+    {"grace": 172_800},
     {"id": "b"},
     {"analyst": "B"},
     {"sql": "SELECT 2"},

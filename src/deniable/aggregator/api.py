@@ -181,9 +181,11 @@ def _add_results(app: FastAPI, service: Service) -> None:
         form: str = "raw",
         brief: bool = False,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`.
+        """Windows that begin from `start` on and before `end` (seconds of UTC), in the order in which they were released.
 
-        `confidence` and `form` (raw or projected) say how they are shown; `brief` leaves the matrices out.
+        Of a window that was revised, the newest revision. `next` is the next page's `after`; `last` is the number of the last
+        result that was released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
+        `brief` leaves the matrices out.
         """
         _authorize(service, request, "analyst", "reader")
         check_view(confidence, form)
@@ -194,7 +196,9 @@ def _add_results(app: FastAPI, service: Service) -> None:
             found[-1][0] if found and (len(found) == limit or sum(len(each) for _, each in found) >= LARGEST_PAGE) else None
         )
         windows = ",".join(_shown(*row, confidence, form, brief) for row in found)
-        return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
+        last = service.last_number(query_id)
+        document = f'{{"windows":[{windows}],"next":{json.dumps(following)},"last":{last}}}'
+        return Response(document, media_type="application/json")
 
     @app.get("/v1/queries/{query_id}/series", responses=_REFUSALS)
     def series_of_a_label(
@@ -263,8 +267,7 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         stated = _last_event(request)
         after = after if stated is None else stated
         if after is None:
-            newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
-            after = newest[0][0] if newest else 0
+            after = await run_in_threadpool(service.last_number, query_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
 

@@ -18,7 +18,7 @@ from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
-from deniable.aggregator.state import Clock, State, connect
+from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
 from deniable.queries.keys import KeyRing
@@ -235,15 +235,16 @@ class Service:
     ) -> list[tuple[int, str]]:
         """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
 
+        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
         Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
         """
-        order = "DESC" if last else "ASC"
+        order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
         n_characters = 0
         with self.reading() as connection:
             rows = connection.execute(
                 "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
-                f"ORDER BY seq {order} LIMIT ?",
+                f"AND {NOT_REVISED} ORDER BY {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
             )
             for number, document in rows:
@@ -253,6 +254,11 @@ class Service:
                     break
             rows.close()
         return found
+
+    def last_number(self, query_id: str) -> int:
+        """The number of the result of a query that was released last; 0 if there is none."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
 def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
@@ -284,6 +290,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,
+        "grace": query.grace,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,

@@ -68,6 +68,14 @@ class Window(Result):
     """What became of the shares of its channel and epochs, per proxy."""
     influence: float | None = None
     """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
+    revision: int = 0
+    """Which result of the window it is, counted from 0. Each is of all answers that had come by then."""
+    final: bool = True
+    """Whether no later answer can count any more."""
+    open_until: int | None = None
+    """Up to which second answers may still come, while it is not final."""
+    expected: int | None = None
+    """How many more answers are to be expected, by those that came late in an earlier window; None if there is none yet."""
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
@@ -104,12 +112,21 @@ class Window(Result):
         head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"
         if self.missing:
             head += f", closed without {', '.join(self.missing)}"
+        if not self.final or self.revision:
+            head += f"\n{self._spoken_revision()}"
         if self.estimate is None:
             return f"{head}, no estimate ({self.n:,} answers)"
         liar = (
             "" if self.influence is None else f"\none lying report moves a proportion by up to {100 * self.influence:.2g} points"
         )
         return f"{head}\n{self.estimate}{liar}"
+
+    def _spoken_revision(self) -> str:
+        if self.final:
+            return f"revision {self.revision}, final: no later answer counts"
+        until = "" if self.open_until is None else f" until {spoken_time(self.open_until)}"
+        more = "how many is not known yet" if self.expected is None else f"some {self.expected:,} more, as in an earlier window"
+        return f"revision {self.revision}, not final: answers may come{until} ({more})"
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"

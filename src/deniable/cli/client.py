@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Callable
@@ -21,8 +22,9 @@ from deniable.client.receipts import Receipt
 from deniable.client.store import Store
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
-from deniable.errors import MissingExtraError, PolicyError, QueryError
+from deniable.errors import MissingExtraError, PolicyError, QueryError, UploadError
 from deniable.queries.times import spoken_time
+from deniable.toml_file import TomlFile
 
 __all__ = ["client"]
 
@@ -222,6 +224,34 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say("Nothing waits to be sent.")
     for name, n in counters.items():
         say(f"{name}: {n}")
+
+
+@client.command()
+@_VAULT
+@click.argument("proxy")
+@click.option("--invitation", help="The code that the proxy's operator gave you.")
+@click.option("--ticket", type=click.Path(path_type=Path), help="A file with a ticket and its signature, as JSON.")
+@_policy_option
+def enrol(vault: Path, proxy: str, invitation: str | None, ticket: Path | None, policy_file: Path | None) -> None:
+    """Get a token from PROXY, an address, and write it into your settings: shares may go there from then on."""
+    path = policy_file or vault.with_name(vault.name + ".policy.toml")
+    settings = TomlFile.read(path, PolicyError)
+    if any(isinstance(table, dict) and table.get("address") == proxy for table in settings.tree.get("proxies", [])):
+        raise PolicyError("proxies", proxy, "is among your proxies already", path.name)
+    request = {"invitation": invitation} if invitation else {}
+    if ticket is not None:
+        try:
+            request = json.loads(ticket.read_bytes())
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"{ticket} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
+    with HttpTransport() as transport:
+        try:
+            token = transport.enrol(proxy, request)
+        except UploadError as error:
+            raise UploadError(f"{proxy}: {error.detail}") from None
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n[[proxies]]\naddress = {json.dumps(proxy)}\ntoken = {json.dumps(token)}\n")
+    say(f"{proxy} gave you a token; it is in {path.name}.")
 
 
 @client.command(context_settings={"ignore_unknown_options": True})

@@ -57,7 +57,13 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _given(columns: tuple[str, ...], mechanisms: Path | None) -> Questionnaire | None:
+def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how columns were randomized."""
+    return _columns(_mechanisms(command))
+
+
+def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Questionnaire | None:
+    """How the columns that the options name were randomized; None if none is named."""
     named = parse_columns(columns)
     if mechanisms is None:
         return Questionnaire(named) if named else None
@@ -95,7 +101,7 @@ def randomize(
     Columns that are neither randomized nor kept are left out. Beside the output stands OUTPUT.toml, which says how each column
     was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
-    given = _given(columns, mechanisms)
+    given = given_mechanisms(columns, mechanisms)
     if given is None:
         raise SurveyError("there is no column to randomize: name them by --column or --mechanisms")
     options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
@@ -177,7 +183,7 @@ def estimate(
     Several files are taken together. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
-    given = _given(columns, mechanisms)
+    given = given_mechanisms(columns, mechanisms)
     wanted: dict[str, Any] = {"tables": [_names(table) for table in tables], "conditional": _conditions(conditions), "by": by}
     options = _options(estimators, candidates)
     reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}

@@ -24,6 +24,10 @@ class IntervalLaw(Protocol):
 
     def interval(self, confidence: float) -> tuple[float, float]: ...
 
+    def covers_more(self, confidence: float) -> bool:
+        """Whether the interval holds the truth more often than it says: then it says "at least"."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class QuadraticLaw(Result):
@@ -53,6 +57,10 @@ class QuadraticLaw(Result):
         high = max(high, 0.01 * self.trace)
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
+
+    def covers_more(self, confidence: float) -> bool:
+        """An interval that begins at 0 cannot miss a true 0 from above."""
+        return self.interval(confidence)[0] == 0
 
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
@@ -93,6 +101,12 @@ class QuantileLaw(Result):
         up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
+    def covers_more(self, confidence: float) -> bool:
+        """Where noise makes F fall inside the interval, it holds more points than those that pass the test."""
+        low, high = self.interval(confidence)
+        inside = (self.points >= low) & (self.points <= high)
+        return bool(np.any(np.diff(self.below[inside]) < 0))
+
 
 @dataclass(frozen=True, eq=False)
 class WidenedLaw(Result):
@@ -111,6 +125,12 @@ class WidenedLaw(Result):
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
 
+    def covers_more(self, confidence: float) -> bool:
+        """Whatever was drawn out, or covered more before."""
+        if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
+            return bool(self.law.covers_more(confidence))
+        return self.value != self.unbiased
+
 
 @dataclass(frozen=True, eq=False)
 class ShareLaw(Result):
@@ -122,6 +142,11 @@ class ShareLaw(Result):
     def interval(self, confidence: float) -> tuple[float, float]:
         low, high = self.estimate.interval(confidence)[self.place].tolist()
         return low, high
+
+    def covers_more(self, confidence: float) -> bool:
+        """After a change that made the estimate consistent, the interval may have been drawn out."""
+        whole = self.estimate
+        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
 
 
 def _normal_quantile(level: float) -> float:

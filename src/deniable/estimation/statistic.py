@@ -51,7 +51,9 @@ class Statistic(Result):
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with an interval; None for the limits of a biased value."""
         low, high = (None, None) if self.biased else self.interval(confidence)
-        return {**fields_of(self), "low": encode(low), "high": encode(high), "confidence": confidence}
+        more = self.law is not None and self.law.covers_more(confidence)
+        limits = {"low": encode(low), "high": encode(high), "confidence": confidence, "covers_more": more}
+        return {**fields_of(self), **limits}
 
     def _display(self, confidence: float = 0.95) -> Display:
         return displayed_statistics([self], self.notes, confidence)
@@ -69,7 +71,8 @@ class Statistic(Result):
             line = f"{shown}, standard error {self.stderr:.{digits}f} (biased, so no 95 % interval{source})"
         elif self.law is not None:
             low, high = self.interval()
-            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} (95 %{source})"
+            covers = "at least 95 %" if self.law.covers_more(0.95) else "95 %"
+            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} ({covers}{source})"
         else:
             line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])
@@ -84,6 +87,8 @@ def displayed_statistics(statistics: Sequence[Statistic], notes: tuple[str, ...]
         digits = decimals_for(normal_reach(0.95) * part.stderr)
         low, high = part._limits(confidence)
         limits = "biased: none" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+        if part.law is not None and part.law.covers_more(confidence):
+            limits += " or more often"
         texts.append((part.name, f"{part.value:.{digits}f}", limits))
     return Display(("name", "value", "stderr", "low", "high"), rows, notes, bars, "", texts=texts)
 
@@ -96,6 +101,8 @@ def aligned_statistics(statistics: Sequence[Statistic]) -> list[str]:
         digits = min(decimals_for(normal_reach(0.95) * part.stderr), 4)
         low, high = part._limits(0.95)
         limits = "biased, so no interval" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+        if part.law is not None and part.law.covers_more(0.95):
+            limits += " (at least 95 %)"
         lines.append(f"{pad(part.name, width)}  {part.value:10.{digits}f}   {limits}")
     return lines
 

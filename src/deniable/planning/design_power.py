@@ -166,7 +166,7 @@ class _Case:
 
     def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
         """What was asked, and what came out."""
-        name = getattr(self.design, "_name", self.design.__repr__)()
+        name = str(self.design)
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
         )

@@ -142,6 +142,9 @@ class Query:
     them are paid for when the query is first answered, whatever the data are."""
     envelope: Envelope | None = None
     """What a controller may change without the analyst, if anything."""
+    grace: int | None = None
+    """Seconds (or a text such as "2 d") after the end of an epoch in which its answers still count. Results are then released
+    early, and revised as late answers come. By default, what proxies and aggregator have set, and one result for each window."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -174,8 +177,9 @@ class Query:
             object.__setattr__(self, name, value)
 
     def _check_header(self, size_class: int) -> None:
-        header = QueryHeader(self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
-        self._set(serial=header.serial, most_rows=header.most_rows)
+        parts = (self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
+        header = QueryHeader(*parts, grace=self.grace)
+        self._set(serial=header.serial, most_rows=header.most_rows, grace=header.grace)
         if self.size_class is not None:
             self._set(size_class=header.size_class)
 
@@ -314,7 +318,7 @@ class Query:
     def header(self) -> QueryHeader:
         """What everyone may know of it who only carries its shares."""
         parts = (self.id, self.analyst, self.serial, self.schedule, self.size_class or 0, self.most_rows, self.channel)
-        return QueryHeader(*parts, digest_of(self.content))
+        return QueryHeader(*parts, digest_of(self.content), self.grace)
 
     @property
     def digest(self) -> bytes:
@@ -334,8 +338,8 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
 
-        `distinct` is written only where it is not 1, and `envelope` only where there is one, so that the bytes of a query without
-        them are what they were before there were such fields.
+        `distinct` is written only where it is not 1, `envelope` and `grace` only where there is one, so that the bytes of a query
+        without them are what they were before there were such fields.
         """
         tree = {
             "format": FORMAT,
@@ -364,6 +368,8 @@ class Query:
             tree["distinct"] = self.distinct
         if self.envelope is not None:
             tree["envelope"] = self.envelope.to_dict()
+        if self.grace is not None:
+            tree["grace"] = self.grace
         return tree
 
     @classmethod

@@ -35,7 +35,7 @@ from deniable.survey.spelling import cell_text, is_blank
 from deniable.survey.texts import cells_to_reports
 from deniable.table_file import STANDARD_STREAM, TableFormat
 
-__all__ = ["Survey", "estimate_file"]
+__all__ = ["Survey", "estimate_file", "recorded_questionnaire"]
 
 _MOST_GROUPS = 200
 
@@ -171,7 +171,7 @@ def estimate_file(
     """
     paths = check_paths(path)
     asked = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms) if mechanisms else None
-    questionnaire = _recorded(paths) if asked is None else asked
+    questionnaire = recorded_questionnaire(paths) if asked is None else asked
     known = questionnaire.mechanisms
     if by in known:
         conditional = [*conditional, *(((name,), (str(by),)) for name in _conditioned(known, str(by)))]
@@ -261,7 +261,8 @@ def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, 
     return places
 
 
-def _recorded(paths: Sequence[Path]) -> Questionnaire:
+def recorded_questionnaire(paths: Sequence[Path]) -> Questionnaire:
+    """How the columns of these files were randomized, by the files beside them, which must agree."""
     found: Questionnaire | None = None
     for path in paths:
         if not columns_file(path).is_file():

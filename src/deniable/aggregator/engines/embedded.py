@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.catalogue import Catalogue, CountedChannel
-from deniable.aggregator.closing import close_epoch, due_epochs, overdue
+from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.health import ProxyProgress, health_report
@@ -70,6 +70,7 @@ class Engine:
         self._ahead = False
         """Whether memory may be ahead of the state, because a step failed in it."""
         self._more = [False] * len(logs)
+        self._revised_at = 0
         self._load()
 
     def _load(self) -> None:
@@ -124,6 +125,7 @@ class Engine:
         self._refresh()
         worked = self._count(self._read())
         closed = self._close_due()
+        self._revise()
         self._ahead = False
         self._garbage = self._garbage or closed > 0
         if self._garbage:
@@ -258,6 +260,15 @@ class Engine:
                 self._close_epoch(channel, epoch, missing)
                 n_closed += 1
         return n_closed
+
+    def _revise(self) -> None:
+        """Release early results, as far as the time for one has come: looked at once a second."""
+        now = self.clock()
+        channels = [channel for channel in self.catalogue.channels.values() if channel.grace]
+        if channels and now != self._revised_at:
+            with self.state.transaction():
+                revise(self.state, channels, self._firsts, now, self.limits.early)
+            self._revised_at = now
 
     def _close_epoch(self, channel: CountedChannel, epoch: int, missing: Sequence[int]) -> None:
         ledger = Ledger()

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.panes import Pane, PaneKey
+from deniable.display import Display
 from deniable.estimation.estimate import Estimate, ReportCounts
 from deniable.estimation.pooling import pooled_covariance, stratified
 from deniable.estimation.unbias import finite
@@ -111,6 +112,13 @@ class Window(Result):
             estimate = Estimate.from_dict({"variance": variance, **document, "window": window})
             arguments["estimate"] = _with_covariances(estimate)
         return arguments
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        head = str(self).splitlines()[0]
+        if self.estimate is None:
+            return Display(("label", "estimate", "stderr", "low", "high"), [], (head,))
+        shown = self.estimate._display(confidence)
+        return dataclasses.replace(shown, notes=(head, *shown.notes))
 
     def __str__(self) -> str:
         head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
         value_errors,
     )
     from deniable.estimation.linear_regression import LinearRegression, regress_linear
+    from deniable.estimation.list_regression import regress_list
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
+    from deniable.estimation.prevalence_posterior import PrevalencePosterior, prevalence_posterior
     from deniable.estimation.regression import Regression, regress
     from deniable.estimation.regression_result import CoefficientTest
     from deniable.estimation.sampling import Sample
@@ -104,9 +106,11 @@ _MODULES = {
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
+    "deniable.estimation.list_regression": ("regress_list",),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
+    "deniable.estimation.prevalence_posterior": ("PrevalencePosterior", "prevalence_posterior"),
     "deniable.estimation.regression": ("Regression", "regress"),
     "deniable.estimation.regression_result": ("CoefficientTest",),
     "deniable.estimation.sampling": ("Sample",),
@@ -191,6 +195,7 @@ __all__ = [
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",
+    "PrevalencePosterior",
     "Query",
     "RandomProjection",
     "Rappor",
@@ -232,10 +237,12 @@ __all__ = [
     "maximum_likelihood",
     "plan",
     "posterior",
+    "prevalence_posterior",
     "privacy",
     "proportion_errors",
     "regress",
     "regress_linear",
+    "regress_list",
     "seeded_source",
     "statistics",
     "stratified",

@@ -44,9 +44,10 @@
     ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
     ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
     │   └── BudgetFileError         a table's budget cannot be read or written, or is that of another table
-    ├── PlanError               the wishes for a plan contradict each other or leave nothing, or too much, to be found
-    │   └── InfeasiblePlanError     no design fulfils them; `nearest` says what would be feasible
+    ├── PlanError               a request for a plan contradicts itself, or leaves nothing or too much open
+    │   └── InfeasiblePlanError     no design fulfils it; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
+    ├── DocumentError           a result cannot be read from a document; says what is wrong with it
     ├── ServiceError            a proxy or another service cannot do what it is asked
     │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
@@ -428,6 +429,10 @@ class InfeasiblePlanError(PlanError):
 
 class FitError(DeniableError, ValueError):
     """A model has no fit to these reports; the message says what to change."""
+
+
+class DocumentError(DeniableError):
+    """A result cannot be read from a document: a key is missing, or a value is of the wrong kind."""
 
 
 class ServiceError(DeniableError):

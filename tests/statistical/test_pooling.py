@@ -144,7 +144,7 @@ def test_comparing_equal_groups_rejects_5_percent_of_the_time(first: Mechanism, 
     rejected, overall = np.zeros(shares.size), 0
     for _ in range(trials):
         compared = compare(*(crowd(rng, m, rng.multinomial(size, shares)) for m, size in zip((first, second), n, strict=True)))
-        rejected += compared.p < 0.05
+        rejected += compared.p_value < 0.05
         overall += compared.overall()[2] < 0.05
     bound = 3.3 * np.sqrt(0.05 * 0.95 / trials)
     assert np.all(np.abs(rejected / trials - 0.05) < bound), rejected
@@ -158,7 +158,7 @@ def test_a_real_difference_is_found_as_often_as_its_size_promises() -> None:
     for _ in range(trials):
         groups = [crowd(rng, survey, rng.multinomial(n, [1 - r, r])) for r in (0.4, 0.3)]
         compared = compare(*groups)
-        found += compared.p[1] < 0.05
+        found += compared.p_value[1] < 0.05
         differences.append(compared.difference[1])
         stated.append(compared.stderr[1])
     spread = np.std(differences, ddof=1)

@@ -55,6 +55,7 @@ class FiledHistory:
             step.reports.append((key, rows[chosen]))
         with self.state.transaction():
             self.state.apply(step)
+            self.state.connection.execute("UPDATE channels SET front = max(front, ?)", (int(epochs.max()) + 1,))
 
     def publish(self) -> None:
         """Move everything to files."""

@@ -50,7 +50,7 @@ class Simulation:
             estimates.append(mechanism.estimate(reports, candidates=candidates))
         self.shares = np.array([e.proportions for e in estimates])
         self.covariance = np.array([e.covariance for e in estimates])
-        self.p_values = np.array([e.p_values[len(sent) :] for e in estimates])
+        self.p_values = np.array([e.p_value[len(sent) :] for e in estimates])
         self.false_finds = np.array([e.detected[len(sent) :].sum() for e in estimates])
         self.others = np.array([e.others for e in estimates])
         self.misfit = np.array([e.misfit for e in estimates])
@@ -226,7 +226,7 @@ def test_the_correction_decides_what_counts_as_found() -> None:
     reports = NOISY.privatize(crowd(rng, texts, ZIPF[:20], 60_000), seeded_source(6))
     results = {c: NOISY.estimate(reports, candidates=texts, correction=c) for c in ("bonferroni", "holm", "fdr")}
     for name, result in results.items():
-        np.testing.assert_array_equal(result.detected, adjust(result.p_values, name) <= 0.05)
+        np.testing.assert_array_equal(result.detected, adjust(result.p_value, name) <= 0.05)
     assert results["bonferroni"].detected.sum() < results["fdr"].detected.sum()
     strict = NOISY.estimate(reports, candidates=texts, significance=1e-6)
     assert strict.detected.sum() < results["bonferroni"].detected.sum()
@@ -244,10 +244,10 @@ def test_an_estimate_says_what_was_found(estimate: CandidateEstimate) -> None:
     assert "2 of 3 candidates found (significance 0.05, bonferroni)" in str(estimate)
     described = json.loads(json.dumps(estimate.to_dict()))
     assert described["detected"] == [True, True, False]
-    assert described["p_values"] == estimate.p_values.tolist()
+    assert described["p_value"] == estimate.p_value.tolist()
     frame = estimate.to_frame()
     assert frame.loc["b", "detected"]
-    assert frame.loc["c", "p_value"] == estimate.p_values[2]
+    assert frame.loc["c", "p_value"] == estimate.p_value[2]
 
 
 def test_projected_shares_are_proper_and_leave_room_for_other_texts(estimate: CandidateEstimate) -> None:

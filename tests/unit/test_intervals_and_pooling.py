@@ -371,12 +371,12 @@ def test_a_comparison_adds_the_variances_and_of_two_labels_tests_one_thing() -> 
     assert degrees == 1
     assert math.isclose(statistic, compared.z[1] ** 2)
     assert math.isclose(p, 2 * stats.norm.sf(abs(compared.z[1])))
-    np.testing.assert_allclose(compared.p, 2 * stats.t.sf(np.abs(compared.z), compared.degrees))
+    np.testing.assert_allclose(compared.p_value, 2 * stats.t.sf(np.abs(compared.z), compared.degrees))
 
 
 def test_a_group_does_not_differ_from_itself() -> None:
     compared = compare(estimate_of(50, 100), estimate_of(50, 100))
-    np.testing.assert_array_equal(compared.p, 1)
+    np.testing.assert_array_equal(compared.p_value, 1)
     assert compared.overall()[2] == 1
 
 

@@ -201,7 +201,7 @@ def test_the_command_prints_the_same_in_three_forms_and_draws(file: Path, tmp_pa
     content = json.loads(run(*options, "--json").stdout)
     assert [model["model"] for model in content["models"]] == ["local", "curator", "release"]
     assert content["models"][0]["error"] == expected["local"].error
-    assert content["models"][2]["labels"]["measured"] == expected["release"].measured.tolist()
+    assert content["models"][2]["measured"] == expected["release"].measured.tolist()
     rows = list(csv.DictReader(io.StringIO(run(*options, "--csv").stdout)))
     assert [(row["model"], row["label"]) for row in rows] == [(m, x) for m in ("local", "curator", "release") for x in LABELS]
     assert float(rows[8]["measured"]) == expected["release"].measured[0]

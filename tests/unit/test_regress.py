@@ -73,7 +73,7 @@ def test_predictions_are_the_models_probabilities() -> None:
 
 def test_intervals_and_p_values_are_walds() -> None:
     fit = regress(SURVEY, people()[1], people()[0])
-    np.testing.assert_allclose(fit.p, 2 * stats.norm.sf(np.abs(fit.coefficients / fit.stderr)))
+    np.testing.assert_allclose(fit.p_value, 2 * stats.norm.sf(np.abs(fit.coefficients / fit.stderr)))
     np.testing.assert_allclose(fit.interval(0.9)[..., 1] - fit.coefficients, stats.norm.ppf(0.95) * fit.stderr)
 
 

@@ -242,7 +242,7 @@ def test_the_description_for_everybody_holds_nothing_that_was_not_paid_for() -> 
         "rows", "epsilon", "epsilon_search", "delta", "neighbours", "sampling", "threshold", "constraints", "levels"
     }  # fmt: skip
     assert made.description()["rows"] == made.n
-    assert set(made.to_dict()) - set(made.description()) == {"achieved", "holder_only"}
+    assert set(made.summary()) - set(made.description()) == {"achieved", "holder_only"}
 
 
 def anything(**changes: Any) -> Released:

@@ -187,7 +187,7 @@ def test_without_coins_it_is_least_squares_with_statsmodels_hc3() -> None:
     ours, theirs = regress_linear(y, x), sm.OLS(y, sm.add_constant(x)).fit(cov_type="HC3", use_t=True)
     np.testing.assert_allclose(ours.coefficients, theirs.params, rtol=1e-9)
     np.testing.assert_allclose(ours.covariance, theirs.cov_params(), rtol=1e-8)
-    np.testing.assert_allclose(ours.p, theirs.pvalues, rtol=1e-6)
+    np.testing.assert_allclose(ours.p_value, theirs.pvalues, rtol=1e-6)
     np.testing.assert_allclose(ours.interval(0.9), theirs.conf_int(0.1), rtol=1e-7)
     test = ours.wald("x1", "x2")
     assert test.p_value == pytest.approx(float(theirs.f_test(np.eye(3)[1:]).pvalue), rel=1e-6)

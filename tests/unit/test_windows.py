@@ -13,8 +13,11 @@ import pytest
 
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import Window, assemble
+from deniable.errors import DocumentError
+from deniable.mechanisms.composite import composite
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
+from deniable.queries.buckets import Column
 from deniable.queries.query import Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.randomness import seeded_source
@@ -223,7 +226,7 @@ def test_a_window_survives_being_written_as_json() -> None:
         [query], 2, {PaneKey(query.id, 1, 4, 0): pane(query, [3] * 500)}, ["https://two.example"], {"balanced": True}
     )
     again = Window.from_dict(json.loads(json.dumps(window.to_dict())))
-    assert again.to_dict() == window.to_dict()
+    assert again == window
     assert str(again) == str(window)
     assert "closed without https://two.example" in str(again)
     assert again.condition == "proxy down"
@@ -240,3 +243,81 @@ def test_windows_of_one_epoch_that_tumble(tmp_path: Path) -> None:
     engine.drain()
     assert [(w.index, w.n) for w in crowd.windows()] == [(i, 1) for i in range(10)]
     crowd.close_all()
+
+
+def composite_query(n: int, other: int, **changes: Any) -> Query:
+    columns = [Column("first", list(range(n - 1)), other=True), Column("then", list(range(other - 1)), other=True)]
+    return make_query(columns=columns, mechanism={"name": "OptimizedUnary", "epsilon": 2.0}, minimum_cohort=1, **changes)
+
+
+def travelled(window: Window) -> Window:
+    return Window.from_dict(json.loads(json.dumps(window.to_dict())))
+
+
+def test_a_stratified_window_has_the_same_interval_at_the_server_and_at_the_analyst() -> None:
+    strata = [Stratum("town", sampling=0.1, population=9000), Stratum("country", sampling=1.0, population=1000)]
+    query = make_query(strata=strata, minimum_cohort=1)
+    panes = {PaneKey(query.id, 1, 0, i): pane(query, [i] * 40, seed=i) for i in range(2)}
+    window = assemble([query], 0, panes)
+    again = travelled(window)
+    assert again == window
+    assert window.estimate is not None
+    assert again.estimate is not None
+    for confidence in (0.5, 0.95, 0.999):
+        np.testing.assert_array_equal(again.estimate.interval(confidence), window.estimate.interval(confidence))
+    assert window.estimate.interval().min() >= 0  # the interval of the strata's scores, not estimate ± standard errors
+
+
+def test_a_stratum_below_the_minimum_cohort_is_in_the_sum_and_nowhere_else() -> None:
+    strata = [Stratum("town", population=9000), Stratum("country", population=1000)]
+    query = make_query(strata=strata, minimum_cohort=50)
+    panes = {PaneKey(query.id, 1, 0, 0): pane(query, [0] * 400), PaneKey(query.id, 1, 0, 1): pane(query, [1] * 49, seed=2)}
+    window = assemble([query], 0, panes)
+    again = travelled(window)
+    assert again == window
+    assert window.estimate is not None
+    assert window.estimate.strata == ()
+    assert window.estimate.reports is None
+    assert "counts" not in json.dumps(window.to_dict())
+    panes[PaneKey(query.id, 1, 0, 1)] = pane(query, [1] * 50, seed=2)
+    whole = assemble([query], 0, panes).estimate
+    assert whole is not None
+    assert [part.n for _, part in whole.strata] == [400, 50]
+
+
+@pytest.mark.parametrize("changes", [{}, {"population": 40_000}, {"memoize": True}], ids=str)
+def test_a_window_of_a_thousand_composite_buckets_has_its_table_at_the_analyst(changes: dict[str, Any]) -> None:
+    query = composite_query(32, 32, **changes)
+    rng = np.random.default_rng(5)
+    panes = {PaneKey(query.id, 1, epoch, 0): pane(query, rng.integers(1024, size=10_000) // 3, epoch) for epoch in range(2)}
+    window = assemble([query], 0, panes)
+    document = json.dumps(window.to_dict())
+    assert len(document) < 250_000  # the covariance alone would be some twenty millions
+    again = Window.from_dict(json.loads(document))
+    assert again == window
+    assert again.estimate is not None
+    assert again.estimate.covariance is not None
+    axes = {column.name: column.labels for column in query.columns}
+    assert list(query.labels) == composite(axes).texts
+    table = composite(axes).table(again.estimate)
+    here = composite(axes).table(window.estimate)  # type: ignore[arg-type]
+    marginal = table.marginal("first")
+    np.testing.assert_array_equal(marginal.interval(), here.marginal("first").interval())
+    # The error of a sum of 32 cells, whose errors hardly depend on each other.
+    rows = np.sqrt((table.variance).sum(axis=1))
+    np.testing.assert_allclose(marginal.stderr, rows, rtol=0.05)
+
+
+def test_results_of_earlier_versions_are_read() -> None:
+    query = make_query(minimum_cohort=1)
+    window = assemble([query], 0, {PaneKey(query.id, 1, 0, 0): pane(query, [3] * 500)})
+    document = window.to_dict()
+    for name in ("variance", "degrees", "strata", "unbiased", "reports"):
+        del document[name]
+    again = Window.from_dict(document)
+    assert again.estimate is not None
+    assert window.estimate is not None
+    np.testing.assert_allclose(again.estimate.variance, window.estimate.variance)
+    np.testing.assert_array_equal(again.estimate.covariance, window.estimate.covariance)
+    with pytest.raises(DocumentError, match="this is no document of Window: 'n' is missing"):
+        Window.from_dict({name: value for name, value in document.items() if name != "n"})

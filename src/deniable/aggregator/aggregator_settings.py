@@ -116,6 +116,8 @@ class Settings:
     spark: Annotated[SparkSettings | None, WITHIN] = None
     history: Annotated[HistorySettings | None, WITHIN] = None
     """Where counted reports are kept; without it, they are not."""
+    controller: FilePath | None = None
+    """The key of the controller, which adapts queries whose envelopes name it (docs/adaptive.md); without one, none adapts."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
 
 from deniable.aggregator.windows import Window
 from deniable.service.metrics import exposition, gauge
 
-__all__ = ["estimate_metrics"]
+__all__ = ["estimate_metrics", "newest_windows"]
+
+
+def newest_windows(connection: sqlite3.Connection) -> Iterator[Window]:
+    """The newest window of each query, as it was last revised."""
+    newest = "SELECT seq FROM results WHERE query = r.query ORDER BY start DESC, seq DESC LIMIT 1"
+    for (document,) in connection.execute(f"SELECT document FROM results AS r WHERE seq = ({newest}) ORDER BY query"):  # noqa: S608
+        yield Window.from_dict(json.loads(document))
 
 
 def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> bytes:

@@ -13,13 +13,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from deniable.aggregator.estimate_metrics import estimate_metrics, newest_windows
 from deniable.aggregator.history.history_request import HistoryRequest
+from deniable.aggregator.history.history_service import HistoryService, epoch_counts
 from deniable.errors import DeniableError, NoReportsError, ParameterError, RefusedError
 from deniable.queries.times import moment
 from deniable.service.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from deniable.aggregator.history.history_service import HistoryService
     from deniable.aggregator.service import Service
 
 __all__ = ["add_history"]
@@ -139,13 +140,16 @@ def _add_exports(app: FastAPI, service: Service, authorize: _Authorize, known: C
             bounds = [moment(name, given[name]) if name in given else None for name in ("from", "to")]
         except ParameterError as error:
             raise RefusedError("parameters", 422, str(error)) from None
-        return service.epoch_counts(query_id, *bounds)
+        with service.reading() as connection:
+            return epoch_counts(connection, query_id, bounds[0], bounds[1])
 
     @app.get("/v1/metrics", responses=refusals)
     def estimates_as_metrics(request: Request) -> Response:
         """The newest estimates for Prometheus, each with its low and high."""
         authorize(service, request, "analyst", "reader")
-        return Response(service.estimate_metrics(), media_type=CONTENT_TYPE)
+        with service.reading() as connection:
+            windows = list(newest_windows(connection))
+        return Response(estimate_metrics(windows), media_type=CONTENT_TYPE)
 
 
 def _kept(service: Service) -> HistoryService:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 import threading
@@ -10,22 +9,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.capacity import capacity
 from deniable.aggregator.catalogue import Published, publish, published, stop
+from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
-from deniable.aggregator.estimate_metrics import estimate_metrics
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_service import HistoryService, history_reader
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
-from deniable.aggregator.state import Clock, State, connect, stored_panes
-from deniable.aggregator.tokens import find_token
-from deniable.aggregator.windows import Window
+from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
+from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
-from deniable.queries.keys import KeyRing
+from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
 
@@ -80,17 +80,22 @@ class Service:
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
+        self._controller: Background | None = None
+        if settings.controller is not None:
+            key = AnalystKey.load(settings.controller)
+            self._rule = Controller(key, self.ring, self.names, self.clock)
+            self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay, self._keeper):
+        for each in (self._engine, self._relay, self._controller, self._keeper):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._engine, self._relay, self._keeper):
+        for each in (self._controller, self._engine, self._relay, self._keeper):
             if each is not None:
                 each.stop()
         if self.history is not None:
@@ -103,7 +108,7 @@ class Service:
     @property
     def running(self) -> bool:
         """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
-        return not self.engine_problem and not self._relay.problem
+        return not self.engine_problem and not self._relay.problem and not self.controller_problem
 
     @property
     def engine_problem(self) -> str:
@@ -127,6 +132,11 @@ class Service:
         return "" if self._keeper is None else self._keeper.problem
 
     @property
+    def controller_problem(self) -> str:
+        """Why queries do not adapt; empty if all is well, or if there is no controller."""
+        return "" if self._controller is None else self._controller.problem
+
+    @property
     def health(self) -> list[ProxyHealth]:
         """How each proxy is doing."""
         if self._elsewhere is None:
@@ -134,6 +144,19 @@ class Service:
         with self._lock:
             self._elsewhere.look()
         return self._elsewhere.health
+
+    def health_report(self) -> dict[str, Any]:
+        """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
+        proxies = [asdict(proxy) for proxy in self.health]
+        running, engine, relay = self.running, self.engine_problem, self.relay_problem
+        history = self.history_problem
+        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        status = "failed" if not running else "ok" if fine else "degraded"
+        found: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        if self.history is not None:
+            found["history"] = history or "running"
+        found["proxies"] = proxies
+        return {**found, "controller": self.controller_problem} if self.controller_problem else found
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -152,6 +175,20 @@ class Service:
     def _own_connection(self) -> sqlite3.Connection:
         """A further connection to the state, for whoever must not wait for others."""
         return connect(self.settings.state)
+
+    def _controller_step(self) -> float:
+        connection = connect(self.settings.state)
+        try:
+            changes = self._rule.step(connection)
+        finally:
+            connection.close()
+        for change in changes:
+            _log.info(
+                "a query was adapted", extra={"fields": {"query": change.query, "serial": change.serial, "why": change.words()}}
+            )
+        if changes:
+            self._relay.wake()
+        return _SECONDS_BETWEEN_LOOKS
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -175,6 +212,11 @@ class Service:
 
     def role_of(self, token: str) -> str | None:
         """What the holder of a token may do; None for a token that is not known."""
+        holder = self.holder_of(token)
+        return None if holder is None else holder.role
+
+    def holder_of(self, token: str) -> TokenHolder | None:
+        """Whose token it is; None for one that is not known."""
         with self.reading() as connection:
             return find_token(connection, token)
 
@@ -207,7 +249,39 @@ class Service:
         """The newest version of each query (or of one), in short, and how far the proxies know of it."""
         with self.reading() as connection:
             newest = {entry.query.id: entry for entry in published(connection, query_id)}
-            return [_brief(entry, relay_status(connection, name, self.names)) for name, entry in newest.items()]
+            return [
+                _brief(entry, relay_status(connection, name, self.names), _latest(connection, name))
+                for name, entry in newest.items()
+            ]
+
+    def queries_version(self) -> str:
+        """A text that changes whenever a query is published or stopped."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT count(*), max(published), count(stopped), max(stopped) FROM queries").fetchone()
+        return " ".join(map(str, row))
+
+    def newest(self) -> int:
+        """The number of the newest result of all queries."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results").fetchone()[0])
+
+    def all_results(self, after: int, up_to: int | None, limit: int) -> list[tuple[int, str]]:
+        """Results of all queries as (number, JSON): those after one number and up to another."""
+        with self.reading() as connection:
+            return connection.execute(
+                "SELECT seq, document FROM results WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+                (after, 1 << 62 if up_to is None else up_to, limit),
+            ).fetchall()
+
+    def versions(self, query_id: str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        with self.reading() as connection:
+            return versions_of(connection, query_id)
+
+    def capacity(self) -> list[dict[str, Any]]:
+        """Answers a second that were sustained, for each size class."""
+        with self.reading() as connection:
+            return capacity(connection)
 
     def results(
         self,
@@ -220,15 +294,16 @@ class Service:
     ) -> list[tuple[int, str]]:
         """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
 
+        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
         Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
         """
-        order = "DESC" if last else "ASC"
+        order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
         n_characters = 0
         with self.reading() as connection:
             rows = connection.execute(
                 "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
-                f"ORDER BY seq {order} LIMIT ?",
+                f"AND {NOT_REVISED} ORDER BY {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
             )
             for number, document in rows:
@@ -239,45 +314,28 @@ class Service:
             rows.close()
         return found
 
-    # --- the history ------------------------------------------------------------------------------------------------
-
     def history_reader(self, query_id: str) -> HistoryReader:
         """Who answers questions about the past of a query."""
         return history_reader(self._own_connection, query_id, self.history)
 
-    def epoch_counts(self, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
-        """The counts of each epoch of a period; those below the query's minimum cohort are left out, and their number told."""
+    def last_number(self, query_id: str) -> int:
+        """The number of the result of a query that was released last; 0 if there is none."""
         with self.reading() as connection:
-            versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
-            schedule = versions[max(versions)].schedule
-            first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
-            last = schedule.n_epochs if end is None else (end - schedule.origin) // schedule.every
-            panes = stored_panes(connection, query_id, range(first, max(first, last)))
-        rows = []
-        for key, pane in sorted(panes.items()):
-            query = versions[key.serial]
-            if pane.n >= query.minimum_cohort:
-                rows.append(
-                    {
-                        "serial": key.serial,
-                        "epoch": key.epoch,
-                        "start": schedule.start_of_epoch(key.epoch),
-                        "end": schedule.end_of_epoch(key.epoch),
-                        "stratum": query.strata[key.stratum].name if query.strata else None,
-                        "n": pane.n,
-                        "counts": pane.counts.tolist(),
-                    }
-                )
-        return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
-
-    def estimate_metrics(self) -> bytes:
-        """The newest estimates of all queries, for Prometheus."""
-        with self.reading() as connection:
-            rows = connection.execute("SELECT document, max(seq) FROM results GROUP BY query ORDER BY query").fetchall()
-        return estimate_metrics(Window.from_dict(json.loads(document)) for document, _ in rows)
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
-def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
+def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
+    """The newest result in short."""
+    names = ("index", "start", "end", "condition", "n")
+    fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
+    row = connection.execute(
+        f"SELECT seq, {fields} FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1",  # noqa: S608 - names of ours
+        (query_id,),
+    ).fetchone()
+    return None if row is None else dict(zip(("number", *names), row, strict=True))
+
+
+def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None) -> dict[str, Any]:
     query = entry.query
     return {
         "id": query.id,
@@ -286,9 +344,18 @@ def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
         "question": query.question,
         "labels": list(query.labels),
         "schedule": query.schedule.to_dict(),
+        "columns": [{"name": column.name, "labels": list(column.labels)} for column in query.columns],
+        "strata": [stratum.name for stratum in query.strata],
+        "mechanism": dict(query.recipe),
+        "sampling": query.sampling,
+        "population": query.population,
+        "budget": asdict(query.budget),
         "epsilon_local": query.epsilon_local,
+        "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,
+        "grace": query.grace,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,
+        "latest": latest,
     }

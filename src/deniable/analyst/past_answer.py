@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from deniable.aggregator.estimate_documents import read_estimate
+from deniable.display import pandas
 from deniable.errors import MissingExtraError
-from deniable.estimation.estimate import Estimate, pandas
+from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import p_text
 from deniable.queries.times import spoken_time
 

@@ -7,10 +7,10 @@ bounds are as close as asked for. The chance of error is divided among the looks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from deniable.audit.bounds import LossBounds, best_event, invisible_below, loss_bounds
 from deniable.audit.views import View
 from deniable.errors import ParameterError
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["Game", "Verdict", "play"]
 
@@ -42,15 +43,15 @@ class Game:
     views: Sequence[View]
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, eq=False)
+class Verdict(Result):
     """What a game found."""
 
     game: str
     claim: float
     bounds: LossBounds
     """Of the event's log likelihood ratio; `low` is a lower bound on the true epsilon."""
-    inputs: tuple[Any, Any]
+    inputs: tuple[Hashable, Hashable]
     """Those that were told apart."""
     view: str
     probabilities: tuple[float, float]
@@ -72,22 +73,12 @@ class Verdict:
         return max(self.bounds.low, 0.0) / self.claim
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        low, high = (limit if np.isfinite(limit) else None for limit in self.bounds)
-        return {
-            "game": self.game,
-            "claim": self.claim,
-            "holds": self.holds,
-            "lower_bound": low,
-            "event_upper_bound": high,
-            "tightness": self.tightness,
-            "inputs": [str(label) for label in self.inputs],
-            "view": self.view,
-            "probabilities": list(self.probabilities),
-            "n": self.n,
-            "invisible_below": self.invisible,
-            "stopped": self.stopped,
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
+        low, high = encode(self.bounds)
+        known = {"holds": self.holds, "lower_bound": low, "event_upper_bound": high, "tightness": encode(self.tightness)}
+        return {**fields_of(self), **known}
+
+    KEYS: ClassVar[Mapping[str, str]] = {"invisible": "invisible_below"}
 
 
 def play(game: Game, n: int, error: float, resolution: float = 0.01, progress: Progress | None = None) -> Verdict:

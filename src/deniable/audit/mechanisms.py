@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.audit.game import Game, Progress, Verdict, play
 from deniable.audit.views import ClaimedLikelihood, EqualReports, ItemScores, Supports, View, WholeReport
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.mechanisms.bits import row_bytes
 from deniable.mechanisms.mechanism import Mechanism
@@ -18,6 +20,7 @@ from deniable.mechanisms.rappor import Rappor, bloom_positions
 from deniable.mechanisms.summed import SummedHistogram
 from deniable.mechanisms.values import IndexReports
 from deniable.randomness import Source, system_source
+from deniable.results import Result, fields_of
 
 __all__ = ["Audit", "audit_mechanism"]
 
@@ -25,8 +28,8 @@ _MOST_INPUTS = 8
 _LARGEST_MATRIX = 1 << 22
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, eq=False)
+class Audit(Result):
     """The verdicts of all games about one mechanism. Printed: what was claimed, what was shown, and what cannot be seen."""
 
     subject: str
@@ -46,15 +49,16 @@ class Audit:
         return sum(verdict.n for verdict in self.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {
-            "subject": self.subject,
-            "holds": self.holds,
-            "confidence": self.confidence,
-            "n": self.n,
-            "exact_epsilon": self.exact,
-            "games": [verdict.to_dict() for verdict in self.verdicts],
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
+        return {**fields_of(self), "holds": self.holds, "n": self.n}
+
+    KEYS: ClassVar[Mapping[str, str]] = {"exact": "exact_epsilon", "verdicts": "games"}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("game", "claimed", "shown at least", "holds", "reports")
+        rows = [(v.game, v.claim, max(v.bounds.low, 0.0), v.holds, v.n) for v in self.verdicts]
+        bars = [Bar(f"{game}: shown", shown, shown, claim) for game, claim, shown, _, _ in rows]
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, "epsilon: from what was shown to what is claimed")
 
     def __str__(self) -> str:
         word = "holds" if self.holds else "FAILS"

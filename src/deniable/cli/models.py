@@ -9,7 +9,6 @@ import click
 
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
 from deniable.errors import ReleaseError
-from deniable.estimation.estimate import plain_label
 from deniable.release import CodedTable
 from deniable.reproduce.models import ModelComparison, compare_models
 from deniable.survey.reading import read_chunks
@@ -90,7 +89,7 @@ def _edges(text: str) -> list[float]:
 def _csv(found: ModelComparison) -> str:
     header = ["model", "label", "truth", "estimate", "low", "high", "measured", "theory", "stated"]
     rows = [
-        [model.model, plain_label(label), *figures]
+        [model.model, label, *figures]
         for model in found.models
         for label, *figures in zip(
             found.labels,

@@ -109,7 +109,7 @@ def release(file: Path, output: Path, attributes: tuple[str, ...], levels: tuple
         made = make(file, hierarchies, chosen, options)
     _write(output, made, options["combinations"])
     if options["as_json_"]:
-        say(as_json({"output": str(output), **made.to_dict()}))
+        say(as_json({"output": str(output), **made.summary()}))
     else:
         say(_readable(output, made))
 

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
@@ -30,15 +31,18 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox
 from deniable.client.guard import Shape
+from deniable.client.parallel import Lines
 from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
-from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
+from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
 from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultBusyError, VaultError
 from deniable.privacy.ledger import Accountant
+from deniable.queries.buckets import NONE
 from deniable.queries.query import Query
+from deniable.queries.schedule import spoken_duration
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
 from deniable.randomness import Source, system_source
 
@@ -93,6 +97,10 @@ class Device:
         self.source = source or system_source()
         self._isolated = isolated
         self._on_step = on_step
+        self._polls: Lines[Polled] = Lines()
+        self._uploads: Lines[Uploaded] = Lines()
+        self.skew: float | None = None
+        """Seconds that the proxies' clocks are ahead of this one, when they were last asked; None if that is not known."""
 
     def __repr__(self) -> str:
         return f"<device of {self.vault.path.name}>"
@@ -167,22 +175,26 @@ class Device:
         The uploads come before the answers, or the time between a poll and an upload would tell how long the SQL took; they come
         after them where the policy says that answers are sent at once.
         """
-        now = int(self.clock()) if now is None else now
         found = self.fetch(transport)
         if not self.policy.upload_within:
             return self.answer_all(found, now), self.upload(transport, now)
         uploaded = self.upload(transport, now)
-        return self.answer_all(found, now), uploaded
+        return self.answer_all(found, now), uploaded  # the network may have taken long: what epoch it is, is seen after it
 
     def fetch(self, transport: Transport) -> list[bytes] | None:
-        """The signed queries that the proxies relay; None if none of them can be reached."""
-        found, problems = fetch_queries(self.policy, transport)
-        return None if len(problems) == len(self.policy.proxies) else found
+        """The signed queries that the proxies relay; None if none of them can be reached.
+
+        How far the clock is from the proxies' is noted, before an epoch is decided by it: the smallest difference counts, so
+        that one proxy with a wrong clock, or one that lies, stops nobody.
+        """
+        fetched = fetch_queries(self.policy, transport, self._polls)
+        self.skew = min(fetched.skews, key=abs, default=None)
+        return None if len(fetched.problems) >= len(self.policy.proxies) else fetched.queries
 
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
         """Bring what is due to the proxies."""
         now = int(self.clock()) if now is None else now
-        return upload(self.store, self.policy, transport, now, self.source, self._on_step)
+        return upload(self.store, self.policy, transport, now, self.source, self._on_step, self._uploads)
 
     def _step(self, name: str) -> None:
         if self._on_step is not None:
@@ -224,11 +236,12 @@ class Device:
             raise _Stop("waiting", "", "the query has not begun")
         if epoch >= query.schedule.n_epochs:
             raise _Stop("waiting", "", "the query's last epoch has passed")
-        last = book.last_epoch(query.analyst, query.id)
-        if epoch == last:
+        if book.is_decided(query.analyst, query.id, epoch):
             raise _Stop("again", "", f"epoch {epoch} is decided already")
-        if epoch < last:
-            raise _Stop("again", "", f"the clock was set back: epoch {last} is decided, and this is {epoch}")
+        if self.skew is not None and abs(self.skew) > self.policy.clock_tolerance:
+            side = "behind" if self.skew > 0 else "ahead of"
+            differs = f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every proxy that answered"
+            raise _Stop("refused", "clock", f"{differs}, so which epoch it is cannot be told")
         return epoch
 
     def _answer(self, book: StoreTransaction, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
@@ -252,20 +265,21 @@ class Device:
         book.decide(query.analyst, query.id, epoch)
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
-        reports = None
+        reports = charge = None
         if chosen:
             truth = self._truth(book, query)
             self._step("read")
-            payment.make()
+            charge = payment.make()
             self._step("charged")
             reports = (
                 self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
             )
             self._step("randomized")
         if chosen or query.cover:
+            answer = None if charge is None else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + policy.queue_age)
+                    book.enqueue(proxy, record, due, end + max(policy.queue_age, query.grace or 0), answer)
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")
@@ -307,20 +321,30 @@ class Device:
 
     def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
         """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""
-        nothing = encoding.no_answer(query)
         try:
             found = self._read(book, query)
         except Exception:  # any error here may be caused by the data, and silence would tell
             found = []
+        if query.ones > 1:
+            return encoding.checked(query, np.array([[*found, *[NONE] * (query.ones - len(found))]], dtype=np.intp))
+        nothing = encoding.no_answer(query)
         return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)
 
     def _read(self, book: StoreTransaction, query: Query) -> list[int]:
         """The buckets of up to `most_rows` of the rows that the SQL finds."""
         policy = self.policy
         options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
-        rows = self._in_time(lambda: sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options))
+
+        def run() -> sandbox.Rows:
+            with suppress(VaultError):  # an owner who is writing keeps old rows a little longer
+                self.vault.forget(int(self.clock()))
+            return sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options)
+
+        rows = self._in_time(run)
         if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
             return []
+        if query.ones > 1:
+            return self._several_ones(book, query, rows)
         if not query.memoize:
             return [query.buckets.index(rows[i]) for i in self._some(len(rows), query.most_rows)]
         late = time.monotonic() + policy.deadline
@@ -330,6 +354,27 @@ class Device:
                 return []
             found.append(query.buckets.index(row))
         return book.choose(scope_of(query), found, query.most_rows)
+
+    def _several_ones(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
+        """Up to `ones` of the buckets that a row is in or, with rows = "all", that any row is in."""
+        late = time.monotonic() + self.policy.deadline
+        places = range(len(rows)) if query.rows == "all" else self._one_of(book, query, rows)
+        found: set[int] = set()
+        for place in places:
+            if time.monotonic() > late:
+                return []
+            found.update(query.buckets.indices(rows[place]))
+        inside = sorted(found)
+        if query.memoize:
+            return book.choose(scope_of(query), inside, query.ones)
+        return [inside[i] for i in self._some(len(inside), query.ones)]
+
+    def _one_of(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
+        """The place of one row: drawn or, where answers are memoized, the same of the same rows."""
+        if not query.memoize or len(rows) < 2:
+            return self._some(len(rows), 1)
+        firsts = {query.buckets.index(rows[place]): place for place in reversed(range(len(rows)))}
+        return [firsts[index] for index in book.choose(scope_of(query), sorted(firsts), 1)]
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
         """What the work gives, if it takes no longer than the slot allows; else it goes on without anyone waiting for it.
@@ -367,7 +412,7 @@ class Device:
     def _memoized(self, book: StoreTransaction, query: Query, truth: NDArray[np.intp], epoch: int) -> NDArray[np.uint8]:
         """Reports made from permanent answers, which are drawn where a slot has none for its answer and may have another."""
         scope = scope_of(query)
-        keys = [book.answer_key(scope, int(index)) for index in truth]
+        keys = [book.answer_key(scope, *np.atleast_1d(answer).tolist()) for answer in truth]
         kept = [book.permanent(scope, slot, key, query.distinct) for slot, key in enumerate(keys)]
         fresh = [slot for slot, found in enumerate(kept) if found is None]
         drawn = encoding.permanent_rows(query, truth[fresh], self.source)

@@ -10,6 +10,7 @@ import numpy as np
 
 from deniable.curator.law import DiscreteLaplace, proportion_limits, sum_reach
 from deniable.estimation.intervals import check_confidence
+from deniable.results import Result
 
 __all__ = ["BracketError", "ErrorLaw", "LinearError", "NoError", "RatioError", "RootError", "VarianceError"]
 
@@ -25,8 +26,8 @@ class ErrorLaw(Protocol):
         """Low and high around the released value, which cover the exact one with at least the given probability."""
 
 
-@dataclass(frozen=True)
-class NoError:
+@dataclass(frozen=True, eq=False)
+class NoError(Result):
     """The value is public."""
 
     @property
@@ -40,8 +41,8 @@ class NoError:
         return value, value
 
 
-@dataclass(frozen=True)
-class LinearError:
+@dataclass(frozen=True, eq=False)
+class LinearError(Result):
     """The value is the exact one plus noise of this law."""
 
     law: DiscreteLaplace
@@ -57,8 +58,8 @@ class LinearError:
         return value - reach, value + reach
 
 
-@dataclass(frozen=True)
-class RatioError:
+@dataclass(frozen=True, eq=False)
+class RatioError(Result):
     """The value lies `part/total` of the way from `low` to `low + width`; part and rest carry Laplace noise of this scale."""
 
     part: float
@@ -85,8 +86,8 @@ SMALLEST_TOTAL = 60.0
 """Noise scales that the number of rows must reach for the linear error of a variance to hold; below, all is possible."""
 
 
-@dataclass(frozen=True)
-class VarianceError:
+@dataclass(frozen=True, eq=False)
+class VarianceError(Result):
     """The variance of `total` rows from three noisy sums, whose noise enters with these weights, to first order."""
 
     weights: tuple[float, float, float]
@@ -118,8 +119,8 @@ class VarianceError:
         return max(value - reach, 0.0), min(value + reach, self._largest)
 
 
-@dataclass(frozen=True)
-class RootError:
+@dataclass(frozen=True, eq=False)
+class RootError(Result):
     """The value is the square root of one with this error."""
 
     square: float
@@ -136,8 +137,8 @@ class RootError:
         return math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0))
 
 
-@dataclass(frozen=True)
-class BracketError:
+@dataclass(frozen=True, eq=False)
+class BracketError(Result):
     """Limits that were bought with the value, at one confidence; at a higher one only the bounds are known to hold."""
 
     low: float

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.estimation.intervals import check_confidence
+from deniable.results import Result
 
 __all__ = ["DiscreteLaplace", "choice_shortfall", "proportion_limits", "sum_reach"]
 
@@ -21,8 +22,8 @@ _Floats = NDArray[np.float64]
 _HALVINGS = 45
 
 
-@dataclass(frozen=True)
-class DiscreteLaplace:
+@dataclass(frozen=True, eq=False)
+class DiscreteLaplace(Result):
     """Noise X `unit`, with P(X = x) = (1 - alpha)/(1 + alpha) alpha^|x| and alpha = exp(-1/scale), x any whole number.
 
     `scale` is sensitivity/epsilon in units of the grid (Ghosh, Roughgarden and Sundararajan 2012).

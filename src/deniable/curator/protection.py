@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from deniable.errors import ParameterError
 from deniable.privacy.checks import check_count
+from deniable.results import Result
 
 __all__ = ["Neighbours", "Protection"]
 
@@ -14,8 +15,8 @@ Neighbours = Literal["add-remove", "replace-one"]
 _RELATIONS = ("add-remove", "replace-one")
 
 
-@dataclass(frozen=True)
-class Protection:
+@dataclass(frozen=True, eq=False)
+class Protection(Result):
     """Two tables are neighbours if one person's rows, at most `rows` of them, are added or removed, or replaced by others.
 
     Where nobody can join or leave (replace-one) and everybody has one row, the size of the whole table is the same for all
@@ -75,6 +76,6 @@ class Protection:
         rows = "one row per person" if self.rows == 1 else f"up to {self.rows} rows per person"
         return f"{self.neighbours} neighbours, {rows}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+    def terms(self) -> dict[str, Any]:
+        """What a reader of a release needs to know of it, for JSON."""
         return {"neighbours": self.neighbours, "rows_per_person": self.rows}

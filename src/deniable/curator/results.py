@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from deniable.curator.error_laws import ErrorLaw, NoError
 from deniable.curator.law import DiscreteLaplace, choice_shortfall, proportion_limits, sum_reach
 from deniable.curator.protection import Protection
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import ParameterError
-from deniable.estimation.estimate import Estimate, plain_label, provenance
+from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.statistic import Statistic, decimals_for
+from deniable.results import Result, decode, encode, fields_of
 
 __all__ = ["Choice", "Grouped", "Histogram", "Preview", "Release"]
 
@@ -24,11 +26,7 @@ _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Release(Statistic):
     """A number with noise. Its interval covers the exact one: that of the rows in the table, after clamping to the bounds."""
 
@@ -42,9 +40,8 @@ class Release(Statistic):
         return self.error.limits(self.value, confidence)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        shown = super().to_dict(confidence)
-        return {**shown, "stderr": _finite(self.stderr), "epsilon": self.epsilon, **self.protection.to_dict()}
+        """Ready for JSON: what :meth:`from_dict` reads, with an interval."""
+        return {**super().to_dict(confidence), **self.protection.terms()}
 
     def __str__(self) -> str:
         low, high = self.interval(0.95)
@@ -73,6 +70,8 @@ class Histogram(Estimate):
     protection: Protection = field(default_factory=Protection)
     total: int | None = None
     """The number of rows, where it is public; else the proportions are of the sum of the noisy counts."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"proportions": "estimate", "noisy_counts": "counts"}
 
     def counts(self, size: int | None = None) -> _Floats:
         """The noisy counts or, given a size, the proportions of it."""
@@ -115,23 +114,10 @@ class Histogram(Estimate):
         return 1 - (1 - confidence) / self.noisy_counts.size if simultaneous else confidence
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        low, high = self.interval(confidence).T
-        source = provenance(self, confidence)
-        del source["epsilon_local"], source["epsilon_sampled"], source["window"], source["population"]
-        return {
-            "labels": [plain_label(label) for label in self.labels],
-            "estimate": self.proportions.tolist(),
-            "stderr": self.stderr.tolist(),
-            "low": low.tolist(),
-            "high": high.tolist(),
-            "counts": self.noisy_counts.tolist(),
-            **source,
-            "epsilon": self.epsilon,
-            **self.protection.to_dict(),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with standard errors and an interval."""
+        return {**super().to_dict(confidence), **self.protection.terms()}
 
-    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the proportions as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
         axes = super().plot(ax, truth=truth, confidence=confidence)
         axes.set_title(f"{self._size}, epsilon {self.epsilon:.4g} (curator)")
@@ -148,11 +134,11 @@ class Histogram(Estimate):
     def __str__(self) -> str:
         reach = self.law.reach(0.95)
         shown = len(self.labels) if len(self.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
-        width = max(len(str(label)) for label in self.labels[:shown])
+        width = max(text_width(str(label)) for label in self.labels[:shown])
         counts = [f"{count:,.0f}" for count in self.noisy_counts[:shown]]
         wide = max(map(len, counts))
         rows = [
-            f"{label!s:<{width}}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
+            f"{pad(str(label), width)}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
             for label, count, share in zip(self.labels, counts, self.proportions, strict=False)
         ]
         more = [] if shown == len(self.labels) else [f"… and {len(self.labels) - shown} more"]
@@ -162,8 +148,8 @@ class Histogram(Estimate):
         return f"<Histogram of {len(self.labels)} labels, {self.mechanism}>"
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, eq=False)
+class Choice(Result):
     """A label that was chosen with noise."""
 
     name: str
@@ -178,23 +164,24 @@ class Choice:
         return choice_shortfall(self.scale, self.candidates, confidence)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "name": self.name,
-            "label": plain_label(self.label),
-            "shortfall": self.shortfall(confidence),
-            "confidence": confidence,
-            "epsilon": self.epsilon,
-            **self.protection.to_dict(),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with the shortfall."""
+        known = {"shortfall": self.shortfall(confidence), "confidence": confidence}
+        return {**fields_of(self), **known, **self.protection.terms()}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        short = self.shortfall(confidence)
+        rows = [(self.name, self.label, short, self.candidates, self.epsilon)]
+        columns = ("name", "label", "rows short at most", "candidates", "epsilon")
+        bars = [Bar(f"{self.label}: at most", short)]
+        return Display(columns, rows, (str(self),), bars, "rows fewer than the most frequent label")
 
     def __str__(self) -> str:
         short = f"at most {self.shortfall(0.95):.1f} rows short of the most frequent (95 %)"
         return f"{self.name}: {self.label}, {short}; epsilon {self.epsilon:.4g}, {self.protection}"
 
 
-@dataclass(frozen=True)
-class Grouped(Mapping[Hashable, Any]):
+@dataclass(frozen=True, eq=False)
+class Grouped(Result, Mapping[Hashable, Any]):
     """One result a group. The groups are disjoint, so all together cost what one does."""
 
     column: str
@@ -211,16 +198,32 @@ class Grouped(Mapping[Hashable, Any]):
         return len(self.results)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        groups = [{"group": plain_label(key), **result.to_dict(confidence)} for key, result in self.results.items()]
+        """Ready for JSON: what :meth:`from_dict` reads."""
+        groups = [
+            {"group": encode(key), "type": type(result).__name__, **result.to_dict(confidence)}
+            for key, result in self.results.items()
+        ]
         return {"group_by": self.column, "epsilon": self.epsilon, "groups": groups}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        shown = {key: result._display(confidence) for key, result in self.results.items()}
+        first = next(iter(shown.values()))
+        rows = [(key, *row) for key, display in shown.items() for row in display.rows]
+        bars = [bar._replace(label=f"{key}: {bar.label}") for key, display in shown.items() for bar in display.bars]
+        notes = (f"by {self.column}; epsilon {self.epsilon:.4g}, the groups being disjoint",)
+        return Display((self.column, *first.columns), rows, notes, bars, first.unit)
+
+    @classmethod
+    def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        results = {decode(Hashable, group["group"]): decode(Result, group) for group in document["groups"]}
+        return {"column": document["group_by"], "results": results, "epsilon": document["epsilon"]}
 
     def __str__(self) -> str:
         return "\n".join(f"{self.column} = {key}\n  " + str(result).replace("\n", "\n  ") for key, result in self.results.items())
 
 
-@dataclass(frozen=True)
-class Preview:
+@dataclass(frozen=True, eq=False)
+class Preview(Result):
     """What a release would cost and how large its error would be. It looks at no data, so it costs nothing."""
 
     name: str
@@ -236,6 +239,8 @@ class Preview:
     bound: bool = False
     """Whether the error depends on the data, and this is the largest it can be."""
 
+    KEYS: ClassVar[Mapping[str, str]] = {"bound": "at_most"}
+
     @property
     def stderr(self) -> float:
         """The standard error that the release would have."""
@@ -247,19 +252,15 @@ class Preview:
         return max(high, -low)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "name": self.name,
-            "plus_minus": self.plus_minus(confidence),
-            "unit": self.unit,
-            "at_most": self.bound,
-            "stderr": _finite(self.stderr),
-            "confidence": confidence,
-            "mechanism": self.mechanism,
-            "epsilon": self.epsilon,
-            "left": self.left,
-            **self.protection.to_dict(),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with the errors to expect."""
+        errors = {"plus_minus": self.plus_minus(confidence), "stderr": encode(self.stderr), "confidence": confidence}
+        return {**fields_of(self), **errors, **self.protection.terms()}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        reach = self.plus_minus(confidence)
+        columns = ("name", "plus_minus", "stderr", "mechanism", "epsilon", "left")
+        rows = [(self.name, reach, self.stderr, self.mechanism, self.epsilon, self.left)]
+        return Display(columns, rows, tuple(str(self).splitlines()), [Bar(self.name, 0.0, -reach, reach)], "error to expect", 0.0)
 
     def __str__(self) -> str:
         reach = self.plus_minus(0.95)

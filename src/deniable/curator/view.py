@@ -50,7 +50,7 @@ class View:
     @property
     def basis(self) -> dict[str, Any]:
         """What losses are measured by."""
-        return {"table": self.table.digest, "person": self.person, **self.protection.to_dict()}
+        return {"table": self.table.digest, "person": self.person, **self.protection.terms()}
 
     @property
     def columns(self) -> tuple[str, ...]:

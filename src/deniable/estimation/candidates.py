@@ -34,7 +34,7 @@ _Floats = NDArray[np.float64]
 class CandidateEstimate(Estimate):
     """An estimate of the shares of candidate texts, with a test of each against "nobody sent it"."""
 
-    p_values: _Floats
+    p_value: _Floats
     """Of each candidate alone: how likely a text that nobody sent is to look at least as frequent. One-sided, uncorrected."""
     detected: NDArray[np.bool_]
     """Whether the candidate was found at `significance`, corrected for the number of candidates."""
@@ -50,20 +50,9 @@ class CandidateEstimate(Estimate):
         note = "projected onto shares that sum to at most 1: biased towards them; ± is that of the unbiased estimate"
         return changed(self, _proper(self.proportions), note)
 
-    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        return {
-            **super().to_dict(confidence),
-            "p_values": self.p_values.tolist(),
-            "detected": self.detected.tolist(),
-            "significance": self.significance,
-            "correction": self.correction,
-            "others": list(self.others),
-            "misfit": self.misfit,
-        }
-
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a candidate, with estimate, stderr, low, high, p_value and detected."""
-        return super().to_frame(confidence).assign(p_value=self.p_values, detected=self.detected)
+        return super().to_frame(confidence).assign(p_value=self.p_value, detected=self.detected)
 
 
 class Decoded(NamedTuple):

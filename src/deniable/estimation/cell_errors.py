@@ -16,10 +16,11 @@ independent, so the product of their least variances is such a bound.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from operator import itemgetter, methodcaller
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.estimation.attributes import Attribute
 from deniable.estimation.unbias import LEAST
+from deniable.results import encode
 
 __all__ = [
     "CountedSpread",
@@ -40,6 +42,8 @@ __all__ = [
 
 _Floats = NDArray[np.float64]
 
+LARGEST_STATED = 1024
+"""Cells of which a document holds all covariances."""
 _BATCH = 64
 """Functionals taken at once where each cell needs one."""
 _CHUNK_NUMBERS = 1 << 20
@@ -69,11 +73,36 @@ class Spread(ABC):
             out[some] = np.diagonal(self.covariance(weights.reshape(-1, *shape), population))
         return out.reshape(shape)
 
+    def to_dict(self, population: int | None = None) -> dict[str, Any]:
+        """As JSON can hold it; of up to `LARGEST_STATED` cells with all covariances, with and without the population."""
+        cells = self.proportions.size
+        known = [None] if population is None else [None, population]
+        every = np.eye(cells).reshape(cells, *self.proportions.shape) if cells <= LARGEST_STATED else None
+        return {
+            "proportions": encode(self.proportions),
+            "variance": [encode(self.variance(each)) for each in known],
+            "covariance": [] if every is None else [encode(self.covariance(every, each)) for each in known],
+            "crossed": self.crossed,
+        }
+
+    @staticmethod
+    def from_dict(document: Mapping[str, Any]) -> Spread:
+        """The spread that :meth:`to_dict` described."""
+        if "counts" in document:
+            inverses, coins = ([_floats(matrix) for matrix in document[name]] for name in ("inverses", "coins"))
+            return CountedSpread(np.array(document["counts"], dtype=np.int64), inverses, coins)
+        if "of" in document:
+            return _STEPS[document["step"]](Spread.from_dict(document["of"]), document["argument"])
+        proportions = _floats(document["proportions"])
+        variances, covariances = ([_floats(each) for each in document[name]] for name in ("variance", "covariance"))
+        return StatedSpread(proportions, variances, covariances, document["crossed"])
+
     def marginal(self, keep: Sequence[int]) -> Spread:
         """Of the sums over all axes but those to keep, in the order given."""
         kept = self.proportions.sum(axis=tuple(i for i in range(self.proportions.ndim) if i not in keep))
         order = np.argsort(np.argsort(keep))
-        return DerivedCellErrors(self, kept.transpose(*order), partial(_spread_out, tuple(keep), self.proportions.shape))
+        pull = partial(_spread_out, tuple(keep), self.proportions.shape)
+        return DerivedCellErrors(self, kept.transpose(*order), pull, ("marginal", list(keep)))
 
 
 class CountedSpread(Spread):
@@ -95,6 +124,10 @@ class CountedSpread(Spread):
         flat = _along_axes(weights, [inverse.T for inverse in self.inverses]).reshape(len(weights), -1)
         found = _finite((flat * self.rate.reshape(-1)) @ flat.T, weights, self.proportions, n=self.n, population=population)
         return _at_least(found, weights, _floor(self.coins, self.n))
+
+    def to_dict(self, population: int | None = None) -> dict[str, Any]:
+        parts = {"inverses": self.inverses, "coins": self.coins}
+        return {"counts": self.counts.tolist(), **{name: [encode(each) for each in some] for name, some in parts.items()}}
 
     def marginal(self, keep: Sequence[int]) -> CountedSpread:
         # The columns of an inverse sum to 1, so to sum the cells over an axis is to forget its reports.
@@ -175,11 +208,45 @@ class DenseSpread(Spread):
         return found
 
 
+class StatedSpread(Spread):
+    """Of a table that was read from a document: its covariances in an infinite population, then in its own."""
+
+    def __init__(self, proportions: _Floats, variances: Sequence[_Floats], covariances: Sequence[_Floats], crossed: bool) -> None:
+        self.proportions, self._variances, self._covariances, self.crossed = proportions, variances, covariances, crossed
+
+    def to_dict(self, population: int | None = None) -> dict[str, Any]:
+        return {
+            "proportions": encode(self.proportions),
+            "variance": [encode(each) for each in self._variances],
+            "covariance": [encode(each) for each in self._covariances],
+            "crossed": self.crossed,
+        }
+
+    def variance(self, population: int | None = None) -> _Floats:
+        return self._variances[0 if population is None else -1].copy()
+
+    def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
+        if not self._covariances:
+            raise ParameterError(
+                "cells", self.proportions.size, f"are more than the {LARGEST_STATED} that travel with covariances"
+            )
+        flat, known = weights.reshape(len(weights), -1), self._covariances[0 if population is None else -1]
+        unknown = np.isnan(np.diagonal(known))  # cells of conditions that nobody is in: they must not spoil the others
+        found = flat @ np.where(unknown | unknown[:, None], 0, known) @ flat.T
+        touched = (flat[:, unknown] != 0).any(axis=1)
+        found[touched | touched[:, None]] = np.nan
+        np.fill_diagonal(found, np.maximum(np.diagonal(found), 0))
+        return np.asarray(found)
+
+
 class DerivedCellErrors(Spread):
     """Of cells that are (to first order) linear in those of another table: their functionals are functionals of that table."""
 
-    def __init__(self, parent: Spread, proportions: _Floats, pull: Callable[[_Floats], _Floats]) -> None:
-        self.parent, self.proportions, self.pull = parent, proportions, pull
+    def __init__(self, parent: Spread, proportions: _Floats, pull: Callable[[_Floats], _Floats], step: tuple[str, Any]) -> None:
+        self.parent, self.proportions, self.pull, self.step = parent, proportions, pull, step
+
+    def to_dict(self, population: int | None = None) -> dict[str, Any]:
+        return {"of": self.parent.to_dict(population), "step": self.step[0], "argument": self.step[1]}
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
         return self.parent.covariance(self.pull(weights), population)
@@ -188,8 +255,10 @@ class DerivedCellErrors(Spread):
 class RearrangedSpread(DerivedCellErrors):
     """Of cells that are cells of another table, in other places: `view` finds them there."""
 
-    def __init__(self, parent: Spread, view: Callable[[_Floats], _Floats], pull: Callable[[_Floats], _Floats]) -> None:
-        super().__init__(parent, view(parent.proportions), pull)
+    def __init__(
+        self, parent: Spread, view: Callable[[_Floats], _Floats], pull: Callable[[_Floats], _Floats], step: tuple[str, Any]
+    ) -> None:
+        super().__init__(parent, view(parent.proportions), pull, step)
         self.view = view
 
     def variance(self, population: int | None = None) -> _Floats:
@@ -198,7 +267,8 @@ class RearrangedSpread(DerivedCellErrors):
 
 def selected(parent: Spread, place: tuple[int | slice, ...]) -> Spread:
     """Of the cells at `place`, an index of the tensor of cells."""
-    return RearrangedSpread(parent, itemgetter(place), partial(_embed, place, parent.proportions.shape))
+    step = ("selected", [None if isinstance(where, slice) else where for where in place])
+    return RearrangedSpread(parent, itemgetter(place), partial(_embed, place, parent.proportions.shape), step)
 
 
 def conditioned(parent: Spread, n_given: int) -> Spread:
@@ -209,12 +279,27 @@ def conditioned(parent: Spread, n_given: int) -> Spread:
     of = tuple(range(n_given, parent.proportions.ndim))
     totals = parent.proportions.sum(axis=of, keepdims=True)
     known = np.where(totals > 0, totals, np.nan)
-    return DerivedCellErrors(parent, parent.proportions / known, partial(_divide, parent.proportions / known, known, of))
+    shares = parent.proportions / known
+    return DerivedCellErrors(parent, shares, partial(_divide, shares, known, of), ("conditioned", n_given))
 
 
 def reshaped(parent: Spread, shape: tuple[int, ...]) -> Spread:
     """Of the same cells, arranged in another shape."""
-    return RearrangedSpread(parent, methodcaller("reshape", shape), partial(_arrange, parent.proportions.shape))
+    pull = partial(_arrange, parent.proportions.shape)
+    return RearrangedSpread(parent, methodcaller("reshape", shape), pull, ("reshaped", list(shape)))
+
+
+_STEPS: dict[str, Callable[[Spread, Any], Spread]] = {
+    "marginal": lambda parent, keep: parent.marginal(keep),
+    "selected": lambda parent, place: selected(parent, tuple(slice(None) if at is None else at for at in place)),
+    "conditioned": conditioned,
+    "reshaped": lambda parent, shape: reshaped(parent, tuple(shape)),
+}
+"""How one table is made from another, by the names that documents have for it."""
+
+
+def _floats(numbers: Any) -> _Floats:
+    return np.array(numbers, dtype=np.float64)
 
 
 def _spread_out(keep: tuple[int, ...], shape: tuple[int, ...], weights: _Floats) -> _Floats:

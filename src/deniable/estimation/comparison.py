@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pad, text_width
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence, critical_values, p_text
 from deniable.estimation.pooling import check_poolable, welch_satterthwaite
+from deniable.results import Result
 
 __all__ = ["Comparison", "compare"]
 
@@ -18,7 +20,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """The first group's proportions less the second's, with the error of that."""
 
     labels: tuple[Hashable, ...]
@@ -40,7 +42,7 @@ class Comparison:
         return np.divide(self.difference, self.stderr, out=np.zeros_like(self.difference), where=self.variance > 0)
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """For each label, how probable so large a difference would be if the groups were alike (two-sided, Student's t)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
@@ -63,13 +65,26 @@ class Comparison:
         statistic, degrees = float((along**2 / weights[kept]).sum()), int(kept.sum())
         return statistic, degrees, float(chdtrc(degrees, statistic)) if degrees else 1.0
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits = self.interval(confidence)
+        rows = [
+            (str(label), float(d), float(error), float(low), float(high), float(p))
+            for label, d, error, (low, high), p in zip(
+                self.labels, self.difference, self.stderr, limits, self.p_value, strict=True
+            )
+        ]
+        bars = [Bar(label, 100 * d, 100 * low, 100 * high) for label, d, _, low, high, _ in rows]
+        columns = ("label", "difference", "stderr", "low", "high", "p")
+        notes = (f"{self.n[0]:,} against {self.n[1]:,} reports; p for each label alone",)
+        return Display(columns, rows, notes, bars, "difference (percentage points)", 0.0)
+
     def __str__(self) -> str:
         names = [str(label) for label in self.labels]
-        width = max(map(len, names))
+        width = max(map(text_width, names))
         reach = self.interval()[:, 1] - self.difference
         rows = [
-            f"{name:<{width}}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
-            for name, d, r, p in zip(names, self.difference, reach, self.p, strict=True)
+            f"{pad(name, width)}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
+            for name, d, r, p in zip(names, self.difference, reach, self.p_value, strict=True)
         ]
         return "\n".join([*rows, f"{self.n[0]:,} against {self.n[1]:,} reports; ± covers 95 %; p for each label alone"])
 

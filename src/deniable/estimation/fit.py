@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from deniable.estimation import em
 from deniable.estimation.intervals import p_text
+from deniable.results import Result
 
 __all__ = ["FALSE_ALARM", "EdgeVariances", "FitTest", "edge_variances", "fit_test", "misfit"]
 
@@ -75,8 +76,8 @@ class _Mechanism(Protocol):
     def channel(self) -> Any: ...
 
 
-@dataclass(frozen=True)
-class FitTest:
+@dataclass(frozen=True, eq=False)
+class FitTest(Result):
     """How well reports fit their mechanism."""
 
     p_value: float

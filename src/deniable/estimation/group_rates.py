@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.estimation.intervals import score_limits, square_and_add
 from deniable.estimation.statistic import normal_reach
+from deniable.results import Result
 
 __all__ = ["GroupRates", "jeffreys_limits"]
 
@@ -33,7 +33,7 @@ def jeffreys_limits(yes: int, n: int, confidence: float) -> _Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupRates:
+class GroupRates(Result):
     """Rates of "yes" in one or more samples, and the parameters that are linear in them: values = weights @ rates + shift."""
 
     rates: _Floats
@@ -113,28 +113,3 @@ class GroupRates:
         if square <= 0 or inside < 0:  # the denominator may be 0: no ratio is excluded
             return -math.inf, math.inf
         return (linear - math.sqrt(inside)) / square, (linear + math.sqrt(inside)) / square
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists."""
-        return {
-            "rates": self.rates.tolist(),
-            "sizes": list(self.sizes),
-            "nearest": self.nearest.tolist(),
-            "weights": self.weights.tolist(),
-            "shift": self.shift.tolist(),
-            "ratio": None if self.ratio is None else list(self.ratio),
-            "coins": None if self.coins is None else list(self.coins),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> GroupRates:
-        """What :meth:`to_dict` described."""
-        return cls(
-            np.array(document["rates"]),
-            tuple(document["sizes"]),
-            np.array(document["nearest"]),
-            np.array(document["weights"]),
-            np.array(document["shift"]),
-            None if document["ratio"] is None else (document["ratio"][0], document["ratio"][1]),
-            None if document["coins"] is None else (document["coins"][0], document["coins"][1]),
-        )

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.estimation.statistics import Axes, Subject, two_way
 from deniable.estimation.tables import Table
+from deniable.results import Result
 
 __all__ = ["IndependenceTest", "independence_test"]
 
 _Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class IndependenceTest:
+@dataclass(frozen=True, eq=False)
+class IndependenceTest(Result):
     """How far the table is from independence, and how often chance alone goes as far."""
 
     name: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.estimation.intervals import check_confidence
+from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "WidenedLaw", "interval_law"]
+__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -24,11 +24,13 @@ class IntervalLaw(Protocol):
 
     def interval(self, confidence: float) -> tuple[float, float]: ...
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def covers_more(self, confidence: float) -> bool:
+        """Whether the interval holds the truth more often than it says: then it says "at least"."""
+        ...
 
 
-@dataclass(frozen=True)
-class QuadraticLaw:
+@dataclass(frozen=True, eq=False)
+class QuadraticLaw(Result):
     """Of a squared length Z = |u|^2, u being normal around mu with covariance S: the values of |mu|^2 that explain Z.
 
     Near 0 the delta method fails, for its gradient vanishes. Here Z is taken to be c times a noncentral chi-square, with the
@@ -56,6 +58,10 @@ class QuadraticLaw:
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
 
+    def covers_more(self, confidence: float) -> bool:
+        """An interval that begins at 0 cannot miss a true 0 from above."""
+        return self.interval(confidence)[0] == 0
+
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
         from scipy.special import chndtr  # noqa: PLC0415 - slow to import
@@ -75,12 +81,9 @@ class QuadraticLaw:
             low, high = (middle, high) if self._below(middle) > level else (low, middle)
         return high
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"law": "quadratic", **asdict(self)}
-
 
 @dataclass(frozen=True, eq=False)
-class QuantileLaw:
+class QuantileLaw(Result):
     """Of a quantile: the points x at which the estimated F(x) is within z of its own standard errors of the level.
 
     A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and other position measures", JASA
@@ -98,24 +101,21 @@ class QuantileLaw:
         up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, QuantileLaw) and self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def to_dict(self) -> dict[str, Any]:
-        lists = {name: getattr(self, name).tolist() for name in ("points", "below", "stderr")}
-        return {"law": "quantile", "level": self.level, **lists}
+    def covers_more(self, confidence: float) -> bool:
+        """Where noise makes F fall inside the interval, it holds more points than those that pass the test."""
+        low, high = self.interval(confidence)
+        inside = (self.points >= low) & (self.points <= high)
+        return bool(np.any(np.diff(self.below[inside]) < 0))
 
 
-@dataclass(frozen=True)
-class WidenedLaw:
+@dataclass(frozen=True, eq=False)
+class WidenedLaw(Result):
     """Of a statistic of an estimate that was made consistent: the interval of the unbiased one, drawn out to hold the value."""
 
     value: float
     unbiased: float
     stderr: float
-    law: Any = None
+    law: IntervalLaw | None = None
 
     def interval(self, confidence: float) -> tuple[float, float]:
         if self.law is not None:
@@ -125,22 +125,28 @@ class WidenedLaw:
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
 
-    def to_dict(self) -> dict[str, Any]:
-        law = None if self.law is None else self.law.to_dict()
-        return {"law": "widened", "value": self.value, "unbiased": self.unbiased, "stderr": self.stderr, "of": law}
+    def covers_more(self, confidence: float) -> bool:
+        """Whatever was drawn out, or covered more before."""
+        if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
+            return bool(self.law.covers_more(confidence))
+        return self.value != self.unbiased
 
 
-def interval_law(document: Mapping[str, Any] | None) -> IntervalLaw | None:
-    """The law that a `to_dict` described."""
-    if document is None:
-        return None
-    given = {name: value for name, value in document.items() if name != "law"}
-    makers: dict[str, Callable[..., IntervalLaw]] = {"quadratic": QuadraticLaw}
-    if document["law"] == "quantile":
-        return QuantileLaw(given.pop("level"), **{name: np.array(values) for name, values in given.items()})
-    if document["law"] == "widened":
-        return WidenedLaw(given["value"], given["unbiased"], given["stderr"], interval_law(given["of"]))
-    return makers[document["law"]](**given)
+@dataclass(frozen=True, eq=False)
+class ShareLaw(Result):
+    """Of the share of one label: the interval that the whole estimate gives it."""
+
+    estimate: Any
+    place: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.estimate.interval(confidence)[self.place].tolist()
+        return low, high
+
+    def covers_more(self, confidence: float) -> bool:
+        """After a change that made the estimate consistent, the interval may have been drawn out."""
+        whole = self.estimate
+        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
 
 
 def _normal_quantile(level: float) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.estimation.one_person import check_prior, matched
 from deniable.matrices import left_inverse
+from deniable.results import Result
 
 __all__ = ["ErrorComparison", "laplace_matrix", "proportion_errors", "response_matrix", "value_errors"]
 
@@ -19,7 +20,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorComparison:
+class ErrorComparison(Result):
     """The same error under both, one entry a value."""
 
     response: _Floats

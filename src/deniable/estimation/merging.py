@@ -62,6 +62,7 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
         support=None,
         strata=(),
         degrees=degrees,
+        reports=None,
     )
 
 
@@ -89,6 +90,7 @@ def proportions_among(estimate: Estimate, groups: Sequence[Group], condition: st
         support=None,
         strata=(),
         degrees=None,
+        reports=None,
         notes=(*parts.notes, f"among those with {condition}, {100 * total:.2f} % ± {100 * 1.96 * spread:.2f} of all"),
     )
 
@@ -112,5 +114,6 @@ def _renamed(estimate: Estimate, labels: tuple[Hashable, ...], places: NDArray[n
         covariance=None if estimate.covariance is None else estimate.covariance[np.ix_(places, places)],
         support=None if pair is None else (pair[0][places], pair[1][places]),
         degrees=None if estimate.degrees is None else estimate.degrees[places],
+        reports=None,
         strata=tuple((weight, _renamed(part, labels, places)) for weight, part in estimate.strata),
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.estimation.likelihood import Randomizer, bit_pair, likelihoods
+from deniable.results import Result
 
 __all__ = ["Guess", "check_prior", "guess", "matched", "posterior"]
 
@@ -36,7 +39,7 @@ def posterior(mechanism: Randomizer, reports: Any, prior: Any = None) -> _Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class Guess(Result):
     """How often somebody who sees a report guesses the value behind it."""
 
     best: float
@@ -51,7 +54,12 @@ class Guess:
     None where that would need a sum over too many reports.
     """
     prior: _Floats
-    labels: tuple[Any, ...]
+    labels: tuple[Hashable, ...]
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        figures = [("without the report", self.blind), ("with the report", self.best), ("at most, at this epsilon", self.limit)]
+        bars = [Bar(name, 100 * value) for name, value in figures]
+        return Display(("guess", "right"), figures, (str(self),), bars, "guessed right (%)")
 
     def __str__(self) -> str:
         return (

@@ -12,7 +12,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.unbias import Moments, finite
 
-__all__ = ["check_poolable", "combine", "stratified", "welch_satterthwaite"]
+__all__ = ["check_poolable", "combine", "pooled_covariance", "stratified", "welch_satterthwaite"]
 
 _Floats = NDArray[np.float64]
 
@@ -105,6 +105,11 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
             parts, f"{len(parts)} batches of different people, combined by inverse variance; epsilon is the largest of theirs"
         ),
     )
+
+
+def pooled_covariance(strata: Sequence[tuple[float, Estimate]]) -> _Floats | None:
+    """The covariance that :func:`stratified` gives the sum of these weighted estimates."""
+    return _weighted_sum(np.array([weight for weight, _ in strata]), [_moments(part) for _, part in strata])[2]
 
 
 def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:

@@ -131,6 +131,7 @@ def regress(
         errors=kind,
         degrees=math.inf if sample is None else sample.degrees,
         notes=_notes(outcome, fitted, sample),
+        typical=fit.scale[:size],
         _fit=fit,
     )
 

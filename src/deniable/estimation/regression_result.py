@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -24,8 +26,9 @@ from deniable.estimation.fitting import (
 from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.sampling import Sample
 from deniable.estimation.statistic import Statistic
+from deniable.results import Result, encode, fields_of
 
-__all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression"]
+__all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression", "columns_named"]
 
 _Floats = NDArray[np.float64]
 ERRORS = {
@@ -35,14 +38,14 @@ ERRORS = {
     "sandwich": "linearised (sandwich)",
 }
 """The kinds of standard errors, and how a line says which."""
-_ROUGH = 0.3
+_ROUGH = 0.25
 """Standard errors above this, in log-odds for a typical covariate, come with a skewed likelihood: the interval covers more."""
 _LEAST_INFORMATION = 1e-3
 """Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
 
 
-@dataclass(frozen=True)
-class CoefficientTest:
+@dataclass(frozen=True, eq=False)
+class CoefficientTest(Result):
     """Whether coefficients are all 0: by twice what the log-likelihood falls by without them, or by their covariance (Wald)."""
 
     names: tuple[str, ...]
@@ -58,6 +61,18 @@ class CoefficientTest:
             f"{', '.join(self.names)} = 0: {self.method} chi-square {self.statistic:.4g} ({degrees} of freedom), "
             f"{p_text(self.p_value)}"
         )
+
+
+def columns_named(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of these names; the name of a question or category without an answer means all of its columns.
+
+    >>> columns_named(("region",), ("(intercept)", "region[south]", "region[west]"))
+    ('region[south]', 'region[west]')
+    """
+    found = [column for name in names for column in known if column == name or column.startswith(f"{name}[")]
+    if not names or any(not any(column == name or column.startswith(f"{name}[") for column in known) for name in names):
+        raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +133,10 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
+class Regression(Result):
     """Fitted log-odds of each answer against the first one, as linear functions of the covariates."""
 
-    labels: tuple[Any, ...]
+    labels: tuple[Hashable, ...]
     """The answers; the first is the one the others are compared with."""
     names: tuple[str, ...]
     """Of the columns: the intercept, if there is one, the covariates, and the answers that predict."""
@@ -142,7 +157,12 @@ class Regression:
     degrees: float = math.inf
     """Degrees of freedom of the errors, where they come from clusters or strata."""
     notes: tuple[str, ...] = ()
+    typical: _Floats | None = None
+    """A typical size of each coefficient's covariate: a coefficient times that is a log-odds."""
     _fit: Fit | None = field(default=None, repr=False)
+    """The model with its data, which stay where they are: what was read from a document has no profile intervals."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"coefficients": "coefficient_matrix"}
 
     @property
     def stderr(self) -> _Floats:
@@ -155,7 +175,7 @@ class Regression:
         return self.coefficients / self.stderr
 
     @property
-    def p(self) -> _Floats:
+    def p_value(self) -> _Floats:
         """How probable so large a coefficient would be if the covariate made no difference (two-sided, Wald)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
@@ -172,9 +192,7 @@ class Regression:
     @property
     def conservative(self) -> bool:
         """Whether reports are so few for this model that the ± covers more than it says, up to 99 % in simulations."""
-        if self._fit is None:
-            return False
-        return bool((self.stderr.ravel() * self._fit.scale[: self.coefficients.size]).max() > _ROUGH)
+        return self.typical is not None and bool((self.stderr.ravel() * self.typical).max() > _ROUGH)
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
         """Low and high of each coefficient, along the last axis.
@@ -219,7 +237,7 @@ class Regression:
     def _likelihood(self) -> Fit:
         if self._fit is None or self._fit.sample is not None:
             raise ParameterError(
-                "errors", self.errors, "of a weighted or clustered sample have no likelihood: use p, interval() or wald()"
+                "errors", self.errors, "of a weighted or clustered sample have no likelihood: use p_value, interval() or wald()"
             )
         return self._fit
 
@@ -258,12 +276,10 @@ class Regression:
         left = max(self.degrees - q + 1, 1)
         return CoefficientTest(names, statistic, q, float(fdtrc(q, left, statistic / q * left / self.degrees)), "Wald")
 
-    def _places(self, names: tuple[str, ...]) -> list[int]:
-        known = [*self.names, *(["sigma"] if "sigma" in self.rates else [])]
-        if not names or set(names) - set(known):
-            raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+    def _places(self, given: tuple[str, ...]) -> list[int]:
+        names = columns_named(given, (*self.names, *(["sigma"] if "sigma" in self.rates else [])))
         if "sigma" in names and len(names) > 1:
-            raise ParameterError("names", list(names), "must have 'sigma' alone: it cannot be below 0, and has another law")
+            raise ParameterError("names", list(given), "must have 'sigma' alone: it cannot be below 0, and has another law")
         if names == ("sigma",):
             return [self.coefficients.size + list(self.rates).index("sigma")]
         width = len(self.names)
@@ -297,41 +313,39 @@ class Regression:
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p."""
+        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p_value."""
         limits, out = self.interval(confidence), []
         for at, label in enumerate(self.labels[1:]):
             for column, name in enumerate(self.names):
                 low, high = limits[at, column].tolist()
-                figures = {"estimate": self.coefficients, "stderr": self.stderr, "z": self.z, "p": self.p}
+                figures = {"estimate": self.coefficients, "stderr": self.stderr, "z": self.z, "p_value": self.p_value}
                 numbers = {key: float(values[at, column]) for key, values in figures.items()}
                 out.append({"answer": str(label), "name": name, **numbers, "low": low, "high": high})
         for name, value in self.rates.items():
             low, high = self.rate_interval(name, confidence)
-            rate = {"estimate": value, "stderr": self[name].stderr, "z": None, "p": None}
+            rate = {"estimate": value, "stderr": self[name].stderr, "z": None, "p_value": None}
             out.append({"answer": "", "name": name, **rate, "low": low, "high": high})
         return out
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "reference": str(self.labels[0]),
-            "coefficients": self.rows(confidence),
-            "covariance": self.covariance.tolist(),
-            "confidence": confidence,
-            "errors": self.errors,
-            "degrees": None if math.isinf(self.degrees) else self.degrees,
-            "log_likelihood": self.log_likelihood if self.errors != "sandwich" else None,
-            "n": self.n,
-            "mechanism": self.mechanism,
-            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
-            "notes": list(self.notes),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with one row a coefficient."""
+        rows = encode(self.rows(confidence))
+        return {**fields_of(self), "reference": str(self.labels[0]), "coefficients": rows, "confidence": confidence}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient, by answer and name."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.rows(confidence)
+        columns = tuple(found[0])
+        rows = [tuple(row.values()) for row in found]
+        bars = [
+            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            for row in found
+        ]
+        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
+        return Display(columns, rows, notes, bars, "log-odds", 0.0)
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))
@@ -339,7 +353,7 @@ class Regression:
         for row, label in enumerate(self.labels[1:]):
             lines.append(f"log-odds of {label} against {self.labels[0]}")
             for name, value, error, z, p in zip(
-                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p[row], strict=True
+                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p_value[row], strict=True
             ):
                 lines.append(f"  {name:<{width}}  {value:+9.4f} ± {reach * error:.4f}   z = {z:+.2f}   {p_text(p)}")
         for name, value in self.rates.items():

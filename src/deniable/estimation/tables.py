@@ -7,11 +7,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, draw_bars, pad, pandas, text_width
 from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
@@ -23,9 +24,10 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import Estimate, check_population, pandas, plain_label, provenance
+from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
 from deniable.estimation.statistic import normal_reach
 from deniable.estimation.unbias import without_negative_eigenvalues
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["Table", "joint"]
 
@@ -40,7 +42,7 @@ _ROUGH = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Result):
     """Estimated shares of the population, one a combination of labels, with the covariance of their errors.
 
     The shares are unbiased and sum to 1, so single ones may lie below 0. Every table made from another one (marginal,
@@ -65,6 +67,8 @@ class Table:
     """The part of the population that the table speaks of: less than 1 for what was made by `given`."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
+
+    KEYS: ClassVar[Mapping[str, str]] = {"epsilon": "epsilon_local", "sampled_epsilon": "epsilon_sampled"}
 
     @classmethod
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
@@ -111,9 +115,9 @@ class Table:
 
     @cached_property
     def covariance(self) -> _Floats | None:
-        """Of the cells in row-major order, where there are at most 1024 of them: made when it is asked for."""
+        """Of the cells in row-major order, where there are at most `LARGEST_COVARIANCE` of them: computed on first use."""
         cells = self.proportions.size
-        if cells > 1024:
+        if cells > LARGEST_COVARIANCE:
             return None
         found = self.covariance_of(np.eye(cells).reshape(cells, *self.shape))
         return found if self.population is None or np.isnan(found).any() else without_negative_eigenvalues(found)
@@ -231,17 +235,28 @@ class Table:
         )
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; the tensors as nested lists, an axis a level."""
+        """Ready for JSON: what :meth:`from_dict` reads, with shares, standard errors and an interval as nested lists.
+
+        A table travels with its counts, or with the covariances of up to 1024 cells; a larger one that was made from the reports
+        themselves has the errors of its cells only, once it is read again.
+        """
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
         return {
-            "axes": list(self.axes),
-            "labels": [[plain_label(label) for label in names] for names in self.labels],
-            "estimate": self.proportions.tolist(),
-            "stderr": self.stderr.tolist(),
-            "low": low.tolist(),
-            "high": high.tolist(),
-            **provenance(self, confidence),
+            **self._fields(),
+            "estimate": encode(self.proportions),
+            "stderr": encode(self.stderr),
+            "low": encode(low),
+            "high": encode(high),
+            "confidence": confidence,
         }
+
+    def _fields(self) -> dict[str, Any]:
+        return {**fields_of(self, "spread"), "spread": self.spread.to_dict(self.population)}
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Table) else NotImplemented
+
+    __hash__ = Result.__hash__
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a cell, indexed by the axes, with estimate, stderr, low and high."""
@@ -250,21 +265,56 @@ class Table:
         columns = {"estimate": self.proportions.reshape(-1), "stderr": self.stderr.reshape(-1), "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw a table of two axes as a heat map, each cell with its share and ±; returns matplotlib's axes."""
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw two axes as a heat map, each cell with its share and ±; one axis, or more than two, as shares with intervals.
+
+        Returns matplotlib's axes.
+        """
+        if len(self.axes) != 2:
+            return draw_bars(self._display(confidence), ax)
         from deniable.estimation.plots import plot_table  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
-        return plot_table(self, ax)
+        return plot_table(self, ax, confidence=confidence)
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits = self.interval(confidence).reshape(-1, 2)
+        shares, errors = self.proportions.reshape(-1), self.stderr.reshape(-1)
+        rows: list[tuple[Any, ...]] = [
+            (*cell, float(share), float(error), float(low), float(high))
+            for cell, share, error, (low, high) in zip(self.cells(), shares, errors, limits, strict=True)
+        ]
+        bars = [Bar(", ".join(map(str, row[:-4])), 100 * row[-4], 100 * row[-2], 100 * row[-1]) for row in rows]
+        columns = (*self.axes, "estimate", "stderr", "low", "high")
+        if len(self.axes) == 1 or self.shape[-1] > _COLUMNS_SHOWN:
+            texts = [(*self.axes, "share", f"{100 * confidence:g} % interval")]
+            texts += [(*map(str, r[:-4]), f"{100 * r[-4]:.2f} %", f"{100 * r[-2]:.2f} to {100 * r[-1]:.2f}") for r in rows]
+        else:
+            texts = [(*self.axes[:-1], *(f"{self.axes[-1]} = {label}" for label in self.labels[-1]))]
+            width = self.shape[-1]
+            for start in range(0, len(rows), width):
+                cells = [f"{100 * r[-4]:.2f} % ± {100 * (r[-1] - r[-4]):.2f}" for r in rows[start : start + width]]
+                texts.append((*map(str, rows[start][: len(self.axes) - 1]), *cells))
+        return Display(columns, rows, (self._closing(), *self.notes), bars, "share (%)", texts=texts)
 
     def __str__(self) -> str:
         if len(self.axes) == 2 and self.shape[1] <= _COLUMNS_SHOWN and self.shape[0] <= _ROWS_SHOWN:
-            rows = _grid(self)
+            rows = _grid(self.axes, self.labels, self.proportions, self._reach())
+        elif len(self.axes) == 3 and self.shape[2] <= _COLUMNS_SHOWN and self.shape[0] * self.shape[1] <= 2 * _ROWS_SHOWN:
+            rows, reach = [], self._reach()
+            for label, shares, reaches in zip(self.labels[0], self.proportions, reach, strict=True):
+                grid = _grid(self.axes[1:], self.labels[1:], shares, reaches)
+                rows += [f"{self.axes[0]} = {label}", *(f"  {line}" for line in grid)]
         else:
             *rows, _ = str(replace(self, notes=()).estimate()).splitlines()
+        return "\n".join([*rows, self._closing(), *self.notes])
+
+    def _reach(self) -> _Floats:
+        return np.asarray(self.interval(0.95)[..., 1] - self.proportions)
+
+    def _closing(self) -> str:
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
-        closing = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together; ± covers 95 %"
-        return "\n".join([*rows, closing, *self.notes])
+        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together; ± covers 95 %"
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
@@ -397,19 +447,17 @@ def _doubts(conditions: Table) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _grid(table: Table) -> list[str]:
+def _grid(axes: tuple[str, ...], labels: tuple[tuple[Hashable, ...], ...], proportions: _Floats, reaches: _Floats) -> list[str]:
     """A table of two axes, with ± in every cell."""
-    reach = table.interval(0.95)[..., 1] - table.proportions
-    heads = [str(label) for label in table.labels[1]]
+    heads = [str(label) for label in labels[1]]
     cells = [
-        [f"{100 * share:.2f} ± {100 * plus_minus:.2f}" for share, plus_minus in zip(shares, reaches, strict=True)]
-        for shares, reaches in zip(table.proportions, reach, strict=True)
+        [f"{100 * share:.2f} ± {100 * plus_minus:.2f}" for share, plus_minus in zip(shares, reach, strict=True)]
+        for shares, reach in zip(proportions, reaches, strict=True)
     ]
-    sides = [str(label) for label in table.labels[0]]
-    first = max(len(text) for text in [table.axes[0], *sides])
-    widths = [max(len(head), *(len(row[j]) for row in cells)) for j, head in enumerate(heads)]
-    corner = f"{table.axes[0]:<{first}}"
-    lines = [f"{'':<{first}}  {table.axes[1]}, %"]
-    for side, row in zip([corner, *sides], [heads, *cells], strict=True):
-        lines.append("  ".join([f"{side:<{first}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))]))
+    sides = [str(label) for label in labels[0]]
+    first = max(text_width(text) for text in [axes[0], *sides])
+    widths = [max(text_width(head), *(text_width(row[j]) for row in cells)) for j, head in enumerate(heads)]
+    lines = [f"{'':<{first}}  {axes[1]}, %"]
+    for side, row in zip([axes[0], *sides], [heads, *cells], strict=True):
+        lines.append("  ".join([pad(side, first), *(pad(text, w, right=True) for text, w in zip(row, widths, strict=True))]))
     return lines

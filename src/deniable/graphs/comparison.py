@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from deniable.graphs.moments import count_degrees, count_triangles
 from deniable.graphs.plan import plan_graph
 from deniable.graphs.response import EdgeResponse, Progress
 from deniable.randomness import Source, system_source
+from deniable.results import Result
 
 __all__ = ["METHODS", "MethodError", "compare_graph"]
 
@@ -37,8 +38,8 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True)
-class MethodError:
+@dataclass(frozen=True, eq=False)
+class MethodError(Result):
     """How far one method is off on average; None for what it does not estimate."""
 
     method: str
@@ -51,10 +52,6 @@ class MethodError:
     """Mean absolute error of the triangles at a node."""
     triangles: float
     """Root of the mean squared error of the number of triangles."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return asdict(self)
 
 
 def compare_graph(

@@ -17,15 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.estimation.em import em
 from deniable.estimation.intervals import check_confidence
 from deniable.graphs.limits import ENOUGH, flips, ones_at_most
+from deniable.results import Result
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -45,7 +47,7 @@ _MULTIPLES = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5)
 
 
 @dataclass(frozen=True, eq=False)
-class DegreeDistribution:
+class DegreeDistribution(Result):
     """The proportion of nodes with a degree of at most each of some thresholds.
 
     >>> print(DegreeDistribution((2, 5), np.array([0.2, 0.7]), np.array([0.1, 0.6]), np.array([0.3, 0.9]), 0.95, 50))
@@ -61,18 +63,14 @@ class DegreeDistribution:
     confidence: float
     nodes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON."""
-        arrays = {name: getattr(self, name).tolist() for name in ("at_most", "low", "high")}
-        return {"thresholds": list(self.thresholds), **arrays, "confidence": self.confidence, "nodes": self.nodes}
-
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> DegreeDistribution:
-        """The distribution that :meth:`to_dict` described."""
-        arrays = {name: np.array(content[name], dtype=np.float64) for name in ("at_most", "low", "high")}
-        return DegreeDistribution(
-            tuple(content["thresholds"]), **arrays, confidence=content["confidence"], nodes=content["nodes"]
-        )
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows = [
+            (k, float(share), float(low), float(high))
+            for k, share, low, high in zip(self.thresholds, self.at_most, self.low, self.high, strict=True)
+        ]
+        bars = [Bar(f"at most {k}", 100 * share, 100 * low, 100 * high) for k, share, low, high in rows]
+        notes = (f"{self.nodes:,} nodes; the limits cover {100 * self.confidence:g} % or more",)
+        return Display(("degree at most", "nodes", "low", "high"), rows, notes, bars, "nodes (%)")
 
     def __str__(self) -> str:
         width = max(6, *(len(f"<= {k}") for k in self.thresholds))

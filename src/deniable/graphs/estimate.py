@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Display
 from deniable.errors import GraphError
 from deniable.estimation.intervals import check_confidence
-from deniable.estimation.statistic import Statistic, normal_reach
+from deniable.estimation.statistic import Statistic, displayed_statistics, normal_reach
 from deniable.graphs.limits import (
     CLEAR,
     ENOUGH,
@@ -27,6 +28,7 @@ from deniable.graphs.limits import (
 from deniable.graphs.moments import Degrees, Triangles, count_degrees, count_triangles
 from deniable.graphs.noise import laplace_quantile
 from deniable.graphs.response import EdgeChannel, Progress
+from deniable.results import Result, fields_of
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -37,7 +39,7 @@ _Floats = NDArray[np.float64]
 AT_LEAST = ", 95 % or more"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphStatistic(Statistic):
     """A figure of a graph ± its standard error.
 
@@ -96,27 +98,8 @@ class GraphStatistic(Statistic):
         return low, high if self.bounds is None else min(high, self.bounds[1])
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON, from which :meth:`from_dict` makes the same statistic."""
-        out = super().to_dict(confidence)
-        return out | {
-            "bounds": self.bounds,
-            "ratio": self.ratio,
-            "exact": self.exact,
-            "unit": self.unit,
-            "profile": self.profile,
-            "lost": self.lost,
-            "wide": self.wide,
-            "coverage": self.coverage,
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> GraphStatistic:
-        """The statistic that :meth:`to_dict` described."""
-        own: dict[str, Any] = {
-            key: None if document[key] is None else tuple(document[key]) for key in ("bounds", "ratio", "exact", "profile")
-        }
-        plain = {key: document[key] for key in ("name", "value", "stderr", "n", "unit", "lost", "wide")}
-        return cls(**plain, **own, notes=tuple(document["notes"]))
+        """Ready for JSON: what :meth:`from_dict` reads, with an interval and what it claims."""
+        return {**super().to_dict(confidence), "coverage": self.coverage}
 
     def plus_minus(self) -> str:
         """The value and its ± or, where that would not be fair, its interval, or neither."""
@@ -162,7 +145,7 @@ class DegreeNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphEstimate:
+class GraphEstimate(Result):
     """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with the errors of each.
 
     All counts are unbiased, so that they may lie below 0: that is what a fair error bar around a small count looks like.
@@ -221,40 +204,19 @@ class GraphEstimate:
         return np.column_stack([self.node_triangles - reach, self.node_triangles + reach])
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON, from which :meth:`from_dict` makes the same estimate."""
-        figures = {name: getattr(self, name) for name in _FIGURES}
-        return {
-            "nodes": self.nodes,
-            **{name: None if figure is None else figure.to_dict(confidence) for name, figure in figures.items()},
-            **{name: None if getattr(self, name) is None else getattr(self, name).tolist() for name in _ARRAYS},
-            "degree_noise": asdict(self.degree_noise),
-            "degree_coverage": self.degree_coverage,
-            "node_triangle_coverage": None if self.node_triangles is None else self.node_triangle_coverage,
-            "epsilon": self.epsilon,
-            "mechanism": self.mechanism,
-            "labels": None if self.labels is None else list(self.labels),
-            "notes": list(self.notes),
-        }
+        """Ready for JSON: what :meth:`from_dict` reads, with intervals of the figures and what the others claim."""
+        figures = {name: figure.to_dict(confidence) for name, figure in vars(self).items() if isinstance(figure, GraphStatistic)}
+        at_nodes = None if self.node_triangles is None else self.node_triangle_coverage
+        return {**fields_of(self), **figures, "degree_coverage": self.degree_coverage, "node_triangle_coverage": at_nodes}
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> GraphEstimate:
-        """The estimate that :meth:`to_dict` described."""
-        noise = content["degree_noise"]
-        channel = None if noise["channel"] is None else EdgeChannel(**noise["channel"])
-        figures = {name: None if content[name] is None else GraphStatistic.from_dict(content[name]) for name in _FIGURES}
-        arrays = {name: None if content[name] is None else np.array(content[name], dtype=np.float64) for name in _ARRAYS}
-        plain = {name: content[name] for name in ("nodes", "epsilon", "mechanism")}
-        made: dict[str, Any] = figures | arrays | plain
-        labels = None if content["labels"] is None else tuple(content["labels"])
-        return GraphEstimate(
-            **made, degree_noise=DegreeNoise(channel, noise["scale"]), labels=labels, notes=tuple(content["notes"])
-        )
-
-    def plot(self, ax: Any = None, *, truth: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the degrees, largest first, with their intervals, and the true ones where they are given; returns the axes."""
         from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_degrees(self, ax, truth=truth)
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        return displayed_statistics(self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence)
 
     def __str__(self) -> str:
         rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]
@@ -276,8 +238,6 @@ class GraphEstimate:
         return f"<GraphEstimate of {self.nodes:,} nodes, epsilon {self.epsilon:.4g} per edge>"
 
 
-_FIGURES = ("edges", "density", "triangles", "wedges", "clustering")
-_ARRAYS = ("degrees", "degrees_stderr", "node_triangles", "node_triangles_stderr")
 _FEW = "So few coins turn over that {} far from normal: there is no interval."
 DROWNED = "The wedges do not stand out of the noise: any clustering fits."
 

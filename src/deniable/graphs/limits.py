@@ -1,4 +1,4 @@
-"""Limits where value ± standard errors would not cover: of counts of few coins, quotients, and figures that move their variance."""
+"""Limits where value ± standard errors would not cover: counts of few coins, quotients, and figures that move their variance."""
 
 from __future__ import annotations
 

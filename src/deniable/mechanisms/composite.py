@@ -36,6 +36,11 @@ class Composite:
         """One tuple a bucket, in order: what to give a mechanism as its `values`."""
         return list(product(*(domain.labels for domain in self.domains)))
 
+    @property
+    def texts(self) -> list[str]:
+        """The same as a query of these columns names its buckets."""
+        return [", ".join(f"{axis}={label}" for axis, label in zip(self.axes, labels, strict=True)) for labels in self.labels]
+
     def index(self, columns: Any) -> NDArray[np.intp]:
         """The bucket of each person, from a column an attribute (a mapping or a frame).
 
@@ -61,10 +66,11 @@ class Composite:
     def table(self, estimate: solving.Estimate | solving.Table) -> solving.Table:
         """What a mechanism over these buckets learned, as a table of the attributes.
 
-        From an Estimate of up to 512 buckets, or from `joint` with the mechanism as its only attribute, which has no such limit.
+        From an Estimate of up to 1,024 buckets, such as a window's, or from `joint` with the mechanism as its only attribute,
+        which has no such limit.
         """
         flat = estimate if isinstance(estimate, solving.Table) else solving.Table.of(estimate)
-        if flat.labels not in ((tuple(range(len(self))),), (tuple(self.labels),)):
+        if flat.labels[0] not in (tuple(range(len(self))), tuple(self.labels), tuple(self.texts)) or len(flat.labels) > 1:
             raise ReportMismatchError(f"what was estimated is not the shares of these {len(self)} buckets: {flat!r}")
         return flat.unfolded({axis: tuple(domain.labels) for axis, domain in zip(self.axes, self.domains, strict=True)})
 

@@ -39,6 +39,9 @@ class Mechanism(ABC):
     numeric: ClassVar[bool] = False
     """Whether values are numbers of a range, not labels."""
 
+    exclusive: ClassVar[bool] = True
+    """Whether a person has one label only, so that the proportions sum to 1."""
+
     epsilon: float
     """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
     domain: Domain
@@ -209,7 +212,7 @@ class Mechanism(ABC):
         """An Estimate of this mechanism's labels."""
         proportions, variance, covariance = moments
         return solving.Estimate(
-            labels=self.labels,
+            labels=tuple(self.labels),
             proportions=proportions,
             variance=variance,
             covariance=covariance,
@@ -224,6 +227,11 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters: what :func:`from_dict` needs to make this mechanism again."""
         return {"mechanism": type(self).__name__, **self.parameters()}
+
+    @staticmethod
+    def from_dict(description: Any) -> Mechanism:
+        """The mechanism that :meth:`to_dict` described, of whichever class it is: :func:`from_dict`."""
+        return from_dict(description)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mechanism):

@@ -234,7 +234,7 @@ class Rappor(MemoizedMechanism):
             population=population,
             mechanism=type(self).__name__,
             epsilon=self.epsilon,
-            p_values=found.p_values,
+            p_value=found.p_values,
             detected=detected,
             significance=significance,
             correction=correction,

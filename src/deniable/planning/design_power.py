@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Protocol
 
+from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.power import open_share
 from deniable.privacy.checks import check_count
+from deniable.results import Result
 
 __all__ = ["DesignPower", "design_power", "design_sample_size"]
 
@@ -21,8 +23,8 @@ class _Design(Protocol):
     def expected_stderr(self, *arguments: Any, **options: Any) -> float: ...
 
 
-@dataclass(frozen=True)
-class DesignPower:
+@dataclass(frozen=True, eq=False)
+class DesignPower(Result):
     """What a test can find with a design: `n` people, `power`, and both standard errors that go into it."""
 
     design: str
@@ -36,9 +38,10 @@ class DesignPower:
     null_stderr: float
     stderr: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+    def _display(self, confidence: float = 0.95) -> Display:
+        facts = [(name, " + ".join(map(str, value)) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
+        bars = [Bar("power", 100 * self.power)]
+        return Display(("fact", "value"), facts, (str(self),), bars, "power (%)", 80.0)
 
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)
@@ -163,7 +166,7 @@ class _Case:
 
     def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
         """What was asked, and what came out."""
-        name = getattr(self.design, "_name", self.design.__repr__)()
+        name = str(self.design)
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
         )

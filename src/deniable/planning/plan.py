@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.mechanism import Mechanism
@@ -21,6 +22,7 @@ from deniable.planning.request import PlanRequest
 from deniable.privacy.blanket import blanket_epsilon
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
+from deniable.results import Result, fields_of
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
 
@@ -28,8 +30,8 @@ SHUFFLED_DELTA = 1e-6
 """The chance for which the shuffled epsilon makes no promise."""
 
 
-@dataclass(frozen=True, repr=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
 
     request: PlanRequest
@@ -80,6 +82,11 @@ class Plan:
         """The smallest share seen with the promised cv; for a margin, the smallest that can be told from nothing."""
         cv = self.cv if self.request.margin is None else self.request.noise_limit
         return self.spread.smallest_share(cv, self.reports, self._reached)
+
+    @property
+    def widest_margin(self) -> float:
+        """The ± of the share that is hardest to estimate: no share has a larger one."""
+        return self.request.z * self.stderr(self.spread.worst_share)
 
     @property
     def _reached(self) -> float:
@@ -164,20 +171,18 @@ class Plan:
         return rendering.risk(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON. What is infinite is None."""
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it. Of that, what is infinite is None."""
         return {
+            **fields_of(self),
             "solved_for": self.solved_for,
-            "population": self.population,
             "buckets": self.request.buckets,
             "epochs": self.request.epochs,
-            "mechanism": self.mechanism.to_dict(),
-            "sampling": self.sampling,
             "p": self.p,
             "q": self.q,
-            "share": self.share,
             "smallest_share": self.smallest_share,
             "cv": _finite(self.cv),
             "margin": self.margin,
+            "widest_margin": self.widest_margin,
             "confidence": self.request.confidence,
             "reports": self.reports,
             "report_bytes": self.report_bytes,
@@ -189,12 +194,18 @@ class Plan:
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
-            "alternatives": [dataclasses.asdict(alternative) for alternative in self.alternatives],
-            "excluded": dict(self.excluded),
-            "reason": self.reason,
             "risk": list(self.risk),
             "notes": list(self.notes),
         }
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        what = rendering.figure_name(self.request)
+        factor, unit = (100.0, " (%)") if self.solved_for in ("share", "target") else (1.0, "")
+        columns = ("mechanism", what, "report bytes", "local epsilon", "sampled epsilon", "asked")
+        others = self.alternatives
+        rows = [(o.mechanism, o.figure, o.report_bytes, o.epsilon_local, o.epsilon_sampled, o.sampling) for o in others]
+        bars = [Bar(other.mechanism, factor * other.figure) for other in others]
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, f"{what}{unit}")
 
     def __str__(self) -> str:
         return rendering.summary(self)
@@ -227,9 +238,10 @@ def plan(
     Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
     to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
     (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part),
-    or both. Leave one open, and it is found. Leave none, and the plan spends as little epsilon as its target needs: of the
-    sampled one if that is given, else of the local one. With `sampled_epsilon` alone, the local epsilon may be far above it:
-    `notes` says so.
+    or both. Leave one open, and it is found. With a population and an epsilon alone, what can be seen at all is found: the
+    smallest share that can be told from nothing, and `widest_margin`, the ± of any share. Leave none open, and the plan spends as
+    little epsilon as its target needs: of the sampled one if that is given, else of the local one. With `sampled_epsilon` alone,
+    the local epsilon may be far above it: `notes` says so.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
     * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With

@@ -14,6 +14,7 @@ from deniable.planning.design import Design, Shortage, fine_design, rough_design
 from deniable.planning.nearest import infeasible
 from deniable.planning.outcome import Outcome, design_error, reach, settle
 from deniable.planning.request import PlanRequest
+from deniable.results import Result
 
 __all__ = ["Alternative", "solve"]
 
@@ -21,8 +22,8 @@ _AS_GOOD = 1.01
 """Two mechanisms whose goals differ by less are as good as each other, and the one with the shorter report wins."""
 
 
-@dataclass(frozen=True)
-class Alternative:
+@dataclass(frozen=True, eq=False)
+class Alternative(Result):
     """How one mechanism would do at its best."""
 
     mechanism: str

@@ -14,12 +14,13 @@ from deniable.mechanisms.exact import check_epsilon
 from deniable.planning.precision import deviations
 from deniable.privacy.checks import check_count
 from deniable.privacy.composition import share_of_budget
+from deniable.results import Result
 
 __all__ = ["PlanRequest"]
 
 
-@dataclass(frozen=True)
-class PlanRequest:
+@dataclass(frozen=True, eq=False)
+class PlanRequest(Result):
     """All but one of: population, share, target (cv or margin), privacy (epsilon, sampled_epsilon or both). See `plan`."""
 
     population: int | None = None
@@ -71,6 +72,9 @@ class PlanRequest:
         if self.distinct > 1 and not self.memoized:
             raise PlanError("distinct counts the true answers of a memoizing client: it needs memoized")
         missing = [name for name, given in self._given().items() if not given]
+        if missing == ["share", "a target"]:  # what can be seen at all: the least share whose ± is not larger than itself
+            object.__setattr__(self, "cv", self.noise_limit)
+            return
         if len(missing) > 1:
             raise PlanError(
                 f"{' and '.join(missing)} are open: give all but one of population, share, target (cv or margin) and epsilon"
@@ -109,6 +113,11 @@ class PlanRequest:
         """
         missing = [name for name, given in self._given().items() if not given]
         return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether all that is asked is that a share can be told from nothing: with a population and an epsilon alone."""
+        return self.share is None and self.margin is None and self.cv == self.noise_limit
 
     @property
     def spares(self) -> str:

@@ -34,7 +34,15 @@ class Board:
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: KeyRing | None = None) -> None:
         self._connection = LAYOUT.connect(Path(path))
         self._clock, self._ring = clock, ring
-        self._load()
+        self._written = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again if another process has written to it."""
+        (written,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if written != self._written:
+            self._load()
+            self._written = written
 
     def close(self) -> None:
         """Let go of the file."""
@@ -112,14 +120,14 @@ class Board:
         self._connection.execute("UPDATE versions SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
 
     def forget(self, before: int) -> int:
-        """Forget versions that were stopped, or expired, before a time; how many there were.
+        """Forget versions that were stopped, or expired, their own grace before a time; how many there were.
 
         The newest version of a stopped query is forgotten with the others: devices, not proxies, refuse to go back.
         """
         old = [
             (query.id, query.serial)
             for query, stopped in self._versions
-            if (query.schedule.expires if stopped is None else stopped) < before
+            if (query.schedule.expires if stopped is None else stopped) + (query.grace or 0) < before
         ]
         if old:
             with self._connection:

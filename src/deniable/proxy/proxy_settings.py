@@ -11,6 +11,7 @@ from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
+from deniable.proxy.enrolment import EnrolmentRules
 from deniable.proxy.intake import Rules
 from deniable.service.limits import ConnectionLimits, Tls
 from deniable.service.settings_file import WITHIN, FilePath, read_settings_file
@@ -27,10 +28,13 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8600
     """0 lets the operating system choose."""
+    workers: int = 0
+    """Processes that end connections in front of the intake; 0 for a proxy of one process."""
     ring: FilePath | None = None
     """A key ring: queries that are not signed by one of its keys are not relayed."""
     intake: Rules = field(default_factory=Rules)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    enrolment: EnrolmentRules = field(default_factory=EnrolmentRules)
     tls: Tls | None = None
     kafka: Annotated[KafkaSettings | None, WITHIN] = None
     """The log is a topic of Kafka, instead of a file in the folder."""
@@ -40,6 +44,7 @@ class Settings:
             rule = f"must be at least {self.kafka.partition_bits}, for {self.kafka.partitions} partitions"
             raise ParameterError("intake.prefix_bits", self.intake.prefix_bits, rule)
         whole("port", self.port, 0, 65535)
+        whole("workers", self.workers, 0, 256)
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 

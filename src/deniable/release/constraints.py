@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.mechanisms.exact import check_number
 from deniable.release.classes import Classes
+from deniable.results import Result
 
 __all__ = [
     "Constraint",
@@ -34,7 +35,7 @@ _SLACK = 1e-12
 """A class that attains a bound keeps it, whatever the last digits of a logarithm."""
 
 
-class Constraint(ABC):
+class Constraint(Result, ABC):
     """A rule for the classes of a table."""
 
     @abstractmethod
@@ -51,7 +52,7 @@ class Constraint(ABC):
         return float(measured.max() if isinstance(self, TCloseness) else measured.min()) if measured.size else math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KAnonymity(Constraint):
     """Each class has k rows or more (Samarati and Sweeney 1998)."""
 
@@ -70,7 +71,7 @@ class KAnonymity(Constraint):
         return measured >= self.k
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DistinctDiversity(Constraint):
     """Each class has l different values of the column or more (Machanavajjhala et al. 2006)."""
 
@@ -90,7 +91,7 @@ class DistinctDiversity(Constraint):
         return measured >= self.l
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EntropyDiversity(Constraint):
     """The entropy of the column in each class is at least ln l: as even as l equally frequent values, or more."""
 
@@ -111,7 +112,7 @@ class EntropyDiversity(Constraint):
         return measured >= self.l * (1 - _SLACK)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecursiveDiversity(Constraint):
     """(c, l): the most frequent value is rarer than c times all from the l-th most frequent on together."""
 
@@ -141,7 +142,7 @@ class RecursiveDiversity(Constraint):
         return measured > 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TCloseness(Constraint):
     """In each class the column is distributed as in the whole table, up to an earth mover's distance of t (Li et al. 2007).
 

@@ -22,11 +22,12 @@ Arithmetic is decimal with 60 digits, and what is rounded is rounded up, so a de
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
+from deniable.results import Result, fields_of
 
 __all__ = ["LARGEST_THRESHOLD", "Guarantee", "binomial_tail", "delta_of", "largest_sampling", "smallest_threshold"]
 
@@ -45,8 +47,8 @@ LARGEST_THRESHOLD = 100_000
 """A release that needs more rows than this in every combination is of no use to anybody."""
 
 
-@dataclass(frozen=True)
-class Guarantee:
+@dataclass(frozen=True, eq=False)
+class Guarantee(Result):
     """What the release of a table promises each person: the loss exceeds epsilon with probability delta at most.
 
     Made by :meth:`of`. Neighbouring tables differ in one row that is there or not, and a person has one row. ``delta`` is the
@@ -97,7 +99,11 @@ class Guarantee:
         return source.coins(self.numerator, n).view(np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, with what the guarantee is about."""
+        """Ready for JSON: what :meth:`from_dict` reads, with what the guarantee is about."""
+        return {**fields_of(self), **self.terms()}
+
+    def terms(self) -> dict[str, Any]:
+        """What a reader of the release needs to know of it, for JSON."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -105,6 +111,8 @@ class Guarantee:
             "sampling": float(self.sampling),
             "threshold": self.k,
         }
+
+    KEYS: ClassVar[Mapping[str, str]] = {"k": "threshold", "numerator": "sampling_numerator"}
 
     def __repr__(self) -> str:
         return f"Guarantee(epsilon={self.epsilon:g}, delta={self.delta:.2g}, sampling={float(self.sampling):.3g}, k={self.k})"

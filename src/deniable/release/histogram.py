@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, ReleaseError
-from deniable.estimation.estimate import Estimate, check_population, plain_label
+from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.intervals import check_confidence
 from deniable.randomness import Source
 from deniable.release.guarantee import Guarantee
 from deniable.release.hierarchy import Categories, Hierarchy
 from deniable.release.private import release
 from deniable.release.table import CodedTable, Integers
+from deniable.results import encode
 
 __all__ = ["ReleasedHistogram", "count_limits", "histogram"]
 
@@ -68,8 +69,8 @@ class ReleasedHistogram(Estimate):
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As of any estimate, with the guarantee and the labels that were dropped."""
-        known = {} if self.guarantee is None else self.guarantee.to_dict()
-        return {**super().to_dict(confidence), **known, "dropped": [plain_label(label) for label in self.dropped]}
+        known = {} if self.guarantee is None else self.guarantee.terms()
+        return {**super().to_dict(confidence), **known, "dropped": encode(self.dropped)}
 
     def privacy_line(self) -> str:
         """How many rows were released, and what that costs each person."""

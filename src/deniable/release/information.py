@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.release.classes import Classes
 from deniable.release.table import Attribute, CodedTable, Integers, Levels
+from deniable.results import Result
 
 __all__ = ["OBJECTIVES", "Information", "Loss", "Risk", "loss_of", "risk_of"]
 
@@ -73,8 +74,8 @@ class Information:
         return float(gain @ classes.sizes) / self.total if self.total else 1.0
 
 
-@dataclass(frozen=True)
-class Loss:
+@dataclass(frozen=True, eq=False)
+class Loss(Result):
     """What was lost, each from 0 (nothing) to 1 (all), but for the class size."""
 
     rows: float
@@ -87,10 +88,6 @@ class Loss:
     """Pairs of rows that can no longer be told apart (Bayardo and Agrawal 2005); a row that was not released from none."""
     average_class: float
     """Rows of an average class that was released."""
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Plain numbers; None where no class was released."""
-        return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
 
 
 def loss_of(table: CodedTable, attributes: Sequence[Attribute], levels: Levels, classes: Classes) -> Loss:
@@ -106,8 +103,8 @@ def loss_of(table: CodedTable, attributes: Sequence[Attribute], levels: Levels, 
     )
 
 
-@dataclass(frozen=True)
-class Risk:
+@dataclass(frozen=True, eq=False)
+class Risk(Result):
     """The probability that a row is traced to its person by its attributes alone (El Emam and Dankar 2008).
 
     The prosecutor knows that the person is among the rows: one over the size of the class there. The journalist does not, and
@@ -122,10 +119,6 @@ class Risk:
     """The mean over the rows, by the classes among all people."""
     unique: float
     """The part of the rows that are alone in their class."""
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain numbers."""
-        return asdict(self)
 
 
 def risk_of(sizes: Integers, of_all: Integers) -> Risk:

@@ -25,6 +25,7 @@ from deniable.release.classes import Cube
 from deniable.release.constraints import Constraint, KAnonymity, satisfying
 from deniable.release.information import Information
 from deniable.release.table import Attribute, Integers, Levels
+from deniable.results import Result
 
 __all__ = ["LARGEST_LATTICE", "BestFirst", "Found", "allowed_levels", "lattice", "search"]
 
@@ -33,8 +34,8 @@ LevelChoice = int | tuple[int, int] | range
 Progress = Callable[[float], None]
 
 
-@dataclass(frozen=True)
-class Found:
+@dataclass(frozen=True, eq=False)
+class Found(Result):
     """The best generalisation that a search has found."""
 
     levels: Levels

@@ -16,12 +16,13 @@ from deniable.release.guarantee import Guarantee
 from deniable.release.information import Loss, Risk, loss_of, risk_of
 from deniable.release.lattice import Found
 from deniable.release.table import Attribute, CodedTable, Integers, Levels, combine
+from deniable.results import Result
 
 __all__ = ["Released", "finished"]
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class Released(Result):
     """A table that can be given away, and what its holder should know about it.
 
     `rows`, `combinations`, `description` are for anybody. `loss`, `risk_before`, `risk_after` and `found` were computed from the
@@ -85,10 +86,10 @@ class Released:
         """What anybody who uses the table needs: how it was made, and how to estimate from it. Nothing else of the original."""
         known: dict[str, Any] = {"rows": self.n}
         if self.guarantee is not None:
-            known |= self.guarantee.to_dict() | {"epsilon": self.epsilon, "epsilon_search": self.search_epsilon}
+            known |= self.guarantee.terms() | {"epsilon": self.epsilon, "epsilon_search": self.search_epsilon}
         return known | {"constraints": [repr(constraint) for constraint in self.achieved], "levels": self.levels}
 
-    def to_dict(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Everything but the rows, as plain numbers and texts. Holds what is for the holder alone."""
         return {
             **self.description(),

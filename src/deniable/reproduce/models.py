@@ -23,14 +23,16 @@ from numpy.typing import NDArray
 from deniable.curator import Curator, Histogram
 from deniable.curator.histograms import NumberHistogram, check_labels
 from deniable.curator.protection import Neighbours, Protection
+from deniable.display import Bar, Display, draw_bars
 from deniable.errors import ParameterError, ReleaseError
-from deniable.estimation.estimate import Estimate, plain_label
+from deniable.estimation.estimate import Estimate
 from deniable.mechanisms import exact
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import candidates
 from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
 from deniable.randomness import seeded_source
 from deniable.release import CodedTable, Guarantee, histogram
+from deniable.results import Result, fields_of
 
 __all__ = ["ModelComparison", "ModelErrors", "best_local_mechanism", "compare_models", "release_errors"]
 
@@ -49,7 +51,7 @@ _AS_GOOD = 1.01
 
 
 @dataclass(frozen=True, eq=False)
-class ModelErrors:
+class ModelErrors(Result):
     """How one model does: an estimate as it would be seen, and the errors of many. Errors are of proportions, one per label."""
 
     model: str
@@ -91,32 +93,14 @@ class ModelErrors:
         """The same, as the standard errors give it."""
         return _root_mean(self.stated)
 
-    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "model": self.model,
-            "mechanism": self.mechanism,
-            "trust": self.trust,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "report_bytes": self.report_bytes,
-            "error": self.error,
-            "error_stderr": self.error_stderr,
-            "theory_error": self.theory_error,
-            "stated_error": self.stated_error,
-            "largest": self.largest,
-            "coverage": self.coverage,
-            "labels": {
-                "measured": self.measured.tolist(),
-                "theory": self.theory.tolist(),
-                "stated": self.stated.tolist(),
-            },
-            "estimate": self.estimate.to_dict(confidence),
-        }
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
+        more = {"trust": self.trust, "theory_error": self.theory_error, "stated_error": self.stated_error}
+        return {**fields_of(self), **more}
 
 
 @dataclass(frozen=True, eq=False)
-class ModelComparison:
+class ModelComparison(Result):
     """The three models side by side. It was made from the true answers and is not private."""
 
     column: str
@@ -137,23 +121,22 @@ class ModelComparison:
                 return found
         raise ParameterError("model", model, f"must be one of {', '.join(TRUST)}")
 
-    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return {
-            "column": self.column,
-            "labels": [plain_label(label) for label in self.labels],
-            "truth": self.truth.tolist(),
-            "n": self.n,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbours": self.neighbours,
-            "repetitions": self.repetitions,
-            "seed": self.seed,
-            "models": [model.to_dict(confidence) for model in self.models],
-        }
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("model", "mechanism", "error", "theory", "stated", "worst label", "covered", "bytes")
+        rows = [
+            (m.model, m.mechanism, m.error, m.theory_error, m.stated_error, m.largest, m.coverage, m.report_bytes)
+            for m in self.models
+        ]
+        bars = [Bar(m.model, 100 * m.error) for m in self.models]
+        return Display(columns, rows, tuple(str(self).splitlines()[-2:]), bars, "error (percentage points)")
 
-    def plot(self) -> Any:
-        """Draw one estimate of each model with its intervals, and the errors beside theory; returns matplotlib's figure."""
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw one estimate of each model with its intervals, and the errors beside theory; returns matplotlib's figure.
+
+        With `ax`, draw the errors of the models there, and return it.
+        """
+        if ax is not None:
+            return draw_bars(self._display(confidence), ax)
         from deniable.reproduce.models_plot import draw_models  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return draw_models(self)

@@ -18,9 +18,10 @@ from deniable.service.database import Layout
 
 __all__ = ["ROLES", "Role", "Token", "TokenStore"]
 
-Role = Literal["device", "operator", "reader"]
-ROLES: tuple[Role, ...] = ("device", "operator", "reader")
-"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP."""
+Role = Literal["device", "operator", "reader", "collector"]
+ROLES: tuple[Role, ...] = ("device", "operator", "reader", "collector")
+"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP;
+a collector brings the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk
@@ -78,7 +79,8 @@ class TokenStore:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = [(_hash(token), role, quota) for token in tokens]
             self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?)", rows)
-        self._version = -1
+        # What this process writes itself needs not be read again: with a million tokens that would take a second each time.
+        self._known.update({row[0]: Token(*row) for row in rows})
         return tokens
 
     def revoke(self, token_id: str) -> int:

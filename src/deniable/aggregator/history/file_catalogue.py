@@ -119,6 +119,15 @@ def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int]
     return None if n is None else (range(first, last + 1), n)
 
 
+def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:
+    """The first epoch of a query that is not closed. Only closed ones are told of: of an open one, two answers would show the few
+    reports that came between them."""
+    (front,) = connection.execute(
+        "SELECT coalesce(min(front), 0) FROM channels WHERE channel IN (SELECT channel FROM queries WHERE id = ?)", (query,)
+    ).fetchone()
+    return int(front)
+
+
 def snapshot(connection: sqlite3.Connection, query: str, epochs: range) -> Snapshot:
     """What there is of a query in these epochs, all of it at one moment."""
     connection.execute("BEGIN")

@@ -12,7 +12,7 @@ import numpy as np
 
 from deniable.aggregator.estimate_documents import describe_estimate, plain_figures
 from deniable.aggregator.history.cuts import Part, cut_period, relabel, trend
-from deniable.aggregator.history.file_catalogue import kept_epochs
+from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
 from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.history.period_counts import PeriodCounts, read_panes, read_period
 from deniable.aggregator.history.report_files import ReportFolder
@@ -21,11 +21,12 @@ from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import estimate_period
 from deniable.errors import NoReportsError, ParameterError
 from deniable.estimation.comparison import Comparison, compare
-from deniable.estimation.estimate import Estimate, plain_label
+from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.times import spoken_time
 from deniable.randomness import Source
+from deniable.results import encode
 
 __all__ = ["STATEMENT", "HistoryReader"]
 
@@ -166,12 +167,14 @@ class HistoryReader:
             raise NoReportsError(f"the history has no reports of {query.id}")
         start = known.start if bounds[0] is None else max(0, -((bounds[0] - origin) // -every))
         stop = known.stop if bounds[1] is None else max(0, (bounds[1] - origin) // every)
+        stop = min(stop, first_open_epoch(connection, query.id))
         if start >= stop:
+            if bounds == (None, None):
+                raise NoReportsError(f"no epoch of {query.id} with reports is closed yet")
             given = [f"{name} = {spoken_time(bound)}" for name, bound in zip(names, bounds, strict=True) if bound is not None]
             length = spoken_duration(every)
-            raise NoReportsError(
-                f"{' and '.join(given)} hold no whole epoch with reports; those of {query.id} take {length} each"
-            )
+            rule = f"only whole epochs that are closed count, and they take {length} each"
+            raise NoReportsError(f"the history has no reports of {query.id} for {' and '.join(given)}: {rule}")
         return range(start, stop)
 
 
@@ -218,7 +221,7 @@ def _trend(parts: Sequence[Part], request: HistoryRequest) -> dict[str, Any] | N
     if found is None:
         return None
     document = found.to_dict(request.confidence, request.simultaneous)
-    return {**document, "labels": [plain_label(label) for label in found.labels]}
+    return {**document, "labels": encode(list(found.labels))}
 
 
 def _against(request: HistoryRequest, first: _Read, second: _Read, confidence: float) -> dict[str, Any]:
@@ -246,12 +249,12 @@ def _difference(found: Comparison, confidence: float, simultaneous: bool) -> dic
     limits = found.interval(confidence, simultaneous)
     statistic, degrees, p = found.overall()
     document: Mapping[str, Any] = {
-        "labels": [plain_label(label) for label in found.labels],
+        "labels": encode(list(found.labels)),
         "difference": found.difference.tolist(),
         "stderr": found.stderr.tolist(),
         "low": limits[:, 0].tolist(),
         "high": limits[:, 1].tolist(),
-        "p": found.p.tolist(),
+        "p": found.p_value.tolist(),
         "n": list(found.n),
         "overall": {"chi_square": statistic, "degrees": degrees, "p": p},
     }

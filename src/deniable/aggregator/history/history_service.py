@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from deniable.aggregator.catalogue import published
-from deniable.aggregator.history.file_catalogue import kept_epochs
+from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.history.keeper import Keeper
-from deniable.aggregator.state import Clock
+from deniable.aggregator.state import Clock, stored_panes
 
-__all__ = ["HistoryService", "history_reader"]
+__all__ = ["HistoryService", "epoch_counts", "history_reader"]
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 
@@ -28,6 +28,25 @@ def history_reader(connect: Callable[[], sqlite3.Connection], query_id: str, his
     finally:
         connection.close()
     return HistoryReader(None if history is None else history.keeper.folder, connect, versions)
+
+
+def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
+    """The counts of each closed epoch of a period; those below the query's minimum cohort are withheld, and their number told."""
+    versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
+    schedule = versions[max(versions)].schedule
+    first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
+    last = schedule.n_epochs if end is None else (end - schedule.origin) // schedule.every
+    last = min(last, first_open_epoch(connection, query_id))
+    panes = stored_panes(connection, query_id, range(first, max(first, last)))
+    rows = []
+    for key, pane in sorted(panes.items()):
+        query = versions[key.serial]
+        if pane.n >= query.minimum_cohort:
+            times = {"start": schedule.start_of_epoch(key.epoch), "end": schedule.end_of_epoch(key.epoch)}
+            stratum = query.strata[key.stratum].name if query.strata else None
+            counted = {"stratum": stratum, "n": pane.n, "counts": pane.counts.tolist()}
+            rows.append({"serial": key.serial, "epoch": key.epoch, **times, **counted})
+    return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
 
 
 class HistoryService:

@@ -107,7 +107,7 @@ class Policy:
         return math.ceil(3 * self.deadline) + _SPARE if self.upload_within else 0
 
     def keeps(self, query: Query) -> int:
-        """Seconds after the end of its epoch that a share is kept: no longer than the query, if it says so, takes late answers."""
+        """Seconds after the end of its epoch that a share is kept: no longer than the query takes late answers, if it says so."""
         return self.queue_age if query.grace is None else min(self.queue_age, query.grace)
 
     def check(self, query: Query) -> tuple[str, str] | None:

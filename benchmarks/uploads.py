@@ -380,7 +380,7 @@ def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> Non
     if toml:
         for name, rates in found.items():
             print(f"{name} = {rates[0].processor:.0f}")
-        print(f"uploads_gathered = {gathered.processor:.0f}\ncollected = {behind:.0f}\ntoken_bytes = {held:.0f}")
+        print(f"gathered = {behind:.0f}\ntoken_bytes = {held:.0f}")
         return
     print(f"{n:,} requests each, {at_once} at once, durable before the answer; load average {os.getloadavg()[0]:.1f}")
     print("per second of the proxy's processor time (by the clock), ours and, beside it in the same run, the previous release's:")

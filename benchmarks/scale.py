@@ -105,7 +105,9 @@ def comparison() -> Iterator[str]:
     for clients in STEPS[-3:]:
         demand = Demand(clients, **ASKED)  # type: ignore[arg-type]
         cells = [
-            f"{size(demand, figures, front=front).proxy_processes:,}" for front in (False, True) for figures in (BEFORE, Figures())
+            f"{size(demand, figures, front=front).proxy_processes:,}"
+            for front in (False, True)
+            for figures in (BEFORE, Figures())
         ]
         made = deployment(clients, COLLECTED)
         cells.append(f"{made.proxy_processes:,} and {made.collector_processes:,} collectors")

@@ -54,7 +54,7 @@ class Figures:
     )
     token_bytes: float = _figure(244, "bytes of a proxy's memory for one token", "benchmarks/uploads.py")
     id_bytes: float = _figure(
-        32, "bytes of a proxy's memory for one message id of an open epoch", "docs/proxy.md, What is promised"
+        50, "bytes of a proxy's memory for one message id of an open epoch, and its client's count", "benchmarks/open_ids.py"
     )
     embedded: float = _figure(
         1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"

@@ -178,7 +178,16 @@ class Sizing:
         """All of it, as plain values."""
         names = (
             *("front", "replication", "cells", "log", "engine", "aggregator_cores", "partitions", "brokers"),
-            *("proxy_processes", "collector_processes", "topics", "cores", "row_bytes", "upload_bytes", "poll_bytes", "device_bytes"),
+            *(
+                "proxy_processes",
+                "collector_processes",
+                "topics",
+                "cores",
+                "row_bytes",
+                "upload_bytes",
+                "poll_bytes",
+                "device_bytes",
+            ),
             *("log_bytes", "log_peak"),
             *("stored_bytes", "proxy_memory", "aggregator_memory", "history_bytes", "cost"),
         )

@@ -140,7 +140,7 @@ class DesignEstimate(Result):
         if method == "jeffreys" and self.groups is None:
             raise ParameterError("method", method, "needs an estimate from rates of yes; use 'wald' for this one")
         if self.shapes is not None and method is None:
-            reach = np.array([skewed_reach(*shape, sum(self.n), confidence) for shape in self.shapes])
+            reach = np.array([skewed_reach(skewness, kurtosis, sum(self.n), confidence) for skewness, kurtosis in self.shapes])
             return self.values[:, None] + reach * self.stderr[:, None]
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])

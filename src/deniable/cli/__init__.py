@@ -45,6 +45,7 @@ ROLES = {
         "randomize": "deniable.cli.survey:randomize",
         "regress": "deniable.cli.regress:regress",
         "release": "deniable.cli.release:release",
+        "reproduce": "deniable.cli.reproduce:reproduce",
         "survey": "deniable.cli.survey_template:survey",
     },
 }

@@ -146,6 +146,13 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         return _known(service, query_id)
 
+    @app.get("/v1/queries/{query_id}/versions", responses=_REFUSALS)
+    def list_versions(query_id: str, request: Request) -> dict[str, Any]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        return {"versions": service.versions(query_id)}
+
     @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
     def stop_query(query_id: str, request: Request) -> Response:
         """Stop a query. Answers to the epoch that is running are still counted."""
@@ -291,6 +298,12 @@ def _numbered(number: int, document: str) -> str:
 
 
 def _add_watching(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/capacity", responses=_REFUSALS)
+    def measured_capacity(request: Request) -> dict[str, Any]:
+        """Answers a second that this aggregator sustained lately, for each size class of shares."""
+        _authorize(service, request, "analyst", "reader")
+        return {"capacity": service.capacity()}
+
     @app.get("/healthz")
     def health() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""

@@ -19,10 +19,14 @@ from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
-from deniable.client.store import Store
+from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
 from deniable.errors import MissingExtraError, PolicyError, QueryError, UploadError
+from deniable.privacy.ledger import Accountant
+from deniable.queries.lasting import Silence, silence
+from deniable.queries.query import Query
+from deniable.queries.signing import SignedQuery
 from deniable.queries.times import spoken_time
 from deniable.toml_file import TomlFile
 
@@ -176,6 +180,7 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
         counters = dict(book.counters())
         accountant = book.accountant(limits, now)
         analysts = sorted({analyst for analyst, _ in book.seen()})
+        outlook = _outlook(book, accountant, now)
     rows = [receipt.to_dict() for receipt in receipts]
     budget = [(analyst, accountant.spent(analyst), accountant.left(analyst, now)) for analyst in analysts]
     if as_json_:
@@ -183,7 +188,11 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
             {"analyst": analyst, "spent": float(spent), "left": None if left is None else float(left)}
             for analyst, spent, left in budget
         ]
-        say(as_json({"receipts": rows, "budget": balances, "counters": counters}))
+        quiet = [
+            {"analyst": query.analyst, "query": query.id, "answers": found.answers, "silent_from": found.at}
+            for query, found in outlook
+        ]
+        say(as_json({"receipts": rows, "budget": balances, "silent": quiet, "counters": counters}))
     elif as_csv_:
         header = list(Receipt(0, "", "", "", "", "", 0, "").to_dict())
         say(as_csv(header, [list(row.values()) for row in rows]))
@@ -195,9 +204,29 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
         for analyst, spent, left in budget:
             rest = "no limit covers it" if left is None else f"{float(left):.6g} is left now"
             say(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
+        for query, found in outlook:
+            say(f"{query.id}: {found}.")
         for name, n in counters.items():
             if name.startswith("shares dropped"):
                 say(f"{name}: {n}")
+
+
+def _outlook(book: StoreTransaction, accountant: Accountant, now: int) -> list[tuple[Query, Silence]]:
+    """The queries that go on, and will use up what is left before they end."""
+    found = []
+    for content in book.signed_queries():
+        query = SignedQuery.from_bytes(content).unverified()
+        if now >= query.schedule.expires:
+            continue
+        left = accountant.left(query.analyst, now)
+        limits: list[tuple[float, int | None, str]] = [] if left is None else [(float(left), None, "what is left of your limits")]
+        if query.budget.epsilon is not None:
+            rest = query.budget.epsilon - float(book.spent_on(query.analyst, query.id))
+            limits.append((max(rest, 0.0), None, "what is left of the query's budget"))
+        quiet = silence(query, limits, now)
+        if quiet is not None:
+            found.append((query, quiet))
+    return found
 
 
 @client.command()

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.capacity import CapacityMeter
 from deniable.aggregator.catalogue import Catalogue, CountedChannel
 from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.conservation import Ledger
@@ -77,6 +78,8 @@ class Engine:
         """Everything that is kept in memory, from the state."""
         n_proxies = len(self.logs)
         self.positions = self.state.positions()
+        self._meter = CapacityMeter(n_proxies)
+        self._meter.load(self.state.connection)
         self._identities = self.state.identities()
         self._epochs: dict[tuple[int, int], _Epoch] = {}
         self._marks = self.state.marks()
@@ -123,7 +126,8 @@ class Engine:
             self._load()
         self._ahead = True  # until this step is done: if it fails, what is true is what was committed
         self._refresh()
-        worked = self._count(self._read())
+        with self._meter.step():
+            worked = self._count(self._read())
         closed = self._close_due()
         self._revise()
         self._ahead = False
@@ -218,8 +222,10 @@ class Engine:
         for task, joined, counted in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
         if step:
+            self._meter.counted(step.ledger, self.catalogue.channels)
             with self.state.transaction():
                 self.state.apply(step)
+                self._meter.store(self.state.connection, router.now)
         for proxy, position in step.positions.items():
             self.positions[proxy] = position
         for proxy, identity in step.identities.items():

@@ -123,7 +123,7 @@ def _table(found: list[ProtocolErrors], metric: str, users: int, values: int, ru
 
 def draw(found: list[ProtocolErrors], metric: str, users: int, values: int) -> Any:
     """Errors against epsilon, one line per protocol, theory dashed."""
-    from deniable.estimation.plots import pyplot  # noqa: PLC0415 - matplotlib is slow to import
+    from deniable.display import pyplot  # noqa: PLC0415 - matplotlib is slow to import
 
     figure = pyplot().figure(figsize=(9, 5), layout="constrained")
     ax = figure.subplots()

@@ -88,8 +88,11 @@ class SeededConsole:
         """
         drawn = [self._row(query, index, np.asarray(shares, dtype=float), n, changes) for index in indices[:_MOST_DRAWN]]
         rows = [self._moved(query, index, drawn[i % _MOST_DRAWN]) for i, index in enumerate(indices)]
+        told = [(*row, changes.get("revision", 0)) for row in rows]
         self._pen.execute("BEGIN IMMEDIATE")
-        self._pen.executemany("INSERT INTO results (query, number, start, condition, document) VALUES (?, ?, ?, ?, ?)", rows)
+        self._pen.executemany(
+            "INSERT INTO results (query, number, start, condition, document, revision) VALUES (?, ?, ?, ?, ?, ?)", told
+        )
         self._pen.execute("COMMIT")
 
     def _moved(self, query: Query, index: int, row: tuple[Any, ...]) -> tuple[Any, ...]:

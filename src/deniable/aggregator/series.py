@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from deniable.aggregator.state import NOT_REVISED
 from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
@@ -76,8 +77,8 @@ def one_label(
     `widest` is the largest standard error of the window's labels. A window without an estimate has None.
     """
     rows = connection.execute(
-        "SELECT document FROM results WHERE seq IN "
-        "(SELECT seq FROM results WHERE query = ? AND start < ? ORDER BY start DESC, seq DESC LIMIT ?) ORDER BY start, seq",
+        "SELECT document FROM results WHERE seq IN (SELECT seq FROM results WHERE query = ? AND start < ? "  # noqa: S608 - no input
+        f"AND {NOT_REVISED} ORDER BY start DESC, seq DESC LIMIT ?) ORDER BY start, seq",
         (query, 1 << 62 if end is None else end, limit),
     )
     out: dict[str, list[Any]] = {name: [] for name in _COLUMNS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -100,8 +101,8 @@ class SeededConsole:
         if row[1] == index:
             return row
         start, end = query.schedule.bounds_of_window(index)
-        document = {**json.loads(row[4]), "index": index, "start": start, "end": end}
-        return query.id, index, start, row[3], json.dumps(document)
+        told = f'"index": {index}, "start": {start}, "end": {end}'
+        return query.id, index, start, row[3], re.sub(r'"index": \d+, "start": \d+, "end": \d+', told, row[4], count=1)
 
     def _row(self, query: Query, index: int, shares: NDArray[np.float64], n: int, changes: dict[str, Any]) -> tuple[Any, ...]:
         start, end = query.schedule.bounds_of_window(index)

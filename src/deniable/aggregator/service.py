@@ -321,7 +321,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "mechanism": dict(query.recipe),
         "sampling": query.sampling,
         "population": query.population,
-        "budget": asdict(query.budget),
+        "budget": {**asdict(query.budget), "wish": query.budget.wish},
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,

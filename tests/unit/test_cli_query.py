@@ -105,6 +105,8 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
     ):
         assert words in out
     assert out.index("epsilon, local") < out.index("epsilon, sampled")
+    assert "Warning: devices with default settings will fall silent" in out
+    assert "After 4 answers, on average 70 min, it is silent" in out
 
 
 @pytest.mark.parametrize(

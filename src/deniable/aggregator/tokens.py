@@ -1,22 +1,16 @@
-"""Bearer tokens of the aggregator's interface: 256 random bits each, of which the state holds only SHA-256."""
+"""Bearer tokens of the aggregator's interface, in its state: whose they are, what they allow, and their hashes."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import sqlite3
 
 from deniable.errors import ParameterError
+from deniable.service.tokens import new_token, token_hash
 
 __all__ = ["ROLES", "add_token", "find_token", "revoke_token"]
 
 ROLES = ("analyst", "reader")
 """An analyst publishes and stops queries and reads results; a reader only reads."""
-_PREFIX = "deniable_"
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 def add_token(connection: sqlite3.Connection, name: str, role: str, now: int) -> str:
@@ -25,14 +19,14 @@ def add_token(connection: sqlite3.Connection, name: str, role: str, now: int) ->
         raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
     if not name or len(name) > 100:
         raise ParameterError("name", name, "must have 1 to 100 characters: whose token it is")
-    token = _PREFIX + secrets.token_urlsafe(32)
-    connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (_digest(token), name, role, now))
+    token = new_token()
+    connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (token_hash(token), name, role, now))
     return token
 
 
 def find_token(connection: sqlite3.Connection, token: str) -> str | None:
     """The role of a token that somebody shows, or None."""
-    row = connection.execute("SELECT role FROM tokens WHERE digest = ?", (_digest(token),)).fetchone()
+    row = connection.execute("SELECT role FROM tokens WHERE digest = ?", (token_hash(token),)).fetchone()
     return None if row is None else str(row[0])
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from deniable.cli.connecting import aggregator_options, connect
-from deniable.cli.output import as_csv, as_json, output_options, say
+from deniable.cli.output import as_csv, as_json, output_options, say, write_new
+from deniable.client.policy import default_silence
 from deniable.errors import KeyFileError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
@@ -83,16 +84,6 @@ def query() -> None:
     """Write a query, check it, sign it, publish it, stop it."""
 
 
-def _write_new(path: Path, content: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(content)
-    except FileExistsError:
-        raise QueryError(f"{path} exists already and is not overwritten") from None
-    except OSError as error:
-        raise QueryError(f"{path} cannot be written: {error.strerror}") from None
-
-
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
     """The query in a TOML file or in a signed file, and the signed form if there is one."""
     try:
@@ -123,7 +114,7 @@ def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
     for usual, tested in _SELF_TEST.items() if self_test else ():
         content = content.replace(usual, tested)
     parse_query(content, file.name)  # what is written can be read
-    _write_new(file, content)
+    write_new(file, content, QueryError)
     say(f"wrote {file}: edit it, then run  deniable query check {file}")
 
 
@@ -131,7 +122,11 @@ def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
-    say(summary(load_query(file)[0]))
+    found = load_query(file)[0]
+    say(summary(found))
+    warning = default_silence(found)
+    if warning is not None:
+        say("\n  ".join(["\nWarning: devices with default settings will fall silent", *warning.splitlines()]))
 
 
 @query.command(name="sign")
@@ -145,7 +140,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
         raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
     signed = sign(found, _signing_key(key, found.analyst))
     target = out or file.with_suffix(".signed.json")
-    _write_new(target, signed.to_bytes().decode())
+    write_new(target, signed.to_bytes().decode(), QueryError)
     say(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
 
 

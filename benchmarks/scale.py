@@ -161,7 +161,7 @@ def real() -> None:
     from toolkit.queries import make_query  # noqa: PLC0415
     from toolkit.systems import running_system  # noqa: PLC0415
 
-    found = calibrate(3000, AT_ONCE)["uploads_kept"]
+    (found,) = calibrate(3000, AT_ONCE, None)["uploads_kept"]
     cores = os.cpu_count() or 1
     # Both proxies and the sender share the cores; a proxy alone gets no further than one of them.
     rate = min(found.clock, cores / (2 / found.processor + 2 / found.sender))

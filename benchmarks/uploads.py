@@ -7,11 +7,15 @@ is acknowledged:
 - uploads over connections that stay open, as a reverse proxy in front keeps them;
 - uploads over a new TLS 1.3 connection each, as devices make them;
 - requests for the list of queries, which devices send in every round;
+- the latency of uploads that come at half of the rate of the first line;
 - the intake alone, without HTTP: what is left if HTTP cost nothing;
+- a collector: uploads over connections that stay open, by its own processor time, and what they cost the proxy behind it;
 - the memory of a proxy for each token that it knows.
 
-Figures are given by the clock and by the processor time of the proxy, which a busy machine hardly changes. `--toml` prints them
-as `deniable size --figures` reads them.
+Each is measured beside the previous release, which is taken from its commit into a temporary worktree and run with what its
+extra `service` installs (neither uvloop nor httptools). Both run at the same time, in turns of some hundred requests, so that
+other work on the machine slows both alike. Figures are by the processor time of the proxy, which a busy machine hardly changes,
+and by the clock. `--toml` prints ours as `deniable size --figures` reads them; `--alone` leaves the previous release out.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -49,6 +53,7 @@ from benchmarks.proxy import cpu_seconds, question  # noqa: E402
 
 from toolkit.certificates import self_signed  # noqa: E402 - the tests' own certificates
 
+T = TypeVar("T")
 _SERVE = "from deniable.cli import main; main()"
 
 
@@ -72,10 +77,35 @@ class Target(NamedTuple):
     port: int
     tokens: list[str]
     tls: ssl.SSLContext | None
+    collector: str = ""
+    """The token of a collector."""
+
+
+_PREVIOUS = "100027a"
+"""The commit of the previous release."""
 
 
 @contextlib.contextmanager
-def running_proxy(query: Query, n_tokens: int, tls: bool) -> Iterator[Target]:
+def previous_release() -> Iterator[list[str]]:
+    """The command of `deniable` as it was, with what its extra installed."""
+    git = ["git", "-C", str(_ROOT)]
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name) / "previous"
+        subprocess.run([*git, "worktree", "add", "--detach", str(place), _PREVIOUS], check=True, capture_output=True)  # noqa: S603
+        try:
+            blocked = "sys.modules.update(uvloop=None, httptools=None)"
+            code = f"import sys; {blocked}; sys.path.insert(0, {str(place / 'src')!r}); {_SERVE}"
+            yield [sys.executable, "-c", code]
+        finally:
+            subprocess.run([*git, "worktree", "remove", "--force", str(place)], check=True, capture_output=True)  # noqa: S603
+
+
+OURS = [sys.executable, "-c", _SERVE]
+
+
+@contextlib.contextmanager
+def running_proxy(query: Query, n_tokens: int, tls: bool, command: list[str] = OURS) -> Iterator[Target]:
+    """A proxy that has the query and the tokens; `command` says of which release."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "data").mkdir()
@@ -88,22 +118,58 @@ def running_proxy(query: Query, n_tokens: int, tls: bool) -> Iterator[Target]:
         (folder / "proxy.toml").write_text(settings)
         book = TokenStore(folder / "data" / "tokens.db")
         (operator,), tokens = book.add("operator"), book.add("device", count=n_tokens)
+        collector = book.add("collector")[0] if command is OURS else ""
         book.close()
-        command = [sys.executable, "-c", _SERVE, "proxy", "run", str(folder / "proxy.toml")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
-        try:
-            assert process.stdout is not None
-            at = urlsplit(process.stdout.readline().removeprefix("listening on ").strip())
+        with _running([*command, "proxy", "run", str(folder / "proxy.toml")]) as (pid, address):
+            at = urlsplit(address)
             host, port = at.hostname or "", at.port or 0
             link = http.client.HTTPSConnection(host, port, context=context) if tls else http.client.HTTPConnection(host, port)
             signed = sign(query, AnalystKey.generate(query.analyst)).to_bytes()
             link.request("PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"})
             assert link.getresponse().status == 201
             link.close()
-            yield Target(process.pid, host, port, tokens, context)
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+            yield Target(pid, host, port, tokens, context, collector)
+
+
+@contextlib.contextmanager
+def running_collector(proxy: Target) -> Iterator[Target]:
+    """A collector in front of a proxy, once it has heard of the tokens."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "token").write_text(proxy.collector)
+        text = f'proxy = "http://{proxy.host}:{proxy.port}"\ntoken_file = "token"\nport = 0\n'
+        (folder / "collector.toml").write_text(text)
+        with _running([*OURS, "collector", "run", str(folder / "collector.toml")]) as (pid, address):
+            at = urlsplit(address)
+            while True:
+                link = http.client.HTTPConnection(at.hostname or "", at.port)
+                link.request("GET", "/healthz")
+                if link.getresponse().status == 200:
+                    break
+                time.sleep(0.1)
+            yield Target(pid, at.hostname or "", at.port or 0, proxy.tokens, None)
+
+
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[tuple[int, str]]:
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True)  # noqa: S603 - our own command
+    try:
+        assert process.stdout is not None
+        yield process.pid, process.stdout.readline().removeprefix("listening on ").strip()
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the sender on the fastest loop there is, so that it takes little of the machine."""
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: PLC0415 - where it is installed
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    return asyncio.run(work)
 
 
 def uploads_of(query: Query, tokens: list[str]) -> Callable[[int], bytes]:
@@ -132,38 +198,93 @@ def polls_of(tokens: list[str]) -> Callable[[int], bytes]:
     return request
 
 
-async def _send(target: Target, request: Callable[[int], bytes], n: int, at_once: int, kept: bool) -> int:
+async def _send(target: Target, request: Callable[[int], bytes], places: range, at_once: int, kept: bool) -> int:
     n_bytes = 0
 
-    async def one_after_the_other(first: int) -> None:
+    async def one_after_the_other(mine: range) -> None:
         nonlocal n_bytes
         writer = None
-        for i in range(first, n, at_once):
+        for i in mine:
             if writer is None:
                 reader, writer = await asyncio.open_connection(target.host, target.port, ssl=target.tls)
             content = request(i)
             writer.write(content)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith((b"HTTP/1.1 202", b"HTTP/1.1 200")), head
-            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            n_bytes += len(content) + len(head) + length
+            length = await _answer(reader)
+            n_bytes += len(content) + length
             if not kept:
                 writer.close()
-                await writer.wait_closed()
+                with contextlib.suppress(OSError, ssl.SSLError):
+                    await writer.wait_closed()
                 writer = None
         if writer is not None:
             writer.close()
 
-    await asyncio.gather(*(one_after_the_other(i) for i in range(at_once)))
+    await asyncio.gather(*(one_after_the_other(places[i::at_once]) for i in range(at_once)))
     return n_bytes
 
 
-def measure(target: Target, request: Callable[[int], bytes], n: int, at_once: int, kept: bool) -> Rate:
-    clock, used, mine = time.perf_counter(), cpu_seconds(target.pid), time.process_time()
-    n_bytes = asyncio.run(_send(target, request, n, at_once, kept))
-    elapsed = time.perf_counter() - clock, cpu_seconds(target.pid) - used, time.process_time() - mine
-    return Rate(n / elapsed[0], n / elapsed[1], n / elapsed[2], n_bytes / n)
+async def _answer(reader: asyncio.StreamReader) -> int:
+    """Read one answer; how many bytes it has."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 202", b"HTTP/1.1 200")), head
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    await reader.readexactly(length)
+    return len(head) + length
+
+
+def measure(
+    targets: Sequence[Target],
+    request: Callable[[Target], Callable[[int], bytes]],
+    n: int,
+    at_once: int,
+    kept: bool,
+    turns: int = 1,
+) -> list[Rate]:
+    """The rate at each of some targets, which take turns."""
+    requests = [request(target) for target in targets]
+    spent = [[0.0, 0.0, 0.0, 0.0] for _ in targets]
+    edges = [n * i // turns for i in range(turns + 1)]
+    for turn in range(turns):
+        for target, wanted, sums in zip(targets, requests, spent, strict=True):
+            clock, used, mine = time.perf_counter(), cpu_seconds(target.pid), time.process_time()
+            n_bytes = _run(_send(target, wanted, range(edges[turn], edges[turn + 1]), at_once, kept))
+            time.sleep(0.05)  # what it does after it has answered is counted too
+            values = (
+                time.perf_counter() - clock - 0.05,
+                cpu_seconds(target.pid) - used,
+                time.process_time() - mine,
+                float(n_bytes),
+            )
+            for i, value in enumerate(values):
+                sums[i] += value
+    return [Rate(n / clock, n / used, n / mine, n_bytes / n) for clock, used, mine, n_bytes in spent]
+
+
+async def latencies(target: Target, request: Callable[[int], bytes], n: int, per_second: float, at_once: int) -> list[float]:
+    """Seconds from sending to the whole answer, of uploads that come at a rate whatever became of those before."""
+    free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    for _ in range(at_once):
+        free.put_nowait(await asyncio.open_connection(target.host, target.port))
+    found: list[float] = []
+
+    async def one(i: int, due: float) -> None:
+        link = await free.get()
+        link[1].write(request(i))
+        await _answer(link[0])
+        found.append(time.perf_counter() - due)
+        free.put_nowait(link)
+
+    start = time.perf_counter()
+    tasks = []
+    for i in range(n):
+        due = start + i / per_second
+        if (wait := due - time.perf_counter()) > 0.001:
+            await asyncio.sleep(wait)
+        tasks.append(asyncio.create_task(one(i, max(due, time.perf_counter()))))
+    await asyncio.gather(*tasks)
+    while not free.empty():
+        free.get_nowait()[1].close()
+    return sorted(found)
 
 
 def intake_alone(n: int, at_once: int) -> float:
@@ -182,6 +303,15 @@ def intake_alone(n: int, at_once: int) -> float:
     return n / used
 
 
+def previous_intake_alone(command: list[str], n: int, at_once: int) -> float:
+    """The same of the previous release, in a process that imports it."""
+    code = command[2].replace(_SERVE, f"sys.path.insert(0, {str(_ROOT)!r})")
+    # this script, but everything else of the release before
+    code += f"; from benchmarks import uploads; print(uploads.intake_alone({n}, {at_once}))"
+    done = subprocess.run([command[0], "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own
+    return float(done.stdout)
+
+
 def token_bytes(n: int = 50_000) -> float:
     with tempfile.TemporaryDirectory() as name:
         book = TokenStore(Path(name) / "tokens.db")
@@ -194,36 +324,89 @@ def token_bytes(n: int = 50_000) -> float:
     return held / n
 
 
-def calibrate(n: int, at_once: int) -> dict[str, Rate]:
+def calibrate(n: int, at_once: int, previous: list[str] | None) -> dict[str, list[Rate]]:
+    """Ours and, if there is one, the previous release's."""
     query = question()
-    with running_proxy(query, n, tls=False) as target:
-        found = {
-            "uploads_kept": measure(target, uploads_of(query, target.tokens), n, at_once, kept=True),
-            "polls": measure(target, polls_of(target.tokens), n, at_once, kept=True),
-        }
-    with running_proxy(query, n, tls=True) as target:
-        found["uploads"] = measure(target, uploads_of(query, target.tokens), n, at_once, kept=False)
+    commands = [OURS, previous] if previous else [OURS]
+    turns = 4 if previous else 1
+
+    def uploads(target: Target) -> Callable[[int], bytes]:
+        return uploads_of(query, target.tokens)
+
+    found = {}
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(running_proxy(query, n, False, command)) for command in commands]
+        found["uploads_kept"] = measure(targets, uploads, n, at_once, True, turns)
+        found["polls"] = measure(targets, lambda target: polls_of(target.tokens), n, at_once, True, turns)
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(running_proxy(query, n, True, command)) for command in commands]
+        found["uploads"] = measure(targets, uploads, n // 3, min(at_once, 32), False, turns)
     return found
+
+
+def p99_at(per_second: float, seconds: float, at_once: int) -> float:
+    query = question()
+    n = int(per_second * seconds)
+    with running_proxy(query, n, False) as target:
+        found = _run(latencies(target, uploads_of(query, target.tokens), n, per_second, at_once))
+    return found[int(0.99 * len(found))]
+
+
+def collected(n: int, at_once: int) -> tuple[Rate, float]:
+    """A collector's rate, and the uploads for each second of processor time of the proxy behind it."""
+    query = question()
+    with running_proxy(query, n, False) as proxy, running_collector(proxy) as collector:
+        used = cpu_seconds(proxy.pid)
+        (rate,) = measure([collector], lambda target: uploads_of(query, target.tokens), n, at_once, True)
+        return rate, n / (cpu_seconds(proxy.pid) - used)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--uploads", type=int, default=6000)
+    parser.add_argument("--uploads", type=int, default=8000)
     parser.add_argument("--at-once", type=int, default=128, help="devices that are connected at the same time")
     parser.add_argument("--toml", action="store_true", help="print figures for deniable size --figures")
+    parser.add_argument("--alone", action="store_true", help="leave the previous release out")
     given = parser.parse_args()
-    found = calibrate(given.uploads, given.at_once)
+    with contextlib.ExitStack() as stack:
+        previous = None if given.alone or given.toml else stack.enter_context(previous_release())
+        _report(given.uploads, given.at_once, previous, given.toml)
+
+
+def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> None:
+    found = calibrate(n, at_once, previous)
+    gathered, behind = collected(3 * n, 4 * at_once)
     held = token_bytes()
-    if given.toml:
-        for name, rate in found.items():
-            print(f"{name} = {rate.processor:.0f}")
-        print(f"token_bytes = {held:.0f}")
+    if toml:
+        for name, rates in found.items():
+            print(f"{name} = {rates[0].processor:.0f}")
+        print(f"uploads_gathered = {gathered.processor:.0f}\ncollected = {behind:.0f}\ntoken_bytes = {held:.0f}")
         return
-    print(f"{given.uploads:,} requests each, {given.at_once} at once; load average {os.getloadavg()[0]:.1f}")
-    for name, rate in found.items():
-        sides = f"{rate.processor:6,.0f} a second of the proxy's processor time, {rate.sender:7,.0f} of the sender's"
-        print(f"  {name:<13} {rate.clock:6,.0f} a second, {sides}; {rate.n_bytes:,.0f} bytes")
-    print(f"  the intake alone, without HTTP: {intake_alone(given.uploads, given.at_once):,.0f} a second of processor time")
+    print(f"{n:,} requests each, {at_once} at once, durable before the answer; load average {os.getloadavg()[0]:.1f}")
+    print("per second of the proxy's processor time (by the clock), ours and, beside it in the same run, the previous release's:")
+    for name, rates in found.items():
+        ours = rates[0]
+        line = f"  {name:<13} {ours.processor:7,.0f} ({ours.clock:6,.0f}); {ours.n_bytes:,.0f} bytes"
+        if previous:
+            before = rates[1]
+            line += (
+                f"; before {before.processor:6,.0f} ({before.clock:6,.0f}): {ours.processor / before.processor:.1f} times as many"
+            )
+        print(line)
+    alone = intake_alone(n, at_once)
+    line = f"  intake alone  {alone:7,.0f}, one share in each upload"
+    if previous:
+        before_alone = previous_intake_alone(previous, n, at_once)
+        line += f"; before {before_alone:,.0f}: {alone / before_alone:.1f} times as many"
+    print(line)
+    half = found["uploads_kept"][0].clock / 2
+    slowest = 1000 * p99_at(half, 4, at_once)
+    print(f"  latency       p99 {slowest:.1f} ms at {half:,.0f} uploads a second by the clock, half of the rate above")
+    print(f"  collector     {gathered.processor:7,.0f} ({gathered.clock:,.0f}) of its own processor time; ", end="")
+    print(f"{behind:,.0f} of that of the proxy behind it")
+    if previous:
+        before_kept = found["uploads_kept"][1].processor
+        print(f"                one proxy process takes what {behind / before_kept:.0f} took before")
     print(f"  memory for a token: {held:.0f} bytes")
 
 

@@ -16,7 +16,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 _STATE = tempfile.TemporaryDirectory(prefix="deniable-state-")
 os.environ["XDG_STATE_HOME"] = _STATE.name
 
-pytest_plugins = ["toolkit.brokers", "toolkit.sparks"]
+pytest_plugins = ["toolkit.brokers", "toolkit.sparks", "toolkit.browser"]
 
 _HERE = Path(__file__).parent
 _SERVERS = {"the_broker", "spark"}
@@ -31,5 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("java"))
         elif path.parent == _HERE / "integration":
             item.add_marker(pytest.mark.xdist_group(path.stem))
-        if path.parent in (_HERE / "integration", _HERE / "statistical"):
+        elif path.parent == _HERE / "browser":  # one browser at a time: several on two cores would slow each other down
+            item.add_marker(pytest.mark.xdist_group("browser"))
+        if path.parent in (_HERE / "integration", _HERE / "statistical", _HERE / "browser"):
             item.add_marker(pytest.mark.slow)

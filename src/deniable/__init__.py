@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
+    from deniable.estimation.prevalence_posterior import PrevalencePosterior, prevalence_posterior
     from deniable.estimation.regression import Regression, regress
     from deniable.estimation.regression_result import CoefficientTest
     from deniable.estimation.sampling import Sample
@@ -107,6 +108,7 @@ _MODULES = {
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
+    "deniable.estimation.prevalence_posterior": ("PrevalencePosterior", "prevalence_posterior"),
     "deniable.estimation.regression": ("Regression", "regress"),
     "deniable.estimation.regression_result": ("CoefficientTest",),
     "deniable.estimation.sampling": ("Sample",),
@@ -191,6 +193,7 @@ __all__ = [
     "OptimizedUnary",
     "PermanentAnswer",
     "Plan",
+    "PrevalencePosterior",
     "Query",
     "RandomProjection",
     "Rappor",
@@ -232,6 +235,7 @@ __all__ = [
     "maximum_likelihood",
     "plan",
     "posterior",
+    "prevalence_posterior",
     "privacy",
     "proportion_errors",
     "regress",

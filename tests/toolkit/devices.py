@@ -83,6 +83,8 @@ class Network:
     refusing: set[bytes] = field(default_factory=set)
     postponing: set[bytes] = field(default_factory=set)
     relayed: dict[str, list[bytes]] = field(default_factory=dict)
+    skews: dict[str, float] = field(default_factory=dict)
+    concurrent: bool = False
     bodies: list[tuple[str, str, bytes]] = field(default_factory=list)
     kept: dict[str, dict[bytes, Share]] = field(default_factory=dict)
 
@@ -106,6 +108,9 @@ class Network:
         if proxy in self.down:
             raise UploadError("cannot be reached")
         return self.relayed.get(proxy, [])
+
+    def skew(self, proxy: str) -> float | None:
+        return self.skews.get(proxy)
 
     def messages(self) -> list[Message]:
         """What the shares that all proxies have make together."""

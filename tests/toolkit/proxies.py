@@ -102,6 +102,16 @@ class ProxyProcess:
         )
         assert answer.status_code == 201, answer.text
 
+    def children(self) -> list[int]:
+        """The processes that it has started, the intake first."""
+        assert self.process is not None
+        pid = self.process.pid
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def kill_child(self, pid: int) -> None:
+        """Kill one of them, without a word."""
+        os.kill(pid, signal.SIGKILL)
+
     def metrics(self) -> dict[str, int]:
         """What it counts."""
         text = httpx.get(f"{self.address}/metrics").text

@@ -109,7 +109,7 @@ class ReferenceDevice:
     ring: list[dict[str, Any]]
     secret: bytes
     seen: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
-    epochs: dict[tuple[str, str], int] = field(default_factory=dict)
+    decided: set[tuple[str, str, int]] = field(default_factory=set)
     charges: list[tuple[int, str, str, Fraction, bytes | None]] = field(default_factory=list)
     memo: list[dict[str, Any]] = field(default_factory=list)
     reserves: dict[tuple[bytes, int], int] = field(default_factory=dict)
@@ -141,18 +141,18 @@ class ReferenceDevice:
         epoch = (now - schedule["origin"]) // schedule["every"]
         if not 0 <= epoch < (schedule["expires"] - schedule["origin"]) // schedule["every"]:
             raise Stop("waiting", "")
-        if epoch <= self.epochs.get(name, -1):
+        if (*name, epoch) in self.decided:
             raise Stop("again", "")
         out["epoch"] = epoch
         if len(self.waiting) + most * len(query["proxies"]) > self.policy["queue_messages"] * len(query["proxies"]):
-            self.epochs[name] = epoch
+            self.decided.add((*name, epoch))
             raise Stop("refused", "queue full")
         scope = canonical([query[each] for each in ("analyst", "id", "sql", "columns", "mechanism")]) if memoized else None
         total, cost, slots = self._payment(query, row_cost, scope, distinct, now)
         end = schedule["origin"] + (epoch + 1) * schedule["every"]
         ready = now + self.policy["slot"]
         out["due"] = ready + words.below(max(1, min(self.policy["upload_within"], end - ready)))
-        self.epochs[name] = epoch
+        self.decided.add((*name, epoch))
         sampling = query["sampling"]
         if query["strata"] and query["strata"][stratum]["sampling"] is not None:
             sampling = query["strata"][stratum]["sampling"]

@@ -95,7 +95,7 @@ def test_an_error_is_one_line_and_changes_nothing(deniable: Command, folder: Pat
 
 
 def test_every_command_of_the_vault_explains_itself() -> None:
-    assert set(vault.commands) == {"init", "import", "share", "unshare", "show", "sandbox"}
+    assert set(vault.commands) == {"init", "import", "record", "keep", "share", "unshare", "show", "sandbox"}
     for command in vault.commands.values():
         assert command.help
         out = CliRunner().invoke(cli, ["vault", command.name or "", "--help"])

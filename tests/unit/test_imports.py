@@ -250,3 +250,28 @@ def test_a_device_that_answers_has_loaded_nothing_that_solves_plans_or_counts(
     subprocess.run(command, check=True)  # noqa: S603 - our own code
     assert {"deniable.client.device", "deniable.mechanisms.hashing"} <= modules()
     assert closed_doors(modules(), {"estimation", "planning", "aggregator", "analyst", "proxy"}, HEAVY) == set()
+
+
+def test_without_scipy_a_device_works_and_whoever_estimates_is_told_what_to_install(tmp_path: Path) -> None:
+    """SciPy is hidden from the process: a report is drawn, and an estimate names the extra, in Python and on the command line."""
+    hidden = (
+        "import importlib.util, sys\n"
+        "real = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name.startswith('scipy') else real(name, *rest)\n"
+        "sys.modules['scipy'] = None\n"
+    )
+    program = hidden + (
+        "from deniable import DirectEncoding\n"
+        "from deniable.errors import MissingExtraError\n"
+        "import deniable.client.device\n"
+        "survey = DirectEncoding(3, 1.0)\n"
+        "reports = survey.privatize([0, 1, 2])\n"
+        "try:\n    survey.estimate(reports)\n"
+        "except MissingExtraError as error:\n    print(error)\n"
+        "sys.argv = ['deniable', 'plan', '--population', '1000', '--epsilon', '1', '--margin', '0.1']\n"
+        "from deniable.cli import main\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert done.stdout == "estimating needs SciPy: pip install 'deniable[estimation]'\n"
+    assert done.stderr == "deniable: estimating needs SciPy: pip install 'deniable[estimation]'\n"
+    assert done.returncode == 2

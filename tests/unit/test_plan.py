@@ -407,7 +407,7 @@ def test_nonsense_is_refused_in_one_clear_line(wishes: dict[str, Any], message: 
         ),
         ({"population": 10**5, "share": 0.1, "margin": 0.2, "sampled_epsilon": 1}, "margin = 0.2 is white noise"),
         ({"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1}, "cv and margin are two ways to say the same"),
-        ({"population": 10**5, "sampled_epsilon": 1}, "share and a target are open"),
+        ({"population": 10**5, "share": 0.1}, "a target and epsilon are open"),
         ({"population": 10**5, "cv": 0.1}, "share and epsilon are open"),
         (
             {"population": 10**5, "cv": 0.1, "sampled_epsilon": 1, "distinct": 2},

@@ -73,7 +73,7 @@ def test_a_batch_becomes_what_its_uploads_would_become_in_some_order_that_the_in
     for intake in (together, one_by_one):
         intake.flush()
     rows = [_logged(intake) for intake in (together, one_by_one)]
-    assert np.array_equal(*rows)
+    assert np.array_equal(rows[0], rows[1])
     assert rows[0].shape[1] == together.n_ids > 0
     assert together.counters["accepted"] == one_by_one.counters["accepted"] == rows[0].shape[1]
     together.close()

@@ -51,6 +51,7 @@ NO_RESULT = {
     "Demand": "what a size is asked for: its fields are the arguments",
     "Sizing": "recomputed from a Demand in milliseconds",
     "Run": "recomputed from a Demand in milliseconds",
+    "QuestionnairePlan": "written as the questionnaire that `deniable randomize` reads",
 }
 """Public classes of these rooms that print themselves or have `to_dict`, and why they are no results."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, MOST_RECORDS, HttpTransport, backoff, fetch_queries
+from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, MOST_RECORDS, HttpTransport, Polled, backoff, fetch_queries
 from deniable.errors import UploadError
 from deniable.randomness import seeded_source
 from deniable.wire.shares import read_batch
@@ -188,9 +188,9 @@ def test_queries_are_asked_of_all_proxies_for_one_alone_could_hold_a_version_bac
     query = asked()
     old, new = signed(query).to_bytes(), signed(query.revised(sampling=0.5)).to_bytes()
     network = Network(relayed={ONE: [old], TWO: [new, old]})
-    assert fetch_queries(make_policy(query), network) == ([old, new], [])
+    assert fetch_queries(make_policy(query), network) == Polled([old, new])
     network.down = {ONE}
-    assert fetch_queries(make_policy(query), network) == ([new, old], [f"{ONE}: cannot be reached"])
+    assert fetch_queries(make_policy(query), network) == Polled([new, old], (f"{ONE}: cannot be reached",))
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

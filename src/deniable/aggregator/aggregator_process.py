@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+from fastapi import FastAPI
+
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.api import create_app
 from deniable.aggregator.service import Service
@@ -15,8 +17,15 @@ from deniable.service.limits import ConnectionLimits
 __all__ = ["serve"]
 
 
-def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) -> None:
-    """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached."""
+def serve(
+    settings: Settings,
+    announce: Callable[[str], None] = lambda _: None,
+    extend: Callable[[FastAPI, Service], None] = lambda _, __: None,
+) -> None:
+    """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached.
+
+    `extend` adds to the interface what rooms below this one bring: the console.
+    """
     keep_files_private()
     write_json_lines("deniable.aggregator")
     place = Endpoint("aggregator", settings.host, settings.port, settings.tls)
@@ -24,7 +33,9 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     try:
         service = Service(settings)
         limits = ConnectionLimits(header_deadline=settings.header_deadline, most_connections=settings.most_connections)
-        server = place.server(create_app(service, ending=lambda: server.should_exit), limits, service.refusals)
+        app = create_app(service, ending=lambda: server.should_exit)
+        extend(app, service)
+        server = place.server(app, limits, service.refusals)
 
         def end(*_: object) -> None:
             server.should_exit = True

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,7 +17,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
+from deniable.aggregator.feed import Feed, slim
+from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, viewed
 from deniable.aggregator.service import LARGEST_PAGE, Service
+from deniable.aggregator.sessions import authorize as _authorize
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
@@ -58,7 +60,8 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     )
     _add_errors(app, service)
     _add_queries(app, service)
-    _add_results(app, service, ending)
+    _add_results(app, service)
+    _add_streams(app, service, ending)
     _add_watching(app, service)
     return app
 
@@ -95,17 +98,6 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     app.add_exception_handler(RequestValidationError, wrong_address)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, broken)
-
-
-def _authorize(service: Service, request: Request, *roles: str) -> str:
-    """The token that the request shows, if it has one of these roles."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    role = service.role_of(token.strip()) if kind.lower() == "bearer" else None
-    if role is None:
-        raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
-    if role not in roles:
-        raise RefusedError("role", 403, f"this needs a token for {' or '.join(roles)}, and this one is for {role}")
-    return token.strip()
 
 
 def _known(service: Service, query_id: str) -> dict[str, Any]:
@@ -148,16 +140,19 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)
 
 
-def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
+def _add_results(app: FastAPI, service: Service) -> None:
     @app.get("/v1/queries/{query_id}/results/latest", responses=_REFUSALS)
-    def latest_result(query_id: str, request: Request) -> Response:
-        """The newest window."""
+    def latest_result(
+        query_id: str, request: Request, confidence: float = STORED_CONFIDENCE, form: str = "raw", brief: bool = False
+    ) -> Response:
+        """The newest window, at another confidence or projected if that is asked for; `brief` leaves the matrices out."""
         _authorize(service, request, "analyst", "reader")
+        check_view(confidence, form)
         _known(service, query_id)
         found = service.results(query_id, limit=1, last=True)
         if not found:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
-        return Response(_numbered(*found[0]), media_type="application/json")
+        return Response(_shown(*found[0], confidence, form, brief), media_type="application/json")
 
     @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
     def range_of_results(
@@ -167,17 +162,58 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         end: Number | None = None,
         after: Number = 0,
         limit: Number = 100,
+        confidence: float = STORED_CONFIDENCE,
+        form: str = "raw",
+        brief: bool = False,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`."""
+        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`.
+
+        `confidence` and `form` (raw or projected) say how they are shown; `brief` leaves the matrices out.
+        """
         _authorize(service, request, "analyst", "reader")
+        check_view(confidence, form)
         _known(service, query_id)
         limit = min(max(1, limit), _MOST_RESULTS)
         found = service.results(query_id, after, start, end, limit)
         following = (
             found[-1][0] if found and (len(found) == limit or sum(len(each) for _, each in found) >= LARGEST_PAGE) else None
         )
-        windows = ",".join(_numbered(*row) for row in found)
+        windows = ",".join(_shown(*row, confidence, form, brief) for row in found)
         return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
+
+    @app.get("/v1/queries/{query_id}/series", responses=_REFUSALS)
+    def series_of_a_label(
+        query_id: str,
+        request: Request,
+        label: Number = 0,
+        end: Number | None = None,
+        limit: Number = _MOST_RESULTS,
+        confidence: float = STORED_CONFIDENCE,
+    ) -> dict[str, list[Any]]:
+        """One label over the newest windows (that begin before `end`), oldest first: a list for each column."""
+        _authorize(service, request, "analyst", "reader")
+        check_view(confidence, "raw")
+        _known(service, query_id)
+        with service.reading() as connection:
+            return one_label(connection, query_id, label, confidence, min(max(1, limit), _MOST_RESULTS), end)
+
+
+def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
+    feed = Feed(service, ending)
+
+    @app.get("/v1/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
+    async def follow_all(request: Request, after: Number | None = None) -> Response:
+        """Windows of all queries (without their matrices), health, and changes to the list of queries, as server-sent events.
+
+        From the window after `Last-Event-ID` (or `after`) on; without either, from the next.
+        """
+        token = await run_in_threadpool(_authorize, service, request, "analyst", "reader")
+        feed.admit(token)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        stated = _last_event(request)
+        return StreamingResponse(
+            feed.follow(after if stated is None else stated, token), headers=headers, media_type="text/event-stream"
+        )
 
     followers: Counter[str] = Counter()
 
@@ -209,14 +245,26 @@ def _add_results(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
             raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients follow results under this token already")
         if followers.total() >= _MOST_FOLLOWERS:
             raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
-        stated = request.headers.get("last-event-id", "")
-        if stated.isascii() and stated.isdecimal() and len(stated) < 19:
-            after = int(stated)
+        stated = _last_event(request)
+        after = after if stated is None else stated
         if after is None:
             newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
             after = newest[0][0] if newest else 0
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
+
+
+def _last_event(request: Request) -> int | None:
+    stated = request.headers.get("last-event-id", "")
+    return int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 19 else None
+
+
+def _shown(number: int, document: str, confidence: float, form: str, brief: bool) -> str:
+    """A stored result as it is looked at."""
+    if confidence == STORED_CONFIDENCE and form == "raw":
+        return json.dumps(slim(number, document)) if brief else _numbered(number, document)
+    told = viewed(json.loads(document), confidence, form)
+    return json.dumps(slim(number, json.dumps(told)) if brief else {"number": number, **told})
 
 
 def _numbered(number: int, document: str) -> str:
@@ -228,12 +276,8 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     def health() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
-        proxies = [asdict(proxy) for proxy in service.health]
-        running, engine, relay = service.running, service.engine_problem, service.relay_problem
-        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
-        status = "failed" if not running else "ok" if fine else "degraded"
-        document = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
-        return Response(json.dumps(document), 200 if running else 503, media_type="application/json")
+        told = service.health_report()
+        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     def metrics() -> Response:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
@@ -18,7 +19,7 @@ from deniable.aggregator.external_engine import ExternalEngineStatus, counted_ve
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
 from deniable.aggregator.state import Clock, State, connect
-from deniable.aggregator.tokens import find_token
+from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
@@ -118,6 +119,14 @@ class Service:
             self._elsewhere.look()
         return self._elsewhere.health
 
+    def health_report(self) -> dict[str, Any]:
+        """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
+        proxies = [asdict(proxy) for proxy in self.health]
+        running, engine, relay = self.running, self.engine_problem, self.relay_problem
+        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        status = "failed" if not running else "ok" if fine else "degraded"
+        return {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
         return 0.0 if self._embedded is not None and self._embedded.engine.step() else _SECONDS_BETWEEN_LOOKS
@@ -154,6 +163,11 @@ class Service:
 
     def role_of(self, token: str) -> str | None:
         """What the holder of a token may do; None for a token that is not known."""
+        holder = self.holder_of(token)
+        return None if holder is None else holder.role
+
+    def holder_of(self, token: str) -> TokenHolder | None:
+        """Whose token it is; None for one that is not known."""
         with self.reading() as connection:
             return find_token(connection, token)
 
@@ -186,7 +200,29 @@ class Service:
         """The newest version of each query (or of one), in short, and how far the proxies know of it."""
         with self.reading() as connection:
             newest = {entry.query.id: entry for entry in published(connection, query_id)}
-            return [_brief(entry, relay_status(connection, name, self.names)) for name, entry in newest.items()]
+            return [
+                _brief(entry, relay_status(connection, name, self.names), _latest(connection, name))
+                for name, entry in newest.items()
+            ]
+
+    def queries_version(self) -> str:
+        """A text that changes whenever a query is published or stopped."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT count(*), max(published), count(stopped), max(stopped) FROM queries").fetchone()
+        return " ".join(map(str, row))
+
+    def newest(self) -> int:
+        """The number of the newest result of all queries."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results").fetchone()[0])
+
+    def all_results(self, after: int, up_to: int | None, limit: int) -> list[tuple[int, str]]:
+        """Results of all queries as (number, JSON): those after one number and up to another."""
+        with self.reading() as connection:
+            return connection.execute(
+                "SELECT seq, document FROM results WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+                (after, 1 << 62 if up_to is None else up_to, limit),
+            ).fetchall()
 
     def results(
         self,
@@ -219,7 +255,18 @@ class Service:
         return found
 
 
-def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
+def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
+    """The newest result in short."""
+    names = ("index", "start", "end", "condition", "n")
+    fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
+    row = connection.execute(
+        f"SELECT seq, {fields} FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1",  # noqa: S608 - names of ours
+        (query_id,),
+    ).fetchone()
+    return None if row is None else dict(zip(("number", *names), row, strict=True))
+
+
+def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None) -> dict[str, Any]:
     query = entry.query
     return {
         "id": query.id,
@@ -228,9 +275,17 @@ def _brief(entry: Published, relayed: dict[str, str]) -> dict[str, Any]:
         "question": query.question,
         "labels": list(query.labels),
         "schedule": query.schedule.to_dict(),
+        "columns": [{"name": column.name, "labels": list(column.labels)} for column in query.columns],
+        "strata": [stratum.name for stratum in query.strata],
+        "mechanism": dict(query.recipe),
+        "sampling": query.sampling,
+        "population": query.population,
+        "budget": asdict(query.budget),
         "epsilon_local": query.epsilon_local,
+        "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,
+        "latest": latest,
     }

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.service.tokens import new_token, token_hash
 
-__all__ = ["ROLES", "add_token", "find_token", "revoke_token"]
+__all__ = ["ROLES", "TokenHolder", "add_token", "find_token", "revoke_token"]
 
 ROLES = ("analyst", "reader")
 """An analyst publishes and stops queries and reads results; a reader only reads."""
+
+
+class TokenHolder(NamedTuple):
+    """Who a token was made for."""
+
+    name: str
+    role: str
 
 
 def add_token(connection: sqlite3.Connection, name: str, role: str, now: int) -> str:
@@ -24,10 +32,10 @@ def add_token(connection: sqlite3.Connection, name: str, role: str, now: int) ->
     return token
 
 
-def find_token(connection: sqlite3.Connection, token: str) -> str | None:
-    """The role of a token that somebody shows, or None."""
-    row = connection.execute("SELECT role FROM tokens WHERE digest = ?", (token_hash(token),)).fetchone()
-    return None if row is None else str(row[0])
+def find_token(connection: sqlite3.Connection, token: str) -> TokenHolder | None:
+    """Whose token it is that somebody shows, and what it is for; None for one that is not known."""
+    row = connection.execute("SELECT name, role FROM tokens WHERE digest = ?", (token_hash(token),)).fetchone()
+    return None if row is None else TokenHolder(*row)
 
 
 def revoke_token(connection: sqlite3.Connection, name: str) -> int:

@@ -24,6 +24,7 @@ ROLES = {
     },
     "operator, who runs the services": {
         "aggregator": "deniable.cli.aggregator:aggregator",
+        "collector": "deniable.cli.collector:collector",
         "kafka": "deniable.cli.kafka:kafka",
         "proxy": "deniable.cli.proxy:proxy",
         "ring": "deniable.cli.ring:ring",
@@ -52,6 +53,15 @@ COMMANDS = {name: place for commands in ROLES.values() for name, place in comman
 
 _LONGEST_SENTENCE = 200
 """Characters of a first sentence that help shows: enough for all of them, which a test sees to."""
+
+
+_EXTRAS = {
+    "scipy": "estimation",
+    **dict.fromkeys(("fastapi", "uvicorn", "pydantic", "prometheus_client"), "service"),
+    "pandas": "frames",
+    "pyarrow": "frames",
+}
+"""Which extra brings a package that a command may find missing."""
 
 
 class LazyGroup(click.Group):
@@ -89,6 +99,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except DeniableError as error:
             raise OneLineError(str(error)) from None
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            raise OneLineError(f"this command needs {error.name}: pip install 'deniable[{extra}]'") from None
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.UsageError as error:

@@ -30,9 +30,10 @@ def run(settings: Path) -> None:
     chosen = read_settings(settings)
     try:
         from deniable.aggregator.aggregator_process import serve  # noqa: PLC0415 - needs the extra `service`
+        from deniable.console.console_app import add_console  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "an aggregator") from None
-    serve(chosen, lambda address: say(f"aggregator at {address}"))
+    serve(chosen, lambda address: say(f"aggregator at {address}"), add_console)
 
 
 @aggregator.command()

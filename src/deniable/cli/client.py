@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from deniable.cli.opening import open_page
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.conformance import compare, read_vectors
@@ -20,7 +21,7 @@ from deniable.client.receipts import Receipt
 from deniable.client.store import Store
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
-from deniable.errors import PolicyError, QueryError
+from deniable.errors import MissingExtraError, PolicyError, QueryError
 from deniable.queries.times import spoken_time
 
 __all__ = ["client"]
@@ -35,6 +36,7 @@ epsilon_per_answer = 3.0        # the most that one answer may cost
 queue_messages = 1000           # how many answers wait when there is no network
 queue_age = "14 d"              # and for how long
 upload_within = "10 min"        # answers leave at a random time of this span, from the end of their slot on
+clock_tolerance = "5 min"       # how far your clock may be from the proxies' clocks
 deadline = 1.0                  # seconds an analyst's SQL may run on your data
 
 [[limits]]                      # how much all answers together may cost
@@ -252,6 +254,26 @@ def conformance(vectors: Path, command: tuple[str, ...], as_json_: bool) -> None
         say(f"{n_steps - len(wrong):,} of {n_steps:,} steps agree.")
     if wrong:
         raise SystemExit(1)
+
+
+@client.command()
+@_VAULT
+@_policy_option
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on this machine [default: any that is free].")
+@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+def ui(vault: Path, policy_file: Path | None, port: int, no_browser: bool) -> None:
+    """Open a page that shows what was asked, what it cost and what is left, where you can refuse an analyst. Until Ctrl-C.
+
+    It can be reached from this machine only, and only by the address that is printed here.
+    """
+    path = Vault.open(vault).path
+    file = policy_file or vault.with_name(vault.name + ".policy.toml")
+    read_policy(file)
+    try:
+        from deniable.console.person_page import serve_person  # noqa: PLC0415 - needs the extra `service`
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "service", "deniable client ui") from None
+    serve_person(path, file, port, lambda address: open_page(address, no_browser, "your page"))
 
 
 def _say(receipts: list[Receipt]) -> None:

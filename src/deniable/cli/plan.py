@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 import deniable
 from deniable.cli.output import as_json, loss_text, make_console, say
+from deniable.cli.plan_questions import plan_questions
+from deniable.errors import PlanError
 from deniable.planning.plan import SHUFFLED_DELTA
+from deniable.planning.questionnaire import Split, Way
 from deniable.planning.rendering import error, figure, figure_name, local_excess, percent
+from deniable.planning.request import PlanRequest
 
 __all__ = ["plan"]
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def number(text: str) -> int | float:
@@ -48,13 +54,44 @@ def number(text: str) -> int | float:
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the ± covers.")
 @click.option("--finite", is_flag=True, help="The population is all there is, not a sample of more people.")
 @click.option("--mechanism", help="Plan for this mechanism, by name.")
+@click.option(
+    "--questions",
+    type=_FILE,
+    metavar="FILE.toml",
+    help="Plan all questions of a survey, a table [questions.NAME] each, together.",
+)
+@click.option("--answer-epsilon", type=float, help="With --questions: most that a row may tell about one answer.")
+@click.option("--way", type=click.Choice(get_args(Way)), help="With --questions: how to ask. [default: what errs least]")
+@click.option(
+    "--split",
+    type=click.Choice(get_args(Split)),
+    default="importance",
+    show_default=True,
+    help="With --questions: how a budget is split.",
+)
+@click.option(
+    "--output", "-o", type=_FILE, metavar="OUT.toml", help="With --questions: the mechanisms, for `deniable randomize`."
+)
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
-def plan(wants_json: bool, plot_file: Path | None, **request: Any) -> None:
+def plan(wants_json: bool, plot_file: Path | None, questions: Path | None, output: Path | None, **request: Any) -> None:
     """Find what is left open of population, share, target (--cv or --margin) and epsilon.
 
-    With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local.
+    With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local. With a
+    population and an epsilon alone, find what can be seen at all. With --questions, find how to ask several questions within one
+    epsilon, and what ± to expect of each.
     """
+    if questions is not None:
+        if plot_file is not None:
+            raise PlanError("--plot draws the trade-off of one question, and not of --questions")
+        plan_questions(questions, output, wants_json, request)
+        return
+    for name in ("answer_epsilon", "way", "split"):
+        source = click.get_current_context().get_parameter_source(name)
+        if request.pop(name) is not None and source is not click.core.ParameterSource.DEFAULT:
+            raise PlanError(f"--{name.replace('_', '-')} belongs to --questions")
+    if output is not None:
+        raise PlanError("--output belongs to --questions")
     made = deniable.plan(**request)
     if plot_file is not None:
         from deniable.cli.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
@@ -113,9 +150,11 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
         ("Error", f"{error(made)}{each}"),
         (
             "Smallest share",
-            f"{percent(made.smallest_share)} {'with that cv' if request.margin is None else 'can be told from nothing'}",
+            f"{percent(made.smallest_share)} {_seen(request)}",
         ),
     ]
+    if request.open_ended:
+        facts.append(("Any share", f"is known to ± {percent(made.widest_margin)} at most"))
     if made.detectable_difference is not None:
         facts.append(
             (
@@ -134,6 +173,10 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
         facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
     facts.append(("Report", f"{made.report_bytes} byte{'s' if made.report_bytes > 1 else ''}"))
     return facts
+
+
+def _seen(request: PlanRequest) -> str:
+    return "with that cv" if request.margin is None and not request.open_ended else "can be told from nothing"
 
 
 def _how(made: deniable.Plan) -> str:

@@ -12,7 +12,7 @@ import click
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say, write_new
 from deniable.client.policy import default_silence
-from deniable.errors import KeyFileError, QueryError, QueryFileError
+from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
@@ -85,7 +85,7 @@ def query() -> None:
 
 
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
-    """The query in a TOML file or in a signed file, and the signed form if there is one."""
+    """The query in a TOML file, in a file of its canonical bytes or in a signed file, and the signed form if there is one."""
     try:
         with path.open("rb") as file:
             signed = file.read(1) == b"{"
@@ -94,7 +94,13 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
         raise QueryFileError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
     if not signed:
         return read_query(path), None
-    found = SignedQuery.from_bytes(b"{" + rest)
+    content = b"{" + rest
+    if b'"format":"deniable query 1"' in content:  # canonical bytes have no space; a signed file has them inside a text
+        try:
+            return Query.from_content(content.strip()), None
+        except ParameterError as error:
+            raise QueryFileError(error.name, error.value, error.rule, path.name) from None
+    found = SignedQuery.from_bytes(content)
     return found.unverified(), found
 
 

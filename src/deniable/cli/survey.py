@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from deniable.cli.output import as_csv, as_json, output_options, progress_bar, s
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
-from deniable.mechanisms.mechanism import Mechanism
-from deniable.survey import Survey, estimate_file, parse_columns, randomize_file, read_columns
+from deniable.mechanisms.questionnaire import Questionnaire
+from deniable.survey import Survey, estimate_file, parse_columns, randomize_file, read_questionnaire
 from deniable.survey.files import Missing, columns_file
 from deniable.table_file import STANDARD_STREAM, TableFormat
 
@@ -55,9 +56,12 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _given(columns: tuple[str, ...], mechanisms: Path | None) -> dict[str, Mechanism]:
-    given = read_columns(mechanisms) if mechanisms else {}
-    return given | parse_columns(columns)
+def _given(columns: tuple[str, ...], mechanisms: Path | None) -> Questionnaire | None:
+    named = parse_columns(columns)
+    if mechanisms is None:
+        return Questionnaire(named) if named else None
+    given = read_questionnaire(mechanisms)
+    return dataclasses.replace(given, mechanisms={**given.mechanisms, **named}) if named else given
 
 
 @click.command()
@@ -91,6 +95,8 @@ def randomize(
     was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
     given = _given(columns, mechanisms)
+    if given is None:
+        raise SurveyError("there is no column to randomize: name them by --column or --mechanisms")
     options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
         rows = randomize_file(files, output, given, progress=progress, **options)
@@ -98,8 +104,11 @@ def randomize(
         click.get_current_context().with_resource(redirect_stdout(sys.stderr))
     recorded = f"{output}; the mechanisms are recorded in {columns_file(output).name}"
     say(f"Wrote {rows:,} randomized rows to {'standard output' if output == STANDARD_STREAM else recorded}.")
-    for name, mechanism in given.items():
-        say(f"  {name}: {mechanism!r}, epsilon {_loss(mechanism.epsilon)}")
+    for name, mechanism in given.mechanisms.items():
+        about = f" (of one answer {_loss(given.answer_epsilon(name))})" if given.fake else ""
+        say(f"  {name}: {mechanism!r}, epsilon {_loss(mechanism.epsilon)}{about}")
+    if given.fake or given.sampled:
+        say(f"{given.kind[0].upper()}{given.kind[1:]}.")
     say(_row_loss(given, keep))
 
 
@@ -107,9 +116,9 @@ def _loss(epsilon: float) -> str:
     return "infinite" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
-def _row_loss(given: dict[str, Mechanism], keep: tuple[str, ...]) -> str:
+def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
     """What a person's row tells as a whole, and what of it has no protection at all."""
-    total = _loss(sum(mechanism.epsilon for mechanism in given.values()))
+    total = _loss(given.epsilon)
     if not keep:
         return f"A person's row as a whole: epsilon {total}."
     kept = ", ".join(keep)
@@ -157,7 +166,7 @@ def estimate(
     Several files are taken together. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
-    given = _given(columns, mechanisms) or None
+    given = _given(columns, mechanisms)
     axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
     options = _options(estimators, candidates)
     reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from deniable.cli.output import say
+from deniable.client.recording import MOST_ROWS
 from deniable.client.sandbox import walls as walls_here
 from deniable.client.vault import TableInfo, Vault
 
@@ -57,6 +59,46 @@ def import_data(file: Path, table: str, data: Path) -> None:
     n_rows = readers[data.suffix.lower()](opened, table, data)
     info = next(each for each in opened.tables() if each.name.lower() == table.lower())
     say(f"{_counted(n_rows, 'row')} added to {info.name}. {_sentence(info)}")
+
+
+@vault.command()
+@_FILE
+@click.argument("table")
+@click.argument("values", nargs=-1, required=True, metavar="COLUMN=VALUE...")
+def record(file: Path, table: str, values: tuple[str, ...]) -> None:
+    """Add one row to TABLE, with the present time, as an app would: km=3.5 city=Lyon.
+
+    What reads as a number is one; put text in JSON quotes to keep it text.
+    """
+    row = {}
+    for each in values:
+        column, equals, text = each.partition("=")
+        if not equals or column in row:
+            raise click.UsageError(f"{each!r} must be COLUMN=VALUE, and each column can be given once")
+        row[column] = _value(text)
+    opened = Vault.open(file)
+    opened.record(table, row)
+    info = next(each for each in opened.tables() if each.name.lower() == table.lower())
+    say(f"{info.name} has {_counted(info.n_rows, 'row')} now. {_sentence(info)}")
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str | None) else text
+
+
+@vault.command()
+@_FILE
+@click.argument("table")
+@click.option("--age", help="How long recorded rows are kept, such as '90 d'; by default, for any time.")
+@click.option("--rows", type=int, default=MOST_ROWS, show_default=True, help="How many recorded rows are kept.")
+def keep(file: Path, table: str, age: str | None, rows: int) -> None:
+    """Say how long, and how many, recorded rows of TABLE are kept. The oldest go first."""
+    Vault.open(file).keep(table, age, rows)
+    say(f"{table} keeps up to {_counted(rows, 'recorded row')}{f' of the last {age}' if age else ''}.")
 
 
 @vault.command()

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
@@ -30,15 +31,17 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox
 from deniable.client.guard import Shape
+from deniable.client.parallel import Lines
 from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
-from deniable.client.upload import Transport, Uploaded, fetch_queries, upload
+from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
 from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultBusyError, VaultError
 from deniable.privacy.ledger import Accountant
 from deniable.queries.query import Query
+from deniable.queries.schedule import spoken_duration
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
 from deniable.randomness import Source, system_source
 
@@ -93,6 +96,10 @@ class Device:
         self.source = source or system_source()
         self._isolated = isolated
         self._on_step = on_step
+        self._polls: Lines[Polled] = Lines()
+        self._uploads: Lines[Uploaded] = Lines()
+        self.skew: float | None = None
+        """Seconds that the proxies' clocks are ahead of this one, when they were last asked; None if that is not known."""
 
     def __repr__(self) -> str:
         return f"<device of {self.vault.path.name}>"
@@ -167,22 +174,26 @@ class Device:
         The uploads come before the answers, or the time between a poll and an upload would tell how long the SQL took; they come
         after them where the policy says that answers are sent at once.
         """
-        now = int(self.clock()) if now is None else now
         found = self.fetch(transport)
         if not self.policy.upload_within:
             return self.answer_all(found, now), self.upload(transport, now)
         uploaded = self.upload(transport, now)
-        return self.answer_all(found, now), uploaded
+        return self.answer_all(found, now), uploaded  # the network may have taken long: what epoch it is, is seen after it
 
     def fetch(self, transport: Transport) -> list[bytes] | None:
-        """The signed queries that the proxies relay; None if none of them can be reached."""
-        found, problems = fetch_queries(self.policy, transport)
-        return None if len(problems) == len(self.policy.proxies) else found
+        """The signed queries that the proxies relay; None if none of them can be reached.
+
+        How far the clock is from the proxies' is noted, before an epoch is decided by it: the smallest difference counts, so
+        that one proxy with a wrong clock, or one that lies, stops nobody.
+        """
+        fetched = fetch_queries(self.policy, transport, self._polls)
+        self.skew = min(fetched.skews, key=abs, default=None)
+        return None if len(fetched.problems) >= len(self.policy.proxies) else fetched.queries
 
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
         """Bring what is due to the proxies."""
         now = int(self.clock()) if now is None else now
-        return upload(self.store, self.policy, transport, now, self.source, self._on_step)
+        return upload(self.store, self.policy, transport, now, self.source, self._on_step, self._uploads)
 
     def _step(self, name: str) -> None:
         if self._on_step is not None:
@@ -224,11 +235,12 @@ class Device:
             raise _Stop("waiting", "", "the query has not begun")
         if epoch >= query.schedule.n_epochs:
             raise _Stop("waiting", "", "the query's last epoch has passed")
-        last = book.last_epoch(query.analyst, query.id)
-        if epoch == last:
+        if book.is_decided(query.analyst, query.id, epoch):
             raise _Stop("again", "", f"epoch {epoch} is decided already")
-        if epoch < last:
-            raise _Stop("again", "", f"the clock was set back: epoch {last} is decided, and this is {epoch}")
+        if self.skew is not None and abs(self.skew) > self.policy.clock_tolerance:
+            side = "behind" if self.skew > 0 else "ahead of"
+            differs = f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every proxy that answered"
+            raise _Stop("refused", "clock", f"{differs}, so which epoch it is cannot be told")
         return epoch
 
     def _answer(self, book: StoreTransaction, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
@@ -252,20 +264,21 @@ class Device:
         book.decide(query.analyst, query.id, epoch)
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
-        reports = None
+        reports = charge = None
         if chosen:
             truth = self._truth(book, query)
             self._step("read")
-            payment.make()
+            charge = payment.make()
             self._step("charged")
             reports = (
                 self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
             )
             self._step("randomized")
         if chosen or query.cover:
+            answer = None if charge is None else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + policy.queue_age)
+                    book.enqueue(proxy, record, due, end + policy.queue_age, answer)
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")
@@ -318,7 +331,13 @@ class Device:
         """The buckets of up to `most_rows` of the rows that the SQL finds."""
         policy = self.policy
         options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
-        rows = self._in_time(lambda: sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options))
+
+        def run() -> sandbox.Rows:
+            with suppress(VaultError):  # an owner who is writing keeps old rows a little longer
+                self.vault.forget(int(self.clock()))
+            return sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options)
+
+        rows = self._in_time(run)
         if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
             return []
         if not query.memoize:

@@ -56,11 +56,13 @@ class Payment:
                 )
         return self.accountant.check(self._event)
 
-    def make(self) -> None:
-        """Write the charge down."""
+    def make(self) -> int | None:
+        """Write the charge down; gives its place if it is for this answer alone, and not for permanent answers that are kept."""
         if not self._due:
-            return
+            return None
         self.accountant.record(self._event)
-        self._book.charge(self._event, self._scope)
-        if self._scope is not None:
-            self._book.reserve(self._scope, self._answers)
+        charge = self._book.charge(self._event, self._scope)
+        if self._scope is None:
+            return charge
+        self._book.reserve(self._scope, self._answers)
+        return None

@@ -6,8 +6,10 @@ query names them, and an analyst who runs all of them could put the shares of a 
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -24,7 +26,7 @@ from deniable.queries.schedule import duration, spoken_duration
 from deniable.randomness import ONE
 from deniable.toml_file import TomlFile
 
-__all__ = ["Policy", "default_silence", "read_policy"]
+__all__ = ["Policy", "default_silence", "read_policy", "refuse_analyst"]
 
 _DAY = 86_400
 _SPARE = 6
@@ -46,6 +48,8 @@ class Policy:
     """The proxies that may have shares, and the token this device shows to each."""
     analysts: tuple[str, ...] | None = None
     """Who may ask, of those with a key on the ring; None for all of them."""
+    refused: tuple[str, ...] = ()
+    """Who may not ask, whatever else is allowed."""
     epsilon_per_answer: Any = 3.0
     """The most that one epoch's answer to one query may cost or, where answers are memoized, all of its answers."""
     limits: tuple[Limit, ...] = DEFAULT_LIMITS
@@ -57,6 +61,8 @@ class Policy:
     upload_within: int = 600
     """Seconds over which uploads are spread, from the end of the slot in which the answer is made. With 0 there is neither spread
     nor slot: uploads happen at once, and their time tells how long the SQL took. That is for simulations."""
+    clock_tolerance: int = 300
+    """Seconds by which this device's clock may differ from the nearest of the proxies' clocks; beyond, nothing is decided."""
     deadline: float = 1.0
     max_rows: int = 10_000
     max_memory: int = 32 << 20
@@ -72,12 +78,14 @@ class Policy:
         put("strata", _names("strata", self.strata))
         if self.analysts is not None:
             put("analysts", _names("analysts", self.analysts))
+        put("refused", _names("refused", self.refused))
         try:
             Limit(self.epsilon_per_answer)
         except ParameterError as error:
             raise ParameterError("epsilon_per_answer", error.value, error.rule) from None
         _whole("queue_messages", self.queue_messages, 1, 1 << 24)
         put("queue_age", duration("queue_age", self.queue_age))
+        put("clock_tolerance", duration("clock_tolerance", self.clock_tolerance))
         if self.upload_within != 0:
             put("upload_within", duration("upload_within", self.upload_within))
         if (
@@ -100,6 +108,8 @@ class Policy:
 
     def check(self, query: Query) -> tuple[str, str] | None:
         """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""
+        if query.analyst in self.refused:
+            return "analyst refused", f"you have refused {query.analyst}"
         if self.analysts is not None and query.analyst not in self.analysts:
             return "analyst not allowed", f"{query.analyst} is not among those you allow to ask"
         for proxy in query.proxies:
@@ -125,6 +135,8 @@ class Policy:
         who = f"{len(self.ring)} key{'' if len(self.ring) == 1 else 's'} {'is' if len(self.ring) == 1 else 'are'} trusted"
         if self.analysts is not None:
             who += f"; only {', '.join(self.analysts) or 'nobody'} may ask"
+        if self.refused:
+            who += f"; {', '.join(self.refused)} may not ask"
         limits = ", ".join(map(str, self.limits)) or "no limit"
         sent = (
             f"within {spoken_duration(self.upload_within)} of the answer"
@@ -143,10 +155,9 @@ def default_silence(query: Query) -> str | None:
     """When a device with the default settings stops answering a query, in some lines; None if it does not."""
     cost, schedule = cost_of_answer(query), query.schedule
     price = f"An answer costs {_short(cost)}"
-    if cost > Limit(Policy.epsilon_per_answer).epsilon:
-        return (
-            f"{price}, and by default a device pays at most {_short(Limit(Policy.epsilon_per_answer).epsilon)}: it never answers."
-        )
+    most = Limit(Policy.epsilon_per_answer).epsilon
+    if cost > most:
+        return f"{price}, and by default a device pays at most {_short(most)}: it never answers."
     if query.memoize:
         return None
     limit = DEFAULT_LIMITS[0]  # that of a single analyst, the smaller one
@@ -155,11 +166,11 @@ def default_silence(query: Query) -> str | None:
     if min(schedule.n_epochs, math.ceil(period / schedule.every)) <= answers:
         return None
     sampling = max(query.sampling_of(stratum) for stratum in range(max(len(query.strata), 1))) / ONE
-    epochs = math.ceil(answers / sampling)
+    spoken = spoken_duration(math.ceil(answers / sampling) * schedule.every)
     average = "" if sampling == 1 else "on average "
     return (
         f"{price}, and by default a device spends {_short(limit.epsilon)} on an analyst in any {spoken_duration(period)}.\n"
-        f"After {answers:,} answers, {average}{spoken_duration(epochs * schedule.every)}, it is silent for the rest of that time.\n"
+        f"After {answers:,} answers, {average}{spoken}, it is silent for the rest of that time.\n"
         "Ask less often, at a lower epsilon, or with memoize."
     )
 
@@ -231,3 +242,26 @@ def _limit(name: str, table: dict[str, Any]) -> Limit:
         return Limit(**given)
     except ParameterError as error:
         raise ParameterError(f"{name}.{error.name}", error.value, error.rule) from None
+
+
+def refuse_analyst(path: str | os.PathLike[str], analyst: str, refused: bool = True) -> Policy:
+    """Write into the owner's file that an analyst may not ask, or may again; the rest of it, comments too, stays as it is."""
+    path = Path(path)
+    before = read_policy(path)
+    names = tuple(name for name in before.refused if name != analyst) + ((analyst,) if refused else ())
+    lines = path.read_text(encoding="utf-8").splitlines()
+    tables = next((i for i, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
+    kept = [line for i, line in enumerate(lines) if i >= tables or not re.match(r"\s*refused\s*=", line)]
+    if names:
+        place = tables - (len(lines) - len(kept))
+        kept.insert(place, f"refused = {json.dumps(list(names), ensure_ascii=False)}")
+    fresh = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write("\n".join(kept) + "\n")
+    try:
+        after = read_policy(fresh)  # a file that cannot be read is never put in the place of one that can
+    except PolicyError:
+        fresh.unlink()
+        raise
+    fresh.replace(path)
+    return after

@@ -22,7 +22,8 @@ It cost 0.5; 1.5 is left for City.
 
     time: int
     outcome: str
-    """`answered`, `sampled out`, `refused`; `again` and `waiting` where there was nothing to decide, of which none is kept."""
+    """`answered`, `sampled out`, `refused`, `given back`; `again` and `waiting` where there was nothing to decide, of which none
+    is kept."""
     reason: str
     """Why it was refused, in a word or two."""
     detail: str
@@ -54,6 +55,10 @@ It cost 0.5; 1.5 is left for City.
             cost = f"It cost {_short(self.epsilon)}" if self.epsilon else "It cost nothing new: a permanent answer was replayed"
             left = "" if self.left is None else f"; {_short(self.left)} is left for {self.analyst}"
             return f"Answered for epoch {self.epoch}, randomized. {cost}{left}."
+        if self.outcome == "given back":
+            return (
+                f"The answer for epoch {self.epoch} could not be delivered and never left: {_short(-self.epsilon)} is given back."
+            )
         if self.outcome == "sampled out":
             return f"Not answered for epoch {self.epoch}: the sampling coin said no. It cost nothing."
         if self.outcome == "refused":

@@ -23,6 +23,7 @@ from typing import Any
 
 from deniable.client.guard import Shape
 from deniable.client.receipts import Receipt
+from deniable.client.store_schema import ensure_schema
 from deniable.client.witness import Witness
 from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
@@ -30,51 +31,10 @@ from deniable.queries.signing import Seen
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
-SCHEMA_VERSION = 3
-APPLICATION_ID = 0x646E7663  # "dnvc"
 MOST_RECEIPTS = 10_000
+MOST_DECIDED = 1_000
+"""Epochs of a query that are kept one by one; all that come before them count as decided."""
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
-_SCHEMA = """
-CREATE TABLE secret (key BLOB NOT NULL);
-CREATE TABLE versions (analyst TEXT, query TEXT, serial INTEGER NOT NULL, digest BLOB NOT NULL, signed BLOB NOT NULL,
-                       PRIMARY KEY (analyst, query)) WITHOUT ROWID;
-CREATE TABLE epochs (analyst TEXT, query TEXT, epoch INTEGER NOT NULL, PRIMARY KEY (analyst, query)) WITHOUT ROWID;
-CREATE TABLE spent (analyst TEXT, query TEXT, epsilon TEXT NOT NULL, PRIMARY KEY (analyst, query)) WITHOUT ROWID;
-CREATE TABLE charges (time INTEGER NOT NULL, analyst TEXT NOT NULL, query TEXT NOT NULL, epsilon TEXT NOT NULL);
-CREATE INDEX charges_by_time ON charges (time);
-CREATE TABLE queue (place INTEGER PRIMARY KEY AUTOINCREMENT, proxy TEXT NOT NULL, due INTEGER NOT NULL,
-                    expires INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE INDEX queue_by_proxy ON queue (proxy, due);
-CREATE TABLE proxies (proxy TEXT PRIMARY KEY, failures INTEGER NOT NULL, retry_at INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE receipts (place INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, outcome TEXT NOT NULL,
-                       reason TEXT NOT NULL, detail TEXT NOT NULL, analyst TEXT NOT NULL, query TEXT NOT NULL,
-                       serial INTEGER NOT NULL, question TEXT NOT NULL, epoch INTEGER, epsilon TEXT NOT NULL, left TEXT,
-                       verified INTEGER NOT NULL, first INTEGER NOT NULL, times INTEGER NOT NULL);
-CREATE INDEX receipts_by_query ON receipts (analyst, query);
-CREATE TABLE counters (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-"""
-_MEMO = """
-CREATE TABLE memo (place INTEGER PRIMARY KEY, scope BLOB NOT NULL, slot INTEGER NOT NULL, answer BLOB NOT NULL,
-                   permanent BLOB NOT NULL, spoke INTEGER NOT NULL, UNIQUE (scope, slot, answer));
-CREATE TABLE reserves (scope BLOB, slot INTEGER, answers INTEGER NOT NULL, PRIMARY KEY (scope, slot)) WITHOUT ROWID;
-ALTER TABLE charges ADD COLUMN scope BLOB;
-CREATE UNIQUE INDEX charges_by_scope ON charges (scope);
-CREATE TABLE state (changes INTEGER NOT NULL, clock INTEGER NOT NULL);
-INSERT INTO state VALUES (0, 0);
-"""
-"""What version 2 has: a permanent answer belongs to a slot, and is paid for in advance."""
-_SHARED = """
-CREATE TABLE shared (shape TEXT NOT NULL);
-"""
-"""What version 3 has: the names that were shared when the vault could last be read."""
-_COPY = """
-INSERT INTO memo SELECT place, scope, 0, answer, permanent, 0 FROM memo_1;
-DROP TABLE memo_1;
-"""
-_FROM_1 = "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip(), _SHARED.lstrip()])
-"""From version 1, where slots shared their permanent answers, and each was charged when it was drawn. Those answers become the
-first slot's, so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full
-beside them: to take off what was paid would take off more for those whose answers changed more often."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +76,7 @@ class Store:
             connection = self._connect()
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                self._ensure_schema(connection)
+                ensure_schema(connection, self.path)
                 if self.witness is not None:
                     self.witness.check(self.path, *_counted(connection))
                 before = connection.total_changes
@@ -147,25 +107,6 @@ class Store:
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
-    def _ensure_schema(self, connection: sqlite3.Connection) -> None:
-        """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
-        application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        if application == APPLICATION_ID and version == SCHEMA_VERSION:
-            return
-        if application == APPLICATION_ID and version not in (1, 2):
-            raise StoreError(f"{self.path} has schema version {version}; this program knows up to version {SCHEMA_VERSION}")
-        if not application and (version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
-            raise StoreError(f"{self.path} is not the store of a device")
-        if application not in (0, APPLICATION_ID):
-            raise StoreError(f"{self.path} is not the store of a device")
-        changes = {0: _SCHEMA + _MEMO.lstrip() + _SHARED.lstrip(), 1: _FROM_1, 2: _SHARED}[version if application else 0]
-        for statement in changes.split(";\n"):
-            connection.execute(statement)
-        if not application:
-            connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
 
 def _counted(connection: sqlite3.Connection) -> tuple[str, int]:
     """A name of the store that tells nothing, and how many changes it has seen."""
@@ -195,14 +136,26 @@ class StoreTransaction:
         row = (analyst, query, seen.serial, seen.digest, signed)
         self._db.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?)", row)
 
-    def last_epoch(self, analyst: str, query: str) -> int:
-        """The newest epoch that was decided, whatever its version; -1 if none. A clock set back opens none again."""
-        row = self._db.execute("SELECT epoch FROM epochs WHERE analyst = ? AND query = ?", (analyst, query)).fetchone()
-        return -1 if row is None else int(row[0])
+    def is_decided(self, analyst: str, query: str, epoch: int) -> bool:
+        """Whether this epoch was decided, whatever version of the query it was decided for. A clock set back opens none again."""
+        names = (analyst, query)
+        row = self._db.execute("SELECT epoch FROM epochs WHERE analyst = ? AND query = ?", names).fetchone()
+        if row is not None and epoch <= row[0]:
+            return True
+        found = self._db.execute("SELECT 1 FROM decided WHERE analyst = ? AND query = ? AND epoch = ?", (*names, epoch))
+        return found.fetchone() is not None
 
     def decide(self, analyst: str, query: str, epoch: int) -> None:
-        """Note that this epoch is decided: answered, or its coin said no."""
-        self._db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (analyst, query, epoch))
+        """Note that this epoch is decided: answered, refused, or its coin said no."""
+        names = (analyst, query)
+        self._db.execute("INSERT OR IGNORE INTO decided VALUES (?, ?, ?)", (*names, epoch))
+        old = self._db.execute(
+            "SELECT epoch FROM decided WHERE analyst = ? AND query = ? ORDER BY epoch DESC LIMIT 1 OFFSET ?",
+            (*names, MOST_DECIDED),
+        ).fetchone()
+        if old is not None:
+            self._db.execute("DELETE FROM decided WHERE analyst = ? AND query = ? AND epoch <= ?", (*names, old[0]))
+            self._db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (*names, old[0]))
 
     # --- what is shared -----------------------------------------------------------------------------------------------
 
@@ -250,15 +203,24 @@ class StoreTransaction:
         row = self._db.execute("SELECT epsilon FROM spent WHERE analyst = ? AND query = ?", (analyst, query)).fetchone()
         return Fraction(row[0]) if row else Fraction()
 
-    def charge(self, event: PrivacyEvent, scope: bytes | None = None) -> None:
-        """Write down an event that the accountant has allowed. What is reserved for a `scope` replaces what was before."""
+    def charge(self, event: PrivacyEvent, scope: bytes | None = None) -> int:
+        """Write down an event that the accountant has allowed; gives its place. What is reserved for a `scope` replaces what was
+        before."""
         total = self.spent_on(event.analyst, event.query) + event.cost
         if scope is not None:
             total -= self.reserved_cost(scope)
             self._db.execute("DELETE FROM charges WHERE scope = ?", (scope,))
         self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?)", (event.analyst, event.query, str(total)))
         row = (event.time, event.analyst, event.query, str(event.cost), scope)
-        self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
+        return int(self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)
+
+    def give_back(self, charge: int) -> tuple[str, str, Fraction]:
+        """Take back a charge for what never left; gives whose it was, and how much."""
+        [(analyst, query, epsilon)] = self._db.execute("SELECT analyst, query, epsilon FROM charges WHERE rowid = ?", (charge,))
+        self._db.execute("DELETE FROM charges WHERE rowid = ?", (charge,))
+        total = self.spent_on(analyst, query) - Fraction(epsilon)
+        self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?)", (analyst, query, str(total)))
+        return analyst, query, Fraction(epsilon)
 
     def reserved_cost(self, scope: bytes) -> Fraction:
         """What has been charged for the permanent answers of a memoized question, drawn or not."""
@@ -330,9 +292,19 @@ class StoreTransaction:
         if now != last:
             self._db.execute("UPDATE state SET clock = ?", (now,))
 
-    def enqueue(self, proxy: str, record: bytes, due: int, expires: int) -> None:
-        """Let a share wait for its proxy from `due` on, and be given up at `expires`."""
-        self._db.execute("INSERT INTO queue (proxy, due, expires, record) VALUES (?, ?, ?, ?)", (proxy, due, expires, record))
+    def new_answer(self, charge: int, serial: int, question: str, epoch: int, messages: int) -> int:
+        """Note an answer whose charge is given back if it turns out that it never left; gives its place."""
+        sql = "INSERT INTO answers (charge, serial, question, epoch, messages) VALUES (?, ?, ?, ?, ?)"
+        return int(self._db.execute(sql, (charge, serial, question, epoch, messages)).lastrowid or 0)
+
+    def enqueue(self, proxy: str, record: bytes, due: int, expires: int, answer: int | None = None) -> None:
+        """Let a share of an answer wait for its proxy from `due` on, and be given up at `expires`."""
+        sql = "INSERT INTO queue (proxy, due, expires, record, answer, tried) VALUES (?, ?, ?, ?, ?, 0)"
+        self._db.execute(sql, (proxy, due, expires, record, answer))
+
+    def mark_tried(self, shares: Iterable[QueuedShare]) -> None:
+        """Note that shares are about to be sent: from now on they may have left, whatever comes of it."""
+        self._db.executemany("UPDATE queue SET tried = 1 WHERE place = ?", [(share.place,) for share in shares])
 
     def n_queued(self, proxy: str | None = None) -> int:
         """How many shares wait, for one proxy or for all."""
@@ -370,10 +342,31 @@ class StoreTransaction:
         self._db.executemany("UPDATE queue SET due = ? WHERE place = ?", [(due, share.place) for share in shares])
 
     def drop_expired(self, now: int) -> int:
-        """Give up the shares that nobody would count any more, and count them."""
+        """Give up the shares that nobody would count any more, count them, and give back what was charged for answers that
+        never left.
+
+        A message left if all of its shares did: without one of them, the others are noise to everybody. An answer never left
+        if none of its messages did. Whether a share was ever sent depends on the network and the clock, not on the data. What is
+        reserved for permanent answers stays: they are kept.
+        """
+        sql = (
+            "SELECT answer FROM queue JOIN answers ON answers.place = answer WHERE expires <= ? AND tried = 0"
+            " GROUP BY answer HAVING count(DISTINCT substr(record, 17, 16)) = messages ORDER BY answer"  # by message id
+        )
+        for (answer,) in self._db.execute(sql, (now,)).fetchall():
+            self._undo(answer, now)
         n = self._db.execute("DELETE FROM queue WHERE expires <= ?", (now,)).rowcount
+        if n:
+            self._db.execute("DELETE FROM answers WHERE place NOT IN (SELECT answer FROM queue WHERE answer IS NOT NULL)")
         self.count("shares dropped: too old", n)
         return n
+
+    def _undo(self, answer: int, now: int) -> None:
+        [found] = self._db.execute("SELECT charge, serial, question, epoch FROM answers WHERE place = ?", (answer,))
+        charge, serial, question, epoch = found
+        analyst, query, epsilon = self.give_back(charge)
+        self.write(Receipt(now, "given back", "", "", analyst, query, serial, question, epoch, -epsilon))
+        self.count("epochs given back")
 
     def failures(self, proxy: str) -> int:
         """How many times in a row a proxy did not take shares."""

@@ -7,10 +7,14 @@ proxy keeps the first share of a message id and acknowledges the same bytes agai
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Protocol
 
+from deniable.client.parallel import Lines
 from deniable.client.policy import Policy
 from deniable.client.store import Store
 from deniable.errors import MissingExtraError, ResponseError, UploadError
@@ -19,17 +23,19 @@ from deniable.queries.signing import LARGEST_LIST, MOST_LISTED
 from deniable.randomness import Source, system_source
 from deniable.service.http_reading import Answer, ask
 
-__all__ = ["HttpTransport", "Transport", "Uploaded", "backoff", "fetch_queries", "read_list", "upload"]
+__all__ = ["HttpTransport", "Polled", "Transport", "Uploaded", "backoff", "fetch_queries", "read_list", "upload"]
 
 FIRST_WAIT = 30
 LONGEST_WAIT = 6 * 3600
 MOST_RECORDS = 256
 _TIMEOUT = 20.0
+_SPARE = 5.0  # seconds beyond the time of one request, for writing down what came of it
 _FINAL = frozenset({400, 409, 410, 413, 415})
 """What a proxy says of shares that it will never take: no records, changed, of a closed epoch, too long, not bytes."""
 _EARLY = frozenset({404, 422})
 """What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
 _NOT_MODIFIED = 304
+_LONGEST_REASON = 200
 _WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
 
 
@@ -41,6 +47,13 @@ class Transport(Protocol):
 
     def queries(self, proxy: str) -> list[bytes]:
         """The signed queries that a proxy relays; nothing in them is trusted. The proxy is not told who asks."""
+
+    def skew(self, proxy: str) -> float | None:
+        """Seconds that the proxy's clock was ahead of this one when it last answered; None if it did not say."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether it may be used by several threads at once."""
 
 
 @dataclass(frozen=True)
@@ -70,55 +83,77 @@ def upload(
     now: int,
     source: Source | None = None,
     on_step: Callable[[str], None] | None = None,
+    lines: Lines[Uploaded] | None = None,
 ) -> Uploaded:
-    """Bring what is due to the proxies that are not being left alone, and give up what is too old."""
+    """Bring what is due to the proxies that are not being left alone, and give up what is too old.
+
+    With a transport that is `concurrent`, all proxies are served at once, each on a line of its own: one that hangs delays
+    nobody, and is passed over until its request ends.
+    """
     step = on_step or (lambda _: None)
     coins = source or system_source()
     with store.transaction() as book:
         book.set_clock(now)
         expired = book.drop_expired(now)
         proxies = book.waiting_proxies(now)
-    sent = refused = 0
-    problems = []
-    for proxy in proxies:
-        most = MOST_RECORDS
-        while True:
-            with store.transaction() as book:
-                shares = book.due_shares(proxy, now, most)
-            if not shares:
-                break
-            try:
-                if proxy not in policy.proxies:
-                    raise UploadError(f"{proxy} is no longer among the proxies you allow")
-                step("sending")
-                transport.send(proxy, policy.proxies[proxy], b"".join(share.record for share in shares))
-                step("acknowledged")
-            except UploadError as error:
-                about_a_share = error.final or error.early
-                if about_a_share and len(shares) > 1:
-                    most = 1  # find out which of them it is
-                    continue
-                problems.append(f"{proxy}: {error.detail}, {'given up' if error.final else 'to be tried again'}")
-                if not about_a_share:
-                    _leave_alone(store, proxy, now, error, coins)
-                    break
-                with store.transaction() as book:
-                    if error.final:
-                        book.remove(shares)
-                        book.count("shares dropped: refused by the proxy", len(shares))
-                    else:
-                        book.postpone(shares, now + backoff(_WAIT_IF_EARLY, coins))
-                refused += error.final * len(shares)
-                continue
-            with store.transaction() as book:
-                book.remove(shares)
-                book.reached(proxy)
-                book.count("shares sent", len(shares))
-            step("removed")
-            sent += len(shares)
+    work = {proxy: partial(_upload_to, proxy, store, policy, transport, now, coins, step) for proxy in proxies}
+    if lines is not None and transport.concurrent:
+        parts = lines.run(work, _TIMEOUT + _SPARE)
+    else:
+        parts = {proxy: each() for proxy, each in work.items()}
+    problems = [problem for part in parts.values() for problem in part.problems]
+    problems += [f"{proxy}: still busy with an earlier request" for proxy in proxies if proxy not in parts]
     with store.transaction() as book:
         waiting = book.n_queued()
+    sent, refused = (sum(getattr(part, name) for part in parts.values()) for name in ("sent", "refused"))
     return Uploaded(sent, refused, expired, waiting, tuple(problems))
+
+
+def _upload_to(
+    proxy: str, store: Store, policy: Policy, transport: Transport, now: int, coins: Source, step: Callable[[str], None]
+) -> Uploaded:
+    """Bring one proxy what is due for it."""
+    sent = refused = 0
+    problems = []
+    most = MOST_RECORDS
+    while True:
+        allowed = proxy in policy.proxies
+        with store.transaction() as book:
+            shares = book.due_shares(proxy, now, most)
+            if shares and allowed:
+                book.mark_tried(shares)  # and written down, before the first byte leaves
+        if not shares:
+            break
+        try:
+            if not allowed:
+                raise UploadError(f"{proxy} is no longer among the proxies you allow")
+            step("sending")
+            transport.send(proxy, policy.proxies[proxy], b"".join(share.record for share in shares))
+            step("acknowledged")
+        except UploadError as error:
+            about_a_share = error.final or error.early
+            if about_a_share and len(shares) > 1:
+                most = 1  # find out which of them it is
+                continue
+            problems.append(f"{proxy}: {error.detail}, {'given up' if error.final else 'to be tried again'}")
+            if not about_a_share:
+                _leave_alone(store, proxy, now, error, coins)
+                break
+            with store.transaction() as book:
+                if error.final:
+                    book.remove(shares)
+                    book.count("shares dropped: refused by the proxy", len(shares))
+                else:
+                    book.postpone(shares, now + backoff(_WAIT_IF_EARLY, coins))
+            refused += error.final * len(shares)
+            continue
+        with store.transaction() as book:
+            book.remove(shares)
+            book.reached(proxy)
+            book.count("shares sent", len(shares))
+        step("removed")
+        sent += len(shares)
+    return Uploaded(sent, refused, problems=tuple(problems))
 
 
 def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source: Source) -> None:
@@ -128,19 +163,40 @@ def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source:
         book.count("uploads failed")
 
 
-def fetch_queries(policy: Policy, transport: Transport) -> tuple[list[bytes], list[str]]:
-    """The signed queries that the allowed proxies relay, all together, and which proxies could not be asked.
+@dataclass(frozen=True)
+class Polled:
+    """What asking for queries came to."""
+
+    queries: list[bytes]
+    problems: tuple[str, ...] = ()
+    """One for each proxy that could not be asked."""
+    skews: tuple[float, ...] = ()
+    """Seconds that the clocks of those that said the time are ahead of this one."""
+
+
+def fetch_queries(policy: Policy, transport: Transport, lines: Lines[Polled] | None = None) -> Polled:
+    """The signed queries that the allowed proxies relay, all together.
 
     All are asked: one alone could hold back a newer version.
     """
-    found: dict[bytes, None] = {}
-    problems = []
-    for proxy in policy.proxies:
-        try:
-            found.update(dict.fromkeys(transport.queries(proxy)))
-        except UploadError as error:
-            problems.append(f"{proxy}: {error.detail}")
-    return list(found), problems
+    work = {proxy: partial(_poll, proxy, transport) for proxy in policy.proxies}
+    if lines is not None and transport.concurrent:
+        parts = lines.run(work, _TIMEOUT + _SPARE)
+    else:
+        parts = {proxy: each() for proxy, each in work.items()}
+    found = dict.fromkeys(query for part in parts.values() for query in part.queries)
+    problems = [problem for part in parts.values() for problem in part.problems]
+    problems += [f"{proxy}: still busy with an earlier request" for proxy in work if proxy not in parts]
+    return Polled(list(found), tuple(problems), tuple(skew for part in parts.values() for skew in part.skews))
+
+
+def _poll(proxy: str, transport: Transport) -> Polled:
+    try:
+        queries = transport.queries(proxy)
+    except UploadError as error:
+        return Polled([], (f"{proxy}: {error.detail}",))
+    skew = transport.skew(proxy)
+    return Polled(queries, (), () if skew is None else (skew,))
 
 
 class HttpTransport:
@@ -158,6 +214,7 @@ class HttpTransport:
         self._polling = client or httpx.Client(timeout=timeout, follow_redirects=False)
         self._known: dict[str, tuple[str, list[bytes]]] = {}
         """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
+        self._skews: dict[str, float] = {}
 
     def __enter__(self) -> HttpTransport:
         return self
@@ -166,6 +223,12 @@ class HttpTransport:
         self._client.close()
         self._polling.close()
 
+    concurrent = True
+
+    def skew(self, proxy: str) -> float | None:
+        """By the header `Date` of the proxy's last list of queries, which is in whole seconds."""
+        return self._skews.get(proxy)
+
     def send(self, proxy: str, token: str, body: bytes) -> None:
         """Post the records."""
         self._ask("POST", proxy, "/v1/shares", token, body, {"Content-Type": "application/octet-stream"})
@@ -173,7 +236,11 @@ class HttpTransport:
     def queries(self, proxy: str) -> list[bytes]:
         """Get the list of signed queries."""
         tag, known = self._known.get(proxy, ("", []))
+        self._skews.pop(proxy, None)
         response = self._ask("GET", proxy, "/v1/queries", None, headers={"If-None-Match": tag} if tag else {})
+        said = _date(response.headers.get("Date", ""))
+        if said is not None:
+            self._skews[proxy] = said - time.time()
         if tag and response.status == _NOT_MODIFIED:
             return known
         listed = read_list(response.content)
@@ -194,7 +261,24 @@ class HttpTransport:
         after = response.headers.get("Retry-After", "")
         wait = int(after) if after.isascii() and after.isdecimal() and len(after) < 8 else 0
         status = response.status
-        raise UploadError(f"answered {status}", wait, final=status in _FINAL, early=status in _EARLY)
+        raise UploadError(f"answered {status}{_reason(response)}", wait, final=status in _FINAL, early=status in _EARLY)
+
+
+def _reason(response: Answer) -> str:
+    """What a proxy's problem document says, shortened: it is shown to the owner."""
+    try:
+        problem = decode(response.content, MOST_FIELDS)
+    except ValueError:
+        return ""
+    said = problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
+    return f" ({said[:_LONGEST_REASON]})" if isinstance(said, str) and said else ""
+
+
+def _date(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def read_list(content: bytes) -> list[bytes]:

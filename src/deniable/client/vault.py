@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from deniable.client import sources
+from deniable.client import recording, sources
 from deniable.client.granted import APPLICATION_ID, DECLARATION, TAKEN_PREFIXES, columns_of, grants, table_names
 from deniable.client.guard import fold, quoted
 from deniable.errors import VaultError
+from deniable.queries.schedule import duration, moment
 
 __all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
 
@@ -169,6 +172,42 @@ class Vault:
             marks = ", ".join("?" * len(columns))
             insert = f"INSERT INTO {quoted(table)} ({places}) VALUES ({marks})"  # noqa: S608 - safe names, quoted
             return connection.executemany(insert, sources.checked(columns, rows)).rowcount
+
+    def record(self, table: str, values: Mapping[str, Any], at: int | None = None) -> None:
+        """Add one row as an app makes it, with its time: `vault.record("rides", {"km": 3.5, "city": "Lyon"})`.
+
+        A table or column that is not there yet is made, and is not shared until :meth:`share` says so. Rows that are older, or
+        more, than :meth:`keep` allows are forgotten.
+        """
+        _check_name("table", table)
+        _check_list("values", list(values))
+        for column in values:
+            _check_name("column", column)
+            if fold(column) == recording.RECORDED_AT:
+                raise VaultError(f"column {column!r} is filled by the vault: give the time as `at`")
+        now = moment("at", int(time.time()) if at is None else at)
+        with self._change() as connection:
+            recording.record(connection, table, values, now)
+            recording.forget(connection, table, now)
+
+    def keep(self, table: str, age: int | str | None = None, rows: int = recording.MOST_ROWS) -> None:
+        """Keep a table's recorded rows for so long ("90 d", or seconds; None for any time), and so many; forget the rest."""
+        _check_name("table", table)
+        given = recording.Keeping(None if age is None else duration("age", age), rows)
+        with self._change() as connection:
+            recording.set_keeping(connection, table, given)
+        self.forget()
+
+    def forget(self, at: int | None = None) -> int:
+        """Delete the recorded rows whose time is over; gives how many. Devices do this before they answer."""
+        now = int(time.time()) if at is None else at
+        with self._connection() as connection:
+            recorded = [name for name in table_names(connection) if recording.RECORDED_AT in columns_of(connection, name)]
+            due = [name for name in recorded if recording.is_over(connection, name, now)]
+        if not due:
+            return 0
+        with self._change() as connection:
+            return sum(recording.forget(connection, name, now) for name in due)
 
     def import_csv(self, table: str, path: str | os.PathLike[str]) -> int:
         """Add the rows of a CSV file (UTF-8, names in the first line, comma) to a table; an empty cell is NULL.

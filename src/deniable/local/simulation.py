@@ -198,8 +198,8 @@ class Simulation:
             return ""
         lacking = 1 - sum(window.n + window.nothing for window in short) / sum(self.expected(window) or 0 for window in short)
         return (
-            f"This machine cannot keep up with {self.n_people:,} clients: {len(short)} of {len(self.windows)} windows are short, by "
-            f"{100 * lacking:.0f} % of their answers. Simulate fewer."
+            f"This machine cannot keep up with {self.n_people:,} clients: {len(short)} of {len(self.windows)} windows are short, "
+            f"by {100 * lacking:.0f} % of their answers. Simulate fewer."
         )
 
     def finish(self, wait: Callable[[], None] = lambda: None) -> None:

@@ -5,17 +5,23 @@ from deniable.planning.grid import GridPoint, lavengood_grid
 from deniable.planning.plan import Plan, plan, trade_off
 from deniable.planning.power import detectable_difference, two_group_sample_size
 from deniable.planning.precision import Spread
+from deniable.planning.questionnaire import PlannedQuestion, QuestionnairePlan, plan_questionnaire
+from deniable.planning.questions import Question
 
 __all__ = [
     "DesignPower",
     "GridPoint",
     "Plan",
+    "PlannedQuestion",
+    "Question",
+    "QuestionnairePlan",
     "Spread",
     "design_power",
     "design_sample_size",
     "detectable_difference",
     "lavengood_grid",
     "plan",
+    "plan_questionnaire",
     "trade_off",
     "two_group_sample_size",
 ]

@@ -83,6 +83,11 @@ class Plan(Result):
         return self.spread.smallest_share(cv, self.reports, self._reached)
 
     @property
+    def widest_margin(self) -> float:
+        """The ± of the share that is hardest to estimate: no share has a larger one."""
+        return self.request.z * self.stderr(self.spread.worst_share)
+
+    @property
     def _reached(self) -> float:
         return self.sampling if self.request.finite else 0.0
 
@@ -176,6 +181,7 @@ class Plan(Result):
             "smallest_share": self.smallest_share,
             "cv": _finite(self.cv),
             "margin": self.margin,
+            "widest_margin": self.widest_margin,
             "confidence": self.request.confidence,
             "reports": self.reports,
             "report_bytes": self.report_bytes,
@@ -222,9 +228,10 @@ def plan(
     Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
     to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
     (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part),
-    or both. Leave one open, and it is found. Leave none, and the plan spends as little epsilon as its target needs: of the
-    sampled one if that is given, else of the local one. With `sampled_epsilon` alone, the local epsilon may be far above it:
-    `notes` says so.
+    or both. Leave one open, and it is found. With a population and an epsilon alone, what can be seen at all is found: the
+    smallest share that can be told from nothing, and `widest_margin`, the ± of any share. Leave none open, and the plan spends as
+    little epsilon as its target needs: of the sampled one if that is given, else of the local one. With `sampled_epsilon` alone,
+    the local epsilon may be far above it: `notes` says so.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
     * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With

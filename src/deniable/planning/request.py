@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,8 @@ class PlanRequest(Result):
     confidence: float = 0.95
     finite: bool = False
     mechanism: str | None = None
+    open_ended: bool = field(default=False, init=False)
+    """Whether only the population and the privacy were given: then the target is that a share can be told from nothing."""
 
     def __post_init__(self) -> None:
         for name, least in (("population", 1), ("buckets", 1), ("epochs", 1), ("distinct", 1), ("report_bytes", 1)):
@@ -72,6 +74,10 @@ class PlanRequest(Result):
         if self.distinct > 1 and not self.memoized:
             raise PlanError("distinct counts the true answers of a memoizing client: it needs memoized")
         missing = [name for name, given in self._given().items() if not given]
+        if missing == ["share", "a target"]:  # what can be seen at all: the least share whose ± is not larger than itself
+            object.__setattr__(self, "cv", self.noise_limit)
+            object.__setattr__(self, "open_ended", True)
+            return
         if len(missing) > 1:
             raise PlanError(
                 f"{' and '.join(missing)} are open: give all but one of population, share, target (cv or margin) and epsilon"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deniable.errors import RefusedError
@@ -32,9 +32,11 @@ class _Holder:
 class Admission:
     """The tokens that are known, and what is under way under each."""
 
-    def __init__(self, limits: ConnectionLimits, tokens: Callable[[], Mapping[bytes, Token]]) -> None:
-        """`tokens` gives all tokens by their hash, as they are at the moment."""
-        self.limits = limits
+    def __init__(
+        self, limits: ConnectionLimits, tokens: Callable[[], Mapping[bytes, Token]], workers_token: Token | None = None
+    ) -> None:
+        """`tokens` gives all tokens by their hash, as they are at the moment; that of a proxy's own workers is in no file."""
+        self.limits, self._workers_token = limits, workers_token
         self._tokens = tokens
         self._known: Mapping[bytes, Token] | None = None
         self.n_receiving = 0
@@ -53,12 +55,18 @@ class Admission:
         return token
 
     def _find(self, shown: bytes) -> Token | None:
-        """Look it up. Requests that the loop handles in one round ask once whether the tokens have changed."""
+        name = hashlib.sha256(shown).digest()
+        if self._workers_token is not None and name == self._workers_token.hash:
+            return self._workers_token
+        return self.known().get(name)
+
+    def known(self) -> Mapping[bytes, Token]:
+        """All tokens by their hash. Requests that the loop handles in one round ask once whether they have changed."""
         known = self._known
         if known is None:
             known = self._known = self._tokens()
             asyncio.get_running_loop().call_soon(self._forget)
-        return known.get(hashlib.sha256(shown).digest())
+        return known
 
     def _forget(self) -> None:
         self._known = None
@@ -122,14 +130,15 @@ class _ShareUpload:
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
         """Hand it in, and answer once it is durable or refused."""
 
-        def done(result: Result) -> None:
+        def done(results: Sequence[Result]) -> None:
+            (result,) = results
             if isinstance(result, Receipt):
                 send(_ONE_TAKEN if result == (1, 0) else _taken(result))
             else:
                 self._uploads.on_refusal(result.reason)
                 send(refusal(result))
 
-        self._uploads.worker.hand_in(Upload(self._token.hash, self._token.quota, body), done)
+        self._uploads.worker.hand_in([Upload(self._token.hash, self._token.quota, body)], done)
 
     def close(self) -> None:
         """Give back what it took."""

@@ -9,26 +9,26 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from deniable.errors import LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
 from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
+from deniable.proxy.app_errors import add_errors
+from deniable.proxy.batch_api import BatchUploads, TokenList
 from deniable.proxy.board import Board
 from deniable.proxy.intake import Intake
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
-from deniable.service.hot_path import HotAddress, HotFront, refusal
-from deniable.service.http_server import Number, parameters_problem, read_body
+from deniable.service.hot_path import HotAddress, HotFront
+from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -45,7 +45,13 @@ _SECONDS_TO_DRAIN = 2.0
 class Proxy:
     """All that a running proxy holds. What was acknowledged is durable; `stop` passes on what waits."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], int] | None = None, on_failure: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], int] | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+        workers_token: str | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock or (lambda: int(time.time()))
         folder = settings.folder
@@ -57,7 +63,8 @@ class Proxy:
         self.desk = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
-        self.admission = Admission(settings.limits, self.tokens.by_hash)
+        inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
+        self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -89,11 +96,15 @@ class Proxy:
     def hot_addresses(self) -> list[HotAddress]:
         """What is answered without a framework."""
 
-        def count(reason: str) -> None:
-            self.refusals[reason] += 1
+        def count(reason: str, n: int = 1) -> None:
+            self.refusals[reason] += n
 
-        shares = ShareUploads(self.admission, self.desk, count)
-        return [shares, QueryList(self.settings.limits, lambda: (self.board.content, self.board.etag))]
+        return [
+            ShareUploads(self.admission, self.desk, count),
+            QueryList(self.settings.limits, lambda: (self.board.content, self.board.etag)),
+            BatchUploads(self.admission, self.desk, count),
+            TokenList(self.admission),
+        ]
 
 
 def create_app(proxy: Proxy) -> HotFront:
@@ -106,59 +117,11 @@ def create_app(proxy: Proxy) -> HotFront:
         await asyncio.get_running_loop().run_in_executor(None, proxy.stop)
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    _add_errors(app, proxy)
+    add_errors(app, proxy.refusals)
     _describe_hot_addresses(app)
     _add_queries(app, proxy)
     _add_reading(app, proxy)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
-
-
-def _refusal(error: RefusedError) -> Response:
-    status, lines, body = refusal(error)
-    response = Response(body, status)
-    response.raw_headers += [tuple(line.split(b": ", 1)) for line in lines.split(b"\r\n")[:-1]]  # type: ignore[misc]
-    return response
-
-
-async def _drain(request: Request) -> None:
-    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
-    announced = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
-    if not announced or getattr(request.state, "received", False):
-        return
-    try:
-        async with asyncio.timeout(_SECONDS_TO_DRAIN):
-            async for _ in request.stream():
-                pass
-    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused when its last bytes had come
-        return
-
-
-def _add_errors(app: FastAPI, proxy: Proxy) -> None:
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
-        proxy.refusals[error.reason] += 1
-        if error.status != 408:
-            await _drain(request)
-        return _refusal(error)
-
-    async def wrong_address(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 422
-        reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
-
-    async def gone(_: Request, __: Exception) -> Response:
-        proxy.refusals["disconnected"] += 1
-        return Response(status_code=400)
-
-    async def broken(_: Request, __: Exception) -> Response:
-        proxy.refusals["internal"] += 1
-        return _refusal(RefusedError("internal", 500, "the proxy could not do this; nothing was taken"))
-
-    app.add_exception_handler(RefusedError, refused)
-    app.add_exception_handler(HTTPException, wrong_address)
-    app.add_exception_handler(RequestValidationError, wrong_address)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, broken)
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -190,6 +153,16 @@ def _describe_hot_addresses(app: FastAPI) -> None:
     @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
     async def list_queries() -> Response:
         """The signed queries that devices may answer, as a JSON list."""
+        raise NotImplementedError
+
+    @app.post("/v1/batches", openapi_extra=_BINARY, responses={200: {"content": {SHARES: {}}}})
+    async def take_batch() -> Response:
+        """Take the uploads that a collector gathered, each for itself (docs/collector.md)."""
+        raise NotImplementedError
+
+    @app.get("/v1/tokens", responses={200: {"content": {SHARES: {}}}, 304: {"description": "Not changed."}})
+    async def list_tokens() -> Response:
+        """The SHA-256 of each device's token, 32 bytes each, for a collector."""
         raise NotImplementedError
 
 

@@ -34,7 +34,15 @@ class Board:
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: KeyRing | None = None) -> None:
         self._connection = LAYOUT.connect(Path(path))
         self._clock, self._ring = clock, ring
-        self._load()
+        self._written = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again if another process has written to it."""
+        (written,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if written != self._written:
+            self._load()
+            self._written = written
 
     def close(self) -> None:
         """Let go of the file."""

@@ -17,20 +17,22 @@ from typing import NamedTuple
 from deniable.errors import LogError, RefusedError
 from deniable.proxy.intake import Intake, Receipt, Upload
 
-__all__ = ["Done", "IntakeWorker", "Result", "UploadWorker"]
+__all__ = ["IntakeWorker", "Result", "UploadWorker"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _MOST_AT_ONCE = 8192
 _TICK = 0.25
 """Seconds between looks at what is due."""
-_PAUSE = 0.002
-"""Seconds for which more uploads are waited for while several come at a time: each commit costs a sync of the disk."""
+_PAUSE = 0.005
+"""Seconds for which more uploads are waited for while they come often: each commit costs a sync of the disk."""
+_OFTEN = 0.05
+"""Uploads come often if one came so many seconds after the last was taken."""
 Result = Receipt | RefusedError
-Done = Callable[[Result], None]
+Done = Callable[[Sequence[Result]], None]
 
 
 class _Handed(NamedTuple):
-    upload: Upload
+    uploads: Sequence[Upload]
     done: Done
     loop: asyncio.AbstractEventLoop
 
@@ -44,7 +46,7 @@ class UploadWorker:
         self._actions: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
         self._stopping = False
-        self._crowded = False
+        self._taken_at = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
 
@@ -62,9 +64,9 @@ class UploadWorker:
         """Begin to take uploads."""
         self._thread.start()
 
-    def hand_in(self, upload: Upload, done: Done) -> None:
-        """Hand in an upload, in the thread of a loop; `done` is called there once it is durable or refused."""
-        self._handed.append(_Handed(upload, done, asyncio.get_running_loop()))
+    def hand_in(self, uploads: Sequence[Upload], done: Done) -> None:
+        """Hand in uploads, in the thread of a loop; `done` is called there with what became of each, once it is durable."""
+        self._handed.append(_Handed(uploads, done, asyncio.get_running_loop()))
         if not self._woken.is_set():
             self._woken.set()
         if self.failed:  # looked at after handing in: whoever failed in between has answered this one too, or does not any more
@@ -74,15 +76,15 @@ class UploadWorker:
         """Hand in an upload, and wait until it is durable or refused."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
-        def done(result: Result) -> None:
+        def done(results: Sequence[Result]) -> None:
             if future.done():
                 return
-            if isinstance(result, RefusedError):
-                future.set_exception(result)
+            if isinstance(results[0], RefusedError):
+                future.set_exception(results[0])
             else:
-                future.set_result(result)
+                future.set_result(results[0])
 
-        self.hand_in(upload, done)
+        self.hand_in([upload], done)
         return await future
 
     def call(self, action: Callable[[], None]) -> None:
@@ -116,18 +118,20 @@ class UploadWorker:
     def _turn(self) -> bool:
         """One round: wait for something, take all that is there, and look what is due. False when it is the last."""
         self._woken.wait(_TICK)
-        if self._crowded and not self._stopping:
+        if self._handed and not self._stopping and time.monotonic() - self._taken_at < _OFTEN:
             time.sleep(_PAUSE)
         self._woken.clear()
         going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
         handed: list[_Handed] = []
-        while self._handed and len(handed) < _MOST_AT_ONCE:
+        n_uploads = 0
+        while self._handed and n_uploads < _MOST_AT_ONCE:
             handed.append(self._handed.popleft())
+            n_uploads += len(handed[-1].uploads)
         while self._actions:
             self._actions.popleft()()
-        self._crowded = len(handed) > 1
         if handed:
             self._take(handed)
+            self._taken_at = time.monotonic()
         self.tick()
         if self._handed:
             self._woken.set()
@@ -136,9 +140,9 @@ class UploadWorker:
 
     def _take(self, handed: list[_Handed]) -> None:
         try:
-            results = self.take([each.upload for each in handed])
+            results = self.take([upload for each in handed for upload in each.uploads])
         except BaseException:
-            _answer(handed, [_storage_error()] * len(handed))
+            _refuse(handed)
             raise
         _answer(handed, results)
 
@@ -146,7 +150,7 @@ class UploadWorker:
         left = []
         while self._handed:
             left.append(self._handed.popleft())
-        _answer(left, [_storage_error()] * len(left))
+        _refuse(left)
 
 
 class IntakeWorker(UploadWorker):
@@ -170,22 +174,24 @@ class IntakeWorker(UploadWorker):
         self._intake.close()
 
 
-def _storage_error() -> RefusedError:
-    return RefusedError(
-        "storage", 503, "the proxy's disk or log has failed; nothing that was acknowledged is lost", retry_after=60
-    )
+def _refuse(handed: Sequence[_Handed]) -> None:
+    detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
+    error = RefusedError("storage", 503, detail, retry_after=60)
+    _answer(handed, [error for each in handed for _ in each.uploads])
 
 
 def _answer(handed: Sequence[_Handed], results: Sequence[Result]) -> None:
     """Tell each loop of all its uploads at once: waking a loop costs more than telling."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Done, Result]]] = {}
-    for each, result in zip(handed, results, strict=True):
-        by_loop.setdefault(each.loop, []).append((each.done, result))
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Done, Sequence[Result]]]] = {}
+    at = 0
+    for each in handed:
+        by_loop.setdefault(each.loop, []).append((each.done, results[at : at + len(each.uploads)]))
+        at += len(each.uploads)
     for loop, told in by_loop.items():
         if not loop.is_closed():
             loop.call_soon_threadsafe(_tell, told)
 
 
-def _tell(told: list[tuple[Done, Result]]) -> None:
-    for done, result in told:
-        done(result)
+def _tell(told: list[tuple[Done, Sequence[Result]]]) -> None:
+    for done, results in told:
+        done(results)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable
 
 from deniable.proxy.api import Proxy, create_app
+from deniable.proxy.http_workers import supervise
 from deniable.proxy.proxy_settings import Settings
 from deniable.service.database import keep_files_private
 from deniable.service.hosting import Endpoint, write_json_lines
@@ -29,20 +31,33 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     sys.setswitchinterval(_SWITCH)
     place = Endpoint("proxy", settings.host, settings.port, settings.tls)
     listener = place.listen()
+    try:
+        if settings.workers:
+            return supervise(settings, place, listener, lambda *how: _run_intake(settings, *how), announce)
+        return _run(settings, place, listener, lambda: announce(place.address(listener)))
+    finally:
+        listener.close()
+
+
+def _run_intake(settings: Settings, inside: socket.socket, workers_token: str, ready: Callable[[], None]) -> bool:
+    return _run(settings, Endpoint("proxy", "127.0.0.1", 0, None), inside, ready, workers_token)
+
+
+def _run(
+    settings: Settings, place: Endpoint, listener: socket.socket, ready: Callable[[], None], workers_token: str | None = None
+) -> bool:
+    """Run the process that owns the intake."""
 
     def give_up(*_: object) -> None:
         server.should_exit = True
 
-    proxy = Proxy(settings, on_failure=give_up)
+    proxy = Proxy(settings, on_failure=give_up, workers_token=workers_token)
     server = place.server(create_app(proxy), settings.limits, proxy.refusals)
     for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
         signal.signal(each, give_up)
-    announce(place.address(listener))
-    document = {"port": listener.getsockname()[1], "tls": settings.tls is not None, "waiting": proxy.intake.n_waiting}
+    ready()
+    document = {"port": listener.getsockname()[1], "tls": place.tls is not None, "waiting": proxy.intake.n_waiting}
     _LOGGER.info("started", extra={"fields": document})
-    try:
-        server.run(sockets=[listener])
-    finally:
-        listener.close()
+    server.run(sockets=[listener])
     _LOGGER.info("stopped", extra={"fields": {"accepted": proxy.intake.counters["accepted"]}})
     return not proxy.desk.failed

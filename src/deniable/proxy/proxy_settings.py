@@ -27,6 +27,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8600
     """0 lets the operating system choose."""
+    workers: int = 0
+    """Processes that end connections in front of the intake; 0 for a proxy of one process."""
     ring: FilePath | None = None
     """A key ring: queries that are not signed by one of its keys are not relayed."""
     intake: Rules = field(default_factory=Rules)
@@ -40,6 +42,7 @@ class Settings:
             rule = f"must be at least {self.kafka.partition_bits}, for {self.kafka.partitions} partitions"
             raise ParameterError("intake.prefix_bits", self.intake.prefix_bits, rule)
         whole("port", self.port, 0, 65535)
+        whole("workers", self.workers, 0, 256)
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 

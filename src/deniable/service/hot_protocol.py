@@ -19,6 +19,17 @@ __all__ = ["HotProtocol"]
 _STATUS_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
 
 
+_default: tuple[object, bytes] = None, b""
+
+
+def _default_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The headers of every answer, such as the date, as lines; uvicorn makes another list of them every second."""
+    global _default  # noqa: PLW0603 - the last ones, made once a second instead of once a request
+    if _default[0] is not headers:
+        _default = headers, b"".join(b"%b: %b\r\n" % each for each in headers)
+    return _default[1]
+
+
 class _NoEvent:
     def set(self) -> None:
         """Nobody waits for more of a request that came whole."""
@@ -43,12 +54,11 @@ class _HotCycle:
         if self.response_complete or self.disconnected or protocol.transport.is_closing():
             return
         self.response_complete = True
+        status, headers, body = reply
         closing = b"" if self.keep_alive else b"connection: close\r\n"
-        lines = b"".join(b"%b: %b\r\n" % each for each in protocol.server_state.default_headers)
-        length = b"" if reply.status == 304 else b"content-length: %d\r\n" % len(reply.body)
-        protocol.transport.write(
-            b"".join((_STATUS_LINES[reply.status], lines, reply.headers, closing, length, b"\r\n", reply.body))
-        )
+        length = b"" if status == 304 else b"content-length: %d\r\n" % len(body)
+        lines = _default_lines(protocol.server_state.default_headers)
+        protocol.transport.write(b"".join((_STATUS_LINES[status], lines, headers, closing, length, b"\r\n", body)))
         if not self.keep_alive:
             protocol.transport.close()
         protocol.on_response_complete()
@@ -61,6 +71,18 @@ class HotProtocol(HttpToolsProtocol):
     _hot: HotAddress | None = None
     _hot_body = b""
 
+    def on_message_begin(self) -> None:
+        """Begin a request; its scope is made if it turns out to need one."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+
+    def _cool(self) -> None:
+        """Let a request, the head of which has come, go uvicorn's way."""
+        url, headers, expected = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.headers += headers  # the list that stands in the scope
+        self.url, self.expect_100_continue = url, expected
+        super().on_headers_complete()
+
     def on_headers_complete(self) -> None:
         """Take the short way, if this is a hot request and the next to be answered."""
         if (
@@ -72,7 +94,7 @@ class HotProtocol(HttpToolsProtocol):
         ):
             self._hot, self._hot_body = address, b""
             return
-        super().on_headers_complete()
+        self._cool()
 
     def on_body(self, body: bytes) -> None:
         """Keep what has come of the body."""
@@ -98,6 +120,6 @@ class HotProtocol(HttpToolsProtocol):
         if self._hot is not None:
             self._hot = None
             if not self.transport.is_closing():
-                super().on_headers_complete()
+                self._cool()
                 if self._hot_body:
                     super().on_body(self._hot_body)

@@ -6,6 +6,8 @@ that is compressed all the same is refused, and the bytes are counted as they co
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -51,10 +53,28 @@ def ask(client: Any, method: str, address: str, most_bytes: int, seconds: float 
         with client.stream(method, address, **what) as response:
             return read(response, most_bytes, seconds)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        raise ResponseError(0, "unreachable", f"cannot be reached ({type(error).__name__})") from None
+        raise ResponseError(0, "unreachable", _why(error)) from None
     except UnicodeError:
         detail = "cannot be reached: its address or the token holds a character it must not"
         raise ResponseError(0, "unreachable", detail) from None
+
+
+def _why(error: BaseException) -> str:
+    """Why there was no answer, as a person can act on it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {cause.verify_message} (is the authority that signed it installed here?)"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {(cause.reason or 'no reason given').replace('_', ' ').lower()}"
+        if isinstance(cause, ConnectionRefusedError):
+            return "cannot be reached: nobody listens there"
+        if isinstance(cause, socket.gaierror):
+            return "cannot be reached: its name is not known"
+        if isinstance(cause, TimeoutError):
+            return "did not answer in time"
+        cause = cause.__cause__ or cause.__context__
+    return f"cannot be reached ({type(error).__name__})"
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -18,9 +18,10 @@ from deniable.service.database import Layout
 
 __all__ = ["ROLES", "Role", "Token", "TokenStore", "new_token", "token_hash"]
 
-Role = Literal["device", "operator", "reader"]
-ROLES: tuple[Role, ...] = ("device", "operator", "reader")
-"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP."""
+Role = Literal["device", "operator", "reader", "collector"]
+ROLES: tuple[Role, ...] = ("device", "operator", "reader", "collector")
+"""A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP;
+a collector brings the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk

@@ -10,6 +10,7 @@ from deniable.survey.columns import (
 )
 from deniable.survey.estimating import Survey, estimate_file
 from deniable.survey.files import randomize_file
+from deniable.survey.questions_file import read_questions, write_plan
 
 __all__ = [
     "Survey",
@@ -19,6 +20,8 @@ __all__ = [
     "randomize_file",
     "read_columns",
     "read_questionnaire",
+    "read_questions",
     "write_columns",
+    "write_plan",
     "write_questionnaire",
 ]

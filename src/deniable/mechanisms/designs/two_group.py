@@ -105,6 +105,15 @@ class TwoGroupDesign(ABC):
 
     def estimate_counts(self, *, yes: Sequence[int], n: Sequence[int]) -> solving.DesignEstimate:
         """The parameters from the numbers of yes and of people in both samples."""
+        counts, people = self.counted(yes, n)
+        inverse = self._inverse
+        rates = solving.GroupRates.of(counts, people, self._bounds, inverse, -inverse @ self._shift)
+        estimate = solving.DesignEstimate.linear(rates, str(self), self.names[:2], self.epsilon, notes=self.warnings)
+        return self._finish(estimate.replaced(meanings=self.meanings))
+
+    @staticmethod
+    def counted(yes: Sequence[int], n: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The numbers of yes and of people in both samples, if they can be."""
         for name, pair in (("yes", yes), ("n", n)):
             if isinstance(pair, int | float | str) or len(pair) != 2:
                 raise ParameterError(name, pair, "must be two numbers, one a sample")
@@ -112,10 +121,7 @@ class TwoGroupDesign(ABC):
         counts = [count(f"yes[{i}]", value, people[i]) for i, value in enumerate(yes)]
         if min(people) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample")
-        inverse = self._inverse
-        rates = solving.GroupRates.of(counts, people, self._bounds, inverse, -inverse @ self._shift)
-        estimate = solving.DesignEstimate.linear(rates, self._name(), self.names[:2], self.epsilon, notes=self.warnings)
-        return self._finish(estimate.replaced(meanings=self.meanings))
+        return counts, people
 
     def estimate(self, groups: Sequence[Any]) -> solving.DesignEstimate:
         """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and "yes"."""
@@ -159,6 +165,6 @@ class TwoGroupDesign(ABC):
         """Of a parameter by the two linear unknowns."""
         return np.asarray(np.eye(2)[self._place(parameter)])
 
-    def _name(self) -> str:
+    def __str__(self) -> str:
         shown = ", ".join(f"{name}={str(getattr(self, name))!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
         return f"{type(self).__name__}({shown})"

@@ -1,0 +1,138 @@
+"""One reader for all who follow: what is new is looked up and written down once, however many pages are open.
+
+A follower that begins in the past reads pages from the state until it has reached the reader, and then waits with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+
+from deniable.aggregator.service import Service
+from deniable.errors import RefusedError
+
+__all__ = ["Feed", "slim"]
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_LOOKS_BETWEEN_NEWS = 4
+"""Health and the list of queries are looked at once a second."""
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
+_MOST_KEPT = 512
+_PAGE = 100
+MOST_FOLLOWERS = 800
+MOST_FOLLOWERS_PER_TOKEN = 400
+_LEFT_OUT = ("covariance", "reports", "strata", "support")
+
+
+def slim(number: int, document: str) -> dict[str, Any]:
+    """A stored result with its number, without the matrices that no picture needs."""
+    content: dict[str, Any] = {"number": number, **json.loads(document)}
+    for name in _LEFT_OUT:
+        content.pop(name, None)
+    return content
+
+
+class _Event(NamedTuple):
+    number: int
+    text: bytes
+
+
+class Feed:
+    """What is new of all queries, as server-sent events."""
+
+    def __init__(self, service: Service, ending: Callable[[], bool]) -> None:
+        self._service, self._ending = service, ending
+        self._followers: Counter[str] = Counter()
+        self._recent: deque[_Event] = deque(maxlen=_MOST_KEPT)
+        self._front = 0
+        """The newest result that has been looked at."""
+        self._dropped = 0
+        """The newest result that is no longer among the recent ones."""
+        self._state: dict[str, bytes] = {}
+        self._fresh = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
+
+    def admit(self, token: str) -> None:
+        """Refuse one follower too many."""
+        if self._followers[token] >= MOST_FOLLOWERS_PER_TOKEN:
+            raise RefusedError("followers", 429, f"{MOST_FOLLOWERS_PER_TOKEN} pages follow under this token already")
+        if self._followers.total() >= MOST_FOLLOWERS:
+            raise RefusedError("followers", 503, f"{MOST_FOLLOWERS} pages follow already")
+
+    async def follow(self, after: int | None, token: str) -> AsyncIterator[bytes]:
+        """Events from the one after `after` on (without it, from the next), until the client or the server goes."""
+        self._followers[token] += 1
+        try:
+            if self._reader is None or self._reader.done():
+                self._front = self._dropped = await run_in_threadpool(self._service.newest)
+                self._recent.clear()
+                self._state.clear()
+                await self._look_at_news()
+                self._reader = asyncio.create_task(self._read())
+            yield b"retry: 1000\n\n"
+            position = self._front if after is None else min(after, self._front)
+            sent = dict(self._state)
+            yield b"".join(sent.values())
+            while not self._ending():
+                waiting = self._fresh
+                while position < self._dropped:  # it begins in the past, or reads more slowly than results come
+                    page = await run_in_threadpool(self._encoded, position, self._dropped)
+                    position = page[-1].number if page else self._dropped
+                    yield b"".join(event.text for event in page)
+                parts = [event.text for event in self._recent if event.number > position]
+                position = max(position, self._front)
+                parts += [text for name, text in self._state.items() if sent.get(name) != text]
+                sent.update(self._state)
+                if parts:
+                    yield b"".join(parts)
+                    continue
+                try:
+                    await asyncio.wait_for(waiting.wait(), _SECONDS_BETWEEN_SIGNS_OF_LIFE)
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+        finally:
+            self._followers[token] -= 1
+            if not self._followers[token]:
+                del self._followers[token]
+
+    async def _read(self) -> None:
+        looks = 0
+        while self._followers and not self._ending():
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            looks += 1
+            found = await run_in_threadpool(self._encoded, self._front, None)
+            changed = bool(found)
+            for event in found:
+                if len(self._recent) == _MOST_KEPT:
+                    self._dropped = self._recent[0].number
+                self._recent.append(event)
+                self._front = event.number
+            if looks % _LOOKS_BETWEEN_NEWS == 0:
+                changed = await self._look_at_news() or changed
+            if changed:
+                self._wake()
+        self._wake()
+
+    def _wake(self) -> None:
+        fresh, self._fresh = self._fresh, asyncio.Event()
+        fresh.set()
+
+    async def _look_at_news(self) -> bool:
+        told = {"health": await run_in_threadpool(self._service.health_report)}
+        told["queries"] = {"version": await run_in_threadpool(self._service.queries_version)}
+        fresh = {name: f"event: {name}\ndata: {json.dumps(what)}\n\n".encode() for name, what in told.items()}
+        changed = fresh != self._state
+        self._state = fresh
+        return changed
+
+    def _encoded(self, after: int, up_to: int | None) -> list[_Event]:
+        rows = self._service.all_results(after, up_to, _PAGE)
+        return [
+            _Event(number, f"id: {number}\nevent: window\ndata: {json.dumps(slim(number, document))}\n\n".encode())
+            for number, document in rows
+        ]

@@ -1,0 +1,73 @@
+"""Who is asking: a bearer token in a header, or in the cookie of a page that signed in with it.
+
+The cookie holds the token itself, so the server keeps no sessions: a restart ends none, and a revoked token ends all of its
+sessions at once. Scripts cannot read it (`HttpOnly`), and browsers send it with requests from our own pages only
+(`SameSite=Strict`). A request that changes something must show, besides, a word that only our own pages can read from
+`GET /v1/session`, and must come from our own origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+
+from deniable.aggregator.service import Service
+from deniable.errors import RefusedError
+
+__all__ = ["COOKIE", "CSRF_HEADER", "authorize", "csrf_word", "forget_cookie", "from_own_page", "set_cookie"]
+
+COOKIE = "deniable_session"
+CSRF_HEADER = "x-deniable-csrf"
+_SECONDS = 12 * 3600
+_SAFE = ("GET", "HEAD")
+
+
+def csrf_word(token: str) -> str:
+    """What a page shows beside its cookie when it changes something."""
+    return hmac.new(token.encode(errors="surrogateescape"), b"deniable csrf 1", hashlib.sha256).hexdigest()
+
+
+def from_own_page(request: Request) -> bool:
+    """Whether the request can only have come from a page of this origin, as browsers tell it."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc == request.headers.get("host", "")
+    return request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+
+
+def authorize(service: Service, request: Request, *roles: str) -> str:
+    """The token that the request shows, if it has one of these roles."""
+    token = _shown(request)
+    role = service.role_of(token) if token else None
+    if role is None:
+        raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
+    if role not in roles:
+        raise RefusedError("role", 403, f"this needs a token for {' or '.join(roles)}, and this one is for {role}")
+    return token
+
+
+def _shown(request: Request) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind:
+        return token.strip() if kind.lower() == "bearer" else ""
+    token = request.cookies.get(COOKIE, "")
+    if token and request.method not in _SAFE:
+        word = request.headers.get(CSRF_HEADER, "")
+        if not from_own_page(request) or not hmac.compare_digest(word.encode(), csrf_word(token).encode()):
+            raise RefusedError("csrf", 403, f"a signed-in page must send its word in the header {CSRF_HEADER}, from this origin")
+    return token
+
+
+def set_cookie(request: Request, response: Response, token: str) -> None:
+    """Sign the browser in, until it is closed or half a day is over."""
+    response.set_cookie(
+        COOKIE, token, max_age=_SECONDS, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict"
+    )
+
+
+def forget_cookie(request: Request, response: Response) -> None:
+    """Sign the browser out."""
+    response.delete_cookie(COOKIE, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict")

@@ -1,0 +1,27 @@
+"""Opening a page in the browser of whoever runs a command, where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import webbrowser
+
+from deniable.cli.output import say
+
+__all__ = ["open_page"]
+
+
+def open_page(address: str, no_browser: bool, what: str) -> None:
+    """Say where a page is, and open it unless that is not wanted or there is no screen to show it on."""
+    say(f"{what} at {address}")
+    if no_browser or not _has_screen():
+        return
+    with contextlib.suppress(OSError, webbrowser.Error):  # the address is printed
+        webbrowser.open(address)
+
+
+def _has_screen() -> bool:
+    if os.name == "nt" or sys.platform == "darwin":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,114 @@
+"""What the aggregator's interface has for the console: its files, signing in, planning, and the public list of queries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, Field
+
+from deniable.aggregator.catalogue import Published, published
+from deniable.aggregator.service import Service
+from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
+from deniable.console.design_plans import DesignRequest, design_answer, rehearse
+from deniable.console.drafts import Draft, check_draft
+from deniable.console.static_files import add_static_files
+from deniable.errors import RefusedError
+from deniable.queries.summary import summary
+
+__all__ = ["add_console"]
+
+
+class _SignIn(BaseModel):
+    token: str = Field(max_length=200)
+
+
+def add_console(app: FastAPI, service: Service) -> None:
+    """Serve the console beside the aggregator's interface."""
+    _add_sessions(app, service)
+    _add_planning(app, service)
+    _add_public(app, service)
+    add_static_files(app, "index.html")
+
+
+def _add_sessions(app: FastAPI, service: Service) -> None:
+    def told(token: str) -> dict[str, Any]:
+        holder = service.holder_of(token)
+        if holder is None:
+            raise RefusedError("token", 401, "This token is not known here.")
+        return {"name": holder.name, "role": holder.role, "csrf": csrf_word(token), "proxies": list(service.names)}
+
+    @app.put("/v1/session")
+    def sign_in(given: _SignIn, request: Request, response: Response) -> dict[str, Any]:
+        """Sign a browser in with a token: it is kept in a cookie that scripts cannot read."""
+        if not from_own_page(request):
+            raise RefusedError("csrf", 403, "Pages of other origins cannot sign in here.")
+        found = told(given.token.strip())
+        set_cookie(request, response, given.token.strip())
+        return found
+
+    @app.get("/v1/session")
+    def session(request: Request) -> dict[str, Any]:
+        """Whose page this is, what they may do, and the word that changes must show."""
+        if not from_own_page(request):
+            raise RefusedError("csrf", 403, "Pages of other origins cannot read this.")
+        return told(request.cookies.get(COOKIE, ""))
+
+    @app.delete("/v1/session", status_code=204)
+    def sign_out(request: Request) -> Response:
+        """Forget the cookie."""
+        response = Response(status_code=204)
+        forget_cookie(request, response)
+        return response
+
+
+def _add_planning(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/plan")
+    def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
+        """From a wanted ± to epsilon or people and back, what a person risks, and what it takes; or why not, and what is near."""
+        authorize(service, request, "analyst", "reader")
+        return design_answer(given)
+
+    @app.post("/v1/rehearse")
+    def rehearse_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
+        """The design on simulated people whose shares are those guessed. Nobody is asked."""
+        authorize(service, request, "analyst", "reader")
+        return rehearse(given)
+
+    @app.post("/v1/queries/check")
+    def check_a_query(given: Draft, request: Request) -> dict[str, Any]:
+        """Check a query that is being written; one without faults comes back as the bytes that are to be signed."""
+        authorize(service, request, "analyst", "reader")
+        return check_draft(given, list(service.names), service.clock())
+
+
+def _add_public(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/public/queries")
+    def public_queries() -> dict[str, Any]:
+        """Every query as it was signed, and the keys to check that with. No token is needed."""
+        with service.reading() as connection:
+            entries = published(connection)
+        newest = {entry.query.id: entry for entry in entries}
+        return {
+            "queries": [_public(entry) for entry in newest.values()],
+            "keys": [
+                {"id": trusted.key.id, "owner": trusted.key.owner, "public": trusted.key.raw.hex(), "revoked": trusted.revoked}
+                for trusted in service.ring
+            ],
+        }
+
+
+def _public(entry: Published) -> dict[str, Any]:
+    query = entry.query
+    return {
+        "id": query.id,
+        "serial": query.serial,
+        "published": entry.published,
+        "stopped": entry.stopped,
+        "signed": json.loads(entry.signed.to_bytes()),
+        "labels": list(query.labels),
+        "epsilon_local": query.epsilon_local,
+        "epsilon_sampled": query.epsilon_sampled,
+        "summary": summary(query),
+    }

@@ -1,0 +1,162 @@
+"""Checks of a query while it is written: each field by the rules that will be applied to the whole, in the same words."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from deniable.console.sql_rules import check_sql
+from deniable.errors import DeniableError, ParameterError
+from deniable.queries.buckets import Column
+from deniable.queries.query import Query
+from deniable.queries.schedule import duration
+from deniable.queries.summary import summary
+
+__all__ = ["Draft", "check_draft"]
+
+_PLACE = re.compile(r"buckets\[(\d+)\]")
+
+
+class DraftColumn(BaseModel):
+    """A column of the answer, as it is written."""
+
+    name: str = Field(max_length=200)
+    buckets: list[str] = Field(max_length=1 << 10)
+    other: bool = False
+
+
+class Draft(BaseModel):
+    """A query that is being written."""
+
+    id: str = Field(default="", max_length=200)
+    serial: int = Field(default=1, ge=1, le=1 << 31)
+    analyst: str = Field(default="", max_length=200)
+    question: str = Field(default="", max_length=4000)
+    sql: str = Field(default="", max_length=20_000)
+    columns: list[DraftColumn] = Field(max_length=8)
+    every: str = Field(default="1 d", max_length=40)
+    window: str | None = Field(default=None, max_length=40)
+    until: str = Field(default="", max_length=40)
+    budget: float | None = None
+    error: float | None = None
+    memoize: bool = False
+    mechanism: dict[str, Any] | None = None
+    sampling: float = 1.0
+    population: int | None = None
+    minimum_cohort: int = 100
+
+
+def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
+    """What is right and wrong with the fields and, if nothing is wrong, the query's canonical bytes as they are to be signed."""
+    checks: list[dict[str, Any]] = []
+
+    def note(field: str, level: str, text: str, place: int | None = None) -> None:
+        checks.append({"field": field, "level": level, "text": text, "place": place})
+
+    _check_sql(draft, note)
+    labels = _check_columns(draft, note)
+    schedule = _check_times(draft, now, note)
+    query = None
+    if draft.mechanism is not None and schedule is not None and not any(each["level"] == "bad" for each in checks):
+        try:
+            query = _query(draft, schedule, proxies)
+        except DeniableError as error:
+            name = error.name if isinstance(error, ParameterError) else "query"
+            note(_field_of(name), "bad", str(error))
+    answer: dict[str, Any] = {"checks": checks, "labels": labels, "schedule": schedule, "query": None}
+    if query is not None:
+        answer["query"] = {
+            "id": query.id,
+            "content": query.content.decode(),
+            "digest": query.digest.hex(),
+            "epsilon_local": query.epsilon_local,
+            "affordable_epochs": query.affordable_epochs,
+            "size_class": query.size_class,
+            "summary": summary(query),
+        }
+    return answer
+
+
+def _check_sql(draft: Draft, note: Any) -> None:
+    verdict = check_sql(draft.sql)
+    if verdict.problem:
+        note("sql", "bad", f"{verdict.problem[:1].upper()}{verdict.problem[1:]}")
+        return
+    note("sql", "ok", "One SELECT, read-only, functions allowed")
+    wanted = len(draft.columns)
+    if verdict.n_columns != wanted:
+        given = f"{verdict.n_columns} column{'' if verdict.n_columns == 1 else 's'}"
+        note("sql", "bad", f"Gives {given}, and the buckets are of {wanted}")
+    else:
+        note("sql", "ok", f"{wanted} column{'' if wanted == 1 else 's'}, as the buckets want")
+    if verdict.tables:
+        note("sql", "hint", f"Answered by devices whose owners share {', '.join(verdict.tables)}")
+    note("sql", "hint", "Several rows: one is drawn at random each epoch")
+
+
+def _check_columns(draft: Draft, note: Any) -> list[str]:
+    labels: list[str] = []
+    for i, column in enumerate(draft.columns):
+        try:
+            made = Column(column.name, column.buckets, other=column.other)
+        except ParameterError as error:
+            place = _PLACE.search(error.name)
+            field = "buckets" if place or error.name == "buckets" else "columns"
+            note(field, "bad", f"{error.value!r} {error.rule}" if place else str(error), int(place[1]) if place else i)
+            continue
+        labels = [str(label) for label in made.labels]
+        note("buckets", "ok", "Ascending, without overlap" if made.kind == "number" else "Different from each other")
+        if not column.other:
+            note("buckets", "hint", 'An answer outside every bucket is sent, randomized, as "no bucket"')
+    return labels
+
+
+def _check_times(draft: Draft, now: int, note: Any) -> dict[str, int] | None:
+    try:
+        every = duration("every", draft.every)
+        window = duration("window", draft.window) if draft.window else every
+    except ParameterError as error:
+        note("every", "bad", str(error))
+        return None
+    if window % every:
+        note("window", "bad", f"window = {draft.window!r} must be a multiple of every: windows are whole epochs")
+        return None
+    try:
+        until = int(datetime.datetime.fromisoformat(draft.until).replace(tzinfo=datetime.UTC).timestamp())
+    except ValueError:
+        note("until", "bad", f"until = {draft.until!r} must be a date such as 2027-03-14")
+        return None
+    origin = now // every * every if every <= 86_400 else now // 86_400 * 86_400
+    if until < origin + window:
+        note("until", "bad", f"until = {draft.until!r} must leave time for one window")
+        return None
+    return {"origin": origin, "expires": until, "every": every, "window": window, "slide": every}
+
+
+def _field_of(name: str) -> str:
+    known = {"id": "id", "analyst": "analyst", "question": "question", "sql": "sql", "budget": "budget", "schedule": "every"}
+    return next((field for start, field in known.items() if name.startswith(start)), "query")
+
+
+def _query(draft: Draft, schedule: dict[str, int], proxies: list[str]) -> Query:
+    return Query.from_dict(
+        {
+            "id": draft.id,
+            "serial": draft.serial,
+            "analyst": draft.analyst,
+            "question": draft.question,
+            "sql": draft.sql,
+            "columns": [column.model_dump() for column in draft.columns],
+            "schedule": schedule,
+            "proxies": proxies,
+            "mechanism": draft.mechanism,
+            "sampling": draft.sampling,
+            "population": draft.population,
+            "minimum_cohort": draft.minimum_cohort,
+            "budget": {"epsilon": draft.budget, "error": draft.error},
+            "memoize": draft.memoize,
+        }
+    )

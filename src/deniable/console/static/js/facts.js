@@ -1,0 +1,70 @@
+// What a result rests on: what one answer costs a person, the ± against the wish, and the versions of the parameters.
+
+import { h, put, say } from './dom.js';
+import { clock, decimals, duration, pct } from './numbers.js';
+import { spark } from './spark.js';
+
+/** @typedef {import('./types.js').Query} Query */
+/** @typedef {import('./types.js').Series} Series */
+/** @typedef {import('./types.js').Version} Version */
+/** @typedef {import('./types.js').WindowResult} WindowResult */
+
+const Z95 = 1.959964;
+
+/** Parameters in short. @param {Record<string, unknown>} parameters */
+export function spokenParameters(parameters) {
+  return Object.entries(parameters).filter(([name]) => name !== 'P').map(([name, value]) => {
+    const text = typeof value === 'number' ? Number(value.toPrecision(4)) : typeof value === 'object' ? JSON.stringify(value) : String(value);
+    return name === 'name' ? `${text}` : `${name} ${text}`;
+  }).join(', ');
+}
+
+/** e^epsilon, rounded up: "no more than" must stay true. @param {number} epsilon */
+export const factor = (epsilon) => (Math.ceil(10 * Math.exp(Math.min(epsilon, 700)) - 1e-9) / 10).toLocaleString('en-US', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+/** @param {Query} query */
+export function facts(query) {
+  const local = h('span', { 'data-testid': 'epsilon-local' }), odds = h('p', { class: 'small muted' }), sampled = h('b');
+  const reach = h('b'), picture = h('div', { class: 'spark-box' }), wish = h('p', { class: 'tiny quiet' });
+  const list = h('ol', { class: 'versions', 'data-testid': 'versions' }), range = h('p', { class: 'tiny quiet' });
+  const aim = query.budget.error;
+  const write = (/** @type {number} */ epsilon, /** @type {number} */ other) => {
+    say(local, epsilon.toFixed(2));
+    say(odds, `Nobody\u2019s odds about a person change by more than a factor ${factor(epsilon)}, not even for those who see who answered.`);
+    say(sampled, other.toFixed(2));
+  };
+  write(query.epsilon_local, query.epsilon_sampled);
+  say(range, query.budget.epsilon === null ? 'The query sets no budget for a person\u2019s life.' : `At most ${query.budget.epsilon} over the life of the query for one person.`);
+  put(wish, aim === null ? 'The query states no wish. Widest bucket at 95\u202f%.' : [h('span', { class: 'wish-key' }), `wish ${pct(aim)}. Widest bucket at 95\u202f%. Triangles: off the scale`]);
+  const aside = h('aside', { class: 'facts', 'aria-label': 'What this rests on' },
+    h('section', null, h('h2', null, 'One answer costs a person'), h('p', { class: 'big' }, local, h('span', { class: 'big-unit' }, 'epsilon, local')), odds,
+      h('p', { class: 'second' }, sampled, ' sampled'), h('p', { class: 'tiny quiet' }, 'against the aggregator and the analyst only, who cannot see who took part')),
+    h('section', null, h('div', { class: 'head' }, h('h2', null, '\u00b1 against the wish'), h('span', { class: 'small' }, reach)), picture, wish),
+    h('section', null, h('h2', null, 'Versions'), list, range));
+  return {
+    aside,
+    /** @param {WindowResult} result */
+    now(result) {
+      const told = /** @type {any} */ (result);
+      if (typeof told.epsilon_local === 'number') write(told.epsilon_local, told.epsilon_sampled ?? told.epsilon_local);
+    },
+    /** @param {Series} series */
+    reach(series) {
+      const reaches = series.widest.map((v) => (v === null ? null : Z95 * v)), last = reaches.at(-1) ?? null;
+      say(reach, last === null ? '\u2013' : `\u00b1 ${pct(last, decimals(last))}`);
+      put(picture, spark(reaches, series.serial, aim));
+    },
+    /** @param {Version[]} versions */
+    versions(versions) {
+      const ordered = [...versions].sort((a, b) => b.serial - a.serial);
+      put(list, ordered.map((version) => {
+        const when = version.from ? `${clock(version.from)}, ` : '';
+        const achieved = version.achieved ? ` \u00b1 was ${pct(version.achieved, 2)}.` : '';
+        return h('li', null, h('span', { class: 'v' }, `v${version.serial}`), h('div', null,
+          h('p', { class: 'small' }, spokenParameters(version.parameters ?? {})),
+          h('p', { class: 'tiny quiet' }, `${when}${version.reason ?? 'as signed'}${achieved}`)));
+      }));
+    },
+    every: duration(query.schedule.every),
+  };
+}

@@ -1,0 +1,61 @@
+// Two columns of buckets as a table of cells, whose colour fades with certainty (a value-suppressing palette).
+
+import { h, label, put, say } from './dom.js';
+import { bare, decimals } from './numbers.js';
+
+/** @typedef {import('./types.js').Query} Query */
+/** @typedef {import('./types.js').WindowResult} WindowResult */
+/** @typedef {{value: number, reach: number}} Cell */
+
+/** @param {Cell} cell @param {boolean} joint */
+export function shade({ value, reach }, joint) {
+  const rough = reach / Math.max(1e-12, value), level = joint ? 4 * value : value;
+  if (value <= 0 || rough >= 1) return 'none';
+  if (rough >= 0.3) return `soft-${level < 0.08 ? 0 : level < 0.3 ? 1 : 2}`;
+  return `heat-${level < 0.05 ? 0 : level < 0.15 ? 1 : level < 0.35 ? 2 : level < 0.6 ? 3 : 4}`;
+}
+
+/**
+ * @param {string[]} rows @param {string[]} columns @param {Cell[][]} cells @param {string} caption @param {string[]} names
+ * @param {boolean} joint
+ */
+export function heatTable(rows, columns, cells, caption, names, joint) {
+  const digits = Math.min(2, decimals(Math.min(...cells.flat().map((cell) => cell.reach).filter((reach) => reach > 0), 1)));
+  return h('table', { class: 'heat', 'data-testid': 'heat' }, h('caption', { class: 'visually-hidden' }, caption),
+    h('thead', null, h('tr', null, h('th', { class: 'corner', scope: 'col' }, names[0]), h('th', { colspan: columns.length, class: 'over-h', scope: 'colgroup' }, `${names[1]}, %`)),
+      h('tr', null, h('td'), columns.map((name) => h('th', { scope: 'col' }, label(name))))),
+    h('tbody', null, rows.map((name, i) => h('tr', null, h('th', { scope: 'row' }, label(name)),
+      cells[i].map((cell) => h('td', { class: `cell ${shade(cell, joint)}` }, h('b', null, bare(cell.value, digits)), h('span', null, `\u00b1 ${bare(cell.reach, digits)}`)))))));
+}
+
+export function heatKey() {
+  return h('div', { class: 'key-box' }, h('h3', null, 'Colour fades with certainty'),
+    h('table', { class: 'key' }, h('caption', { class: 'visually-hidden' }, 'Colours'), h('tbody', null,
+      h('tr', null, h('th', { scope: 'row' }, '\u00b1 under 30 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
+      h('tr', null, h('th', { scope: 'row' }, '\u00b1 under all of it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
+      h('tr', null, h('th', { scope: 'row' }, 'not told from 0'), h('td', { class: 'none', colspan: 5 })))),
+    h('p', { class: 'caption' }, 'A cell whose \u00b1 is larger than its share has no colour at all. Below zero: noise outweighed the answers.'));
+}
+
+/** The joint distribution of a window, where the buckets are of two columns. @param {Query} query */
+export function heatPart(query) {
+  const part = h('div', { class: 'part', hidden: true }), box = h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of both columns' }), words = h('p', { class: 'small muted' });
+  if (query.columns.length !== 2) return { part, show: () => undefined };
+  const [first, second] = query.columns;
+  put(part, h('div', { class: 'head' }, h('h2', null, label(first.name), ' by ', label(second.name)), words), h('div', { class: 'heat-box' }, box, heatKey()));
+  return {
+    part,
+    /** @param {WindowResult} result @param {number} confidence */
+    show(result, confidence) {
+      part.hidden = false;
+      const width = second.labels.length, { estimate = [], low = [], high = [] } = result;
+      const cells = first.labels.map((_, i) => second.labels.map((__, j) => {
+        const k = i * width + j, value = estimate[k] ?? 0;
+        return { value, reach: ((high[k] ?? 1) - (low[k] ?? 0)) / 2 };
+      }));
+      say(words, `Shares of all answers, with half of each ${confidence} % interval`);
+      put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with \u00b1`, [first.name, second.name], true));
+    },
+  };
+}
+

@@ -1,0 +1,69 @@
+"""What a framework's errors are answered with: the same problem documents as everywhere, counted by reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from deniable.errors import RefusedError
+from deniable.service.hot_path import internal_error, refusal
+from deniable.service.http_server import parameters_problem
+
+__all__ = ["add_errors"]
+
+_SECONDS_TO_DRAIN = 2.0
+
+
+def _response(error: RefusedError) -> Response:
+    status, lines, body = refusal(error)
+    response = Response(body, status)
+    response.raw_headers += [tuple(line.split(b": ", 1)) for line in lines.split(b"\r\n")[:-1]]  # type: ignore[misc]
+    return response
+
+
+async def _drain(request: Request) -> None:
+    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
+    announced = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    if not announced or getattr(request.state, "received", False):
+        return
+    try:
+        async with asyncio.timeout(_SECONDS_TO_DRAIN):
+            async for _ in request.stream():
+                pass
+    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused when its last bytes had come
+        return
+
+
+def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
+    """Have an application answer its errors so."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
+        refusals[error.reason] += 1
+        if error.status != 408:
+            await _drain(request)
+        return _response(error)
+
+    async def wrong_address(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 422
+        reason = {404: "address", 405: "method"}.get(status, "parameters")
+        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
+
+    async def gone(_: Request, __: Exception) -> Response:
+        refusals["disconnected"] += 1
+        return Response(status_code=400)
+
+    async def broken(_: Request, __: Exception) -> Response:
+        refusals["internal"] += 1
+        return _response(internal_error())
+
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(HTTPException, wrong_address)
+    app.add_exception_handler(RequestValidationError, wrong_address)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(Exception, broken)

@@ -1,0 +1,173 @@
+"""A collector: ends the connections of devices near them, and brings what they upload to the one proxy it belongs to.
+
+It is a part of that proxy: it sees who sends, as the proxy would, and shares that are noise without those of the other proxies.
+It must never serve two proxies of one query. It keeps nothing on disk, and acknowledges an upload when its proxy has it durably.
+Tokens are checked here and once more by the proxy, which also counts quotas: it alone has seen every message id, so that a retry
+costs nothing and nobody has a quota at each of two collectors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Response
+
+from deniable.errors import RefusedError, ResponseError
+from deniable.proxy.admission import Admission, QueryList, ShareUploads
+from deniable.proxy.app_errors import add_errors
+from deniable.proxy.collector_settings import CollectorSettings
+from deniable.proxy.uplink import Uplink, UplinkWorker
+from deniable.queries.signing import LARGEST_LIST
+from deniable.service.background import Background
+from deniable.service.hosting import Endpoint, write_json_lines
+from deniable.service.hot_path import HotAddress, HotFront
+from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
+from deniable.service.tokens import Token
+
+__all__ = ["Collector", "create_collector_app", "serve_collector"]
+
+_LOGGER = logging.getLogger("deniable.collector")
+_HASH_BYTES = 32
+_LARGEST_TOKEN_LIST = 1 << 30
+_SWITCH = 0.0005
+"""Seconds after which the thread that sends batches lets that of the connections go on."""
+_COUNTERS = {
+    "uploads": ("uploads_forwarded_total", "Uploads of which the proxy has said what became of them."),
+    "shares": ("shares_accepted_total", "Shares that the proxy took and that are durable."),
+    "batches": ("batches_total", "Requests in which they were brought."),
+    "failed": ("batches_failed_total", "Requests to which the proxy gave no usable answer; devices were told to come back."),
+}
+
+
+class Collector:
+    """All that a running collector holds: what its proxy knows, as it was a few seconds ago, and what is under way."""
+
+    def __init__(self, settings: CollectorSettings) -> None:
+        self.settings = settings
+        verify = ssl.create_default_context(cafile=str(settings.ca)) if settings.ca else True
+        token = settings.token()
+        self.refusals: Counter[str] = Counter()
+        self.worker = UplinkWorker(Uplink(settings.proxy, token, verify), self.refusals)
+        self._reading = Uplink(settings.proxy, token, verify)
+        self._following = Background("follower of the proxy", self._follow, _LOGGER)
+        self._tokens: dict[bytes, Token] = {}
+        self._queries: tuple[bytes, str] | None = None
+        self._tokens_tag = ""
+        self.admission = Admission(settings.limits, lambda: self._tokens)
+
+    def start(self) -> None:
+        """Begin to take uploads."""
+        self.worker.start()
+        self._following.start()
+
+    def stop(self) -> None:
+        """Bring what was handed in, and let go of the connections."""
+        self._following.stop()
+        self.worker.stop()
+        self._reading.close()
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot serve devices, if so."""
+        if self._queries is None:
+            return self._following.problem or "the proxy has not been reached yet"
+        return "" if self.worker.reachable else "the proxy cannot be reached"
+
+    def _follow(self) -> float:
+        """Ask the proxy for its tokens and queries."""
+        try:
+            found = self._reading.fetch("/v1/tokens", self._tokens_tag, _LARGEST_TOKEN_LIST)
+            if found is not None:
+                content, self._tokens_tag = found
+                hashes = (content[i : i + _HASH_BYTES] for i in range(0, len(content), _HASH_BYTES))
+                self._tokens = {each: Token(each, "device", None) for each in hashes}
+            found = self._reading.fetch("/v1/queries", self._queries[1] if self._queries else "", LARGEST_LIST + (1 << 16))
+            if found is not None:
+                self._queries = found
+        except ResponseError as error:
+            raise ConnectionError(f"the proxy {error.detail}") from None
+        self.worker.reachable = True
+        return float(self.settings.refresh)
+
+    def listed(self) -> tuple[bytes, str]:
+        """The proxy's list of queries and its tag."""
+        if self._queries is None:
+            raise RefusedError("upstream", 503, "the proxy behind this collector has not been reached yet", retry_after=5)
+        return self._queries
+
+    def metrics(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        counters = [counter(name, text, self.worker.counters[key]) for key, (name, text) in _COUNTERS.items()]
+        refusals = [({"reason": reason}, n) for reason, n in sorted(self.refusals.items())]
+        others = [
+            counter("refused_total", "Requests that were refused, by reason, here or by the proxy.", refusals),
+            gauge("proxy_away", "1 while the proxy cannot be reached.", int(self.problem != "")),
+            gauge("bytes_receiving", "Bytes of uploads received that wait for the proxy.", self.admission.n_receiving),
+            gauge("tokens", "Tokens of devices that the proxy knows.", len(self._tokens)),
+        ]
+        return exposition("deniable_collector", counters + others)
+
+
+def create_collector_app(collector: Collector) -> HotFront:
+    """The service of a collector: what devices ask of a proxy, and what an operator needs."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        collector.start()
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, collector.stop)
+
+    app = FastAPI(title="deniable collector", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    add_errors(app, collector.refusals)
+
+    @app.get("/healthz")
+    async def health() -> Response:
+        """200 while uploads can be brought to the proxy."""
+        if collector.problem:
+            raise RefusedError("upstream", 503, collector.problem, retry_after=5)
+        return Response('{"status":"ok"}', media_type="application/json")
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Counters and gauges for Prometheus."""
+        return Response(collector.metrics(), media_type=CONTENT_TYPE)
+
+    def count(reason: str) -> None:
+        collector.refusals[reason] += 1
+
+    limits = collector.settings.limits
+    addresses: list[HotAddress] = [
+        ShareUploads(collector.admission, collector.worker, count),
+        QueryList(limits, collector.listed),
+    ]
+    return HotFront(app, addresses, collector.refusals)
+
+
+def serve_collector(settings: CollectorSettings, announce: Callable[[str], None] = lambda _: None) -> None:
+    """Run a collector until it is told to stop (SIGTERM, SIGINT)."""
+    write_json_lines("deniable.collector")
+    sys.setswitchinterval(_SWITCH)
+    place = Endpoint("collector", settings.host, settings.port, settings.tls)
+    collector = Collector(settings)
+    listener = place.listen()
+    server = place.server(create_collector_app(collector), settings.limits, collector.refusals)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
+    announce(place.address(listener))
+    _LOGGER.info("started", extra={"fields": {"port": listener.getsockname()[1], "tls": settings.tls is not None}})
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+    _LOGGER.info("stopped", extra={"fields": {"forwarded": collector.worker.counters["uploads"]}})

@@ -1,0 +1,66 @@
+"""A collector's settings, written as TOML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deniable.checks import whole
+from deniable.errors import ParameterError, SettingsError
+from deniable.service.limits import ConnectionLimits, Tls
+from deniable.service.settings_file import FilePath, Seconds, read_settings_file
+
+__all__ = ["CollectorSettings", "read_collector_settings"]
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True)
+class CollectorSettings:
+    """All that a collector is told."""
+
+    proxy: str
+    """The address of the one proxy that it belongs to."""
+    token_file: FilePath
+    """A file that holds a token of the proxy with the role collector, and nothing else."""
+    ca: FilePath | None = None
+    """Certificates that vouch for the proxy's, in PEM; by default those that the operating system trusts."""
+    host: str = "127.0.0.1"
+    port: int = 8700
+    """0 lets the operating system choose."""
+    refresh: Seconds = 5
+    """Seconds between looks at whether the proxy's tokens and queries have changed."""
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            at = urlsplit(self.proxy)
+            usable = at.scheme in ("http", "https") and bool(at.hostname) and (at.port or 1) and at.path in ("", "/")
+        except (ValueError, AttributeError, TypeError):
+            usable = False
+        if not usable:
+            raise ParameterError("proxy", self.proxy, "must be one address such as https://proxy-1.example:8600")
+        if at.scheme == "http" and at.hostname not in _LOOPBACK:
+            raise ParameterError("proxy", self.proxy, "must begin with https://, unless the proxy is on this machine")
+        whole("port", self.port, 0, 65535)
+        whole("refresh", self.refresh, 1, 3600)
+        if not isinstance(self.host, str) or not self.host:
+            raise ParameterError("host", self.host, "must be a host's name or address")
+
+    def token(self) -> str:
+        """The token under which it brings uploads."""
+        try:
+            token = self.token_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it holds no token"
+            raise SettingsError("token_file", self.token_file, f"cannot be read: {reason}", "collector") from None
+        if not token or len(token.split()) != 1:
+            raise SettingsError("token_file", self.token_file, "must hold one token and nothing else", "collector")
+        return token
+
+
+def read_collector_settings(path: str | Path) -> CollectorSettings:
+    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    return read_settings_file(path, CollectorSettings)

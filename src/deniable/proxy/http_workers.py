@@ -1,0 +1,208 @@
+"""Several processes that end connections in front of one intake, which alone knows ids and quotas.
+
+A supervisor opens the sockets, forks the process of the intake and the workers, and starts again whichever of them is killed. A
+worker checks tokens, gathers uploads and carries them to the intake over loopback (:mod:`deniable.proxy.uplink`); all other
+requests it relays. Workers are forked with one TLS context, so that a session that began with one is resumed by another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Request, Response
+
+from deniable.errors import DeniableError, LogError, RefusedError
+from deniable.proxy.admission import Admission, QueryList, ShareUploads
+from deniable.proxy.app_errors import add_errors
+from deniable.proxy.board import Board
+from deniable.proxy.proxy_settings import Settings
+from deniable.proxy.uplink import Uplink, UplinkWorker
+from deniable.service.hosting import Endpoint
+from deniable.service.hot_path import HotFront
+from deniable.service.http_server import read_body
+from deniable.service.tokens import TokenStore
+
+__all__ = ["supervise"]
+
+_LOGGER = logging.getLogger("deniable.proxy")
+_LARGEST_RELAYED = 1 << 21
+_SECONDS_BETWEEN_STARTS = 0.1
+_READY = b"ready"
+_NOT_RELAYED = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade", "expect", "te"})
+
+
+def supervise(
+    settings: Settings,
+    place: Endpoint,
+    listener: socket.socket,
+    run_intake: Callable[[socket.socket, str, Callable[[], None]], bool],
+    announce: Callable[[str], None],
+) -> bool:
+    """Run an intake and `settings.workers` workers until told to stop; False if the intake gave up because the disk failed.
+
+    `run_intake` serves the intake on a socket, knows the workers' token, and calls back when it is ready.
+    """
+    inner = Endpoint("proxy", "127.0.0.1", 0, None)
+    inside = inner.listen()
+    _ = place.tls_context  # made before the first fork: all workers have the same keys for tickets
+    return _Supervisor(settings, place, listener, inside, inner.address(inside), run_intake).run(announce)
+
+
+class _Supervisor:
+    def __init__(
+        self, settings: Settings, place: Endpoint, listener: socket.socket, inside: socket.socket, address: str, run_intake: Any
+    ) -> None:
+        self._settings, self._place, self._listener, self._inside = settings, place, listener, inside
+        self._address, self._run_intake = address, run_intake
+        self._token = secrets.token_urlsafe(32)
+        self._alive, self._held = os.pipe()  # a child reads the end of it when the supervisor is gone
+        self._intake = 0
+        self._workers: set[int] = set()
+        self._stopping = False
+
+    def run(self, announce: Callable[[str], None]) -> bool:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._stop)
+        self._start_intake()
+        self._workers = {self._fork(self._work) for _ in range(self._settings.workers)}
+        announce(self._place.address(self._listener))
+        while True:
+            pid, status = os.wait()
+            if pid == self._intake:
+                if self._stopping or os.WIFEXITED(status):
+                    return self._ended(os.waitstatus_to_exitcode(status))
+                _LOGGER.warning("intake killed", extra={"fields": {"signal": os.WTERMSIG(status)}})
+                time.sleep(_SECONDS_BETWEEN_STARTS)
+                self._start_intake()
+            elif pid in self._workers:
+                self._workers.remove(pid)
+                if not self._stopping:
+                    _LOGGER.warning("worker ended", extra={"fields": {"status": os.waitstatus_to_exitcode(status)}})
+                    time.sleep(_SECONDS_BETWEEN_STARTS)
+                    self._workers.add(self._fork(self._work))
+                elif not self._workers:  # what they had gathered is answered; now the intake may flush and end
+                    os.kill(self._intake, signal.SIGTERM)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+        for pid in self._workers:
+            os.kill(pid, signal.SIGTERM)
+
+    def _ended(self, code: int) -> bool:
+        """The intake has ended: so do the workers."""
+        self._stopping = True
+        for pid in self._workers:
+            os.kill(pid, signal.SIGTERM)
+        for pid in self._workers:
+            os.waitpid(pid, 0)
+        return code == 0
+
+    def _start_intake(self) -> None:
+        """Fork it, and wait until it has read what is on the disk."""
+        heard, told = os.pipe()
+        self._intake = self._fork(lambda: self._serve_intake(told))
+        os.close(told)
+        with os.fdopen(heard, "rb") as file:
+            word = file.read()
+        if word != _READY:
+            os.waitpid(self._intake, 0)
+            self._ended(1)
+            raise LogError(word.decode() or "the process of the intake ended before it was ready")
+
+    def _serve_intake(self, told: int) -> int:
+        def ready() -> None:
+            os.write(told, _READY)
+            os.close(told)
+
+        try:
+            return 0 if self._run_intake(self._inside, self._token, ready) else 1
+        except DeniableError as error:
+            os.write(told, str(error).encode())
+            return 2
+
+    def _work(self) -> int:
+        app = worker_app(self._settings, self._address, self._token)
+        server = self._place.server(app, self._settings.limits, app.refusals)
+
+        def stop(*_: object) -> None:
+            server.should_exit = True
+
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, stop)
+        server.run(sockets=[self._listener])
+        return 0
+
+    def _fork(self, run: Callable[[], int]) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        os.close(self._held)
+        threading.Thread(target=_end_with_the_supervisor, args=(self._alive,), daemon=True).start()
+        sys.exit(run())
+
+
+def _end_with_the_supervisor(alive: int) -> None:
+    os.read(alive, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def worker_app(settings: Settings, address: str, token: str) -> HotFront:
+    """What a worker answers: uploads, by way of the intake at an address; polls; and all else as the intake does."""
+    refusals: Counter[str] = Counter()
+    tokens = TokenStore(settings.folder / "tokens.db")
+    board = Board(settings.folder / "queries.db", lambda: int(time.time()))
+    uplink = UplinkWorker(Uplink(address, token), refusals, tell_refusals=True)
+    admission = Admission(settings.limits, tokens.by_hash)
+
+    def listed() -> tuple[bytes, str]:
+        board.refresh()
+        return board.content, board.etag
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        uplink.start()
+        async with httpx.AsyncClient(base_url=address, timeout=60, trust_env=False) as client:
+            app.state.client = client
+            yield
+        uplink.stop()
+        tokens.close()
+        board.close()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    add_errors(app, refusals)
+    _add_relay(app, settings)
+    return HotFront(app, [ShareUploads(admission, uplink, lambda _: None), QueryList(settings.limits, listed)], refusals)
+
+
+def _add_relay(app: FastAPI, settings: Settings) -> None:
+    seconds = settings.limits.body_deadline
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+    async def relay(request: Request) -> Response:
+        """Ask the intake's process the same, and answer what it answers."""
+        body = await read_body(request, _LARGEST_RELAYED, seconds)
+        request.state.received = True
+        headers = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in _NOT_RELAYED]
+        url = httpx.URL(path=request.scope["raw_path"].decode("latin-1"), query=request.scope["query_string"])
+        try:
+            answer = await request.app.state.client.request(request.method, url, content=body, headers=headers)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            raise RefusedError("storage", 503, "the proxy is starting; retry later", retry_after=1) from None
+        response = Response(answer.content, answer.status_code)
+        response.raw_headers = [
+            (name.lower(), value) for name, value in answer.headers.raw if name.decode("latin-1").lower() not in _NOT_RELAYED
+        ]
+        response.raw_headers.append((b"content-length", b"%d" % len(answer.content)))
+        return response

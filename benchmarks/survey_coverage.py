@@ -64,7 +64,7 @@ def covariates(rng: Generator, n: int) -> Floats:
 
 def held(limits: Any, truth: Any) -> list[bool]:
     low, high = np.asarray(limits).reshape(-1, 2).T
-    return ((low <= truth) & (truth <= high)).tolist()
+    return [bool(inside) for inside in (low <= truth) & (truth <= high)]
 
 
 def outcome(design: Any) -> Callable[[Generator, int], Result]:

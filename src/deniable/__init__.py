@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         value_errors,
     )
     from deniable.estimation.linear_regression import LinearRegression, regress_linear
+    from deniable.estimation.list_regression import regress_list
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
@@ -105,6 +106,7 @@ _MODULES = {
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
+    "deniable.estimation.list_regression": ("regress_list",),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
@@ -240,6 +242,7 @@ __all__ = [
     "proportion_errors",
     "regress",
     "regress_linear",
+    "regress_list",
     "seeded_source",
     "statistics",
     "stratified",

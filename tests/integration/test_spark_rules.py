@@ -25,6 +25,7 @@ from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State, connect
 from deniable.errors import NoReportsError, ParameterError, ServiceError, StateError
 from deniable.logs.kafka_settings import KafkaSettings
+from deniable.queries.schedule import Schedule
 from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from toolkit.crowds import ORIGIN, minute_query
@@ -163,6 +164,37 @@ def test_history_gives_the_estimate_of_the_window_and_its_order_says_nothing(tmp
     with pytest.raises(ParameterError, match="must be the beginning of an epoch"):
         history.estimate(str(folder), crowd.query, start + 1, end)
     crowd.close_all()
+
+
+def test_late_answers_revise_the_windows_of_both_engines_alike(tmp_path: Path, spark: Any) -> None:
+    hourly = Schedule(ORIGIN, ORIGIN + 10 * 86400, 3600, 3600, 3600)
+    crowd = SparkCrowd(tmp_path, minute_query(schedule=hourly, grace="3 d", minimum_cohort=50))
+    crowd.publish_to_spark()
+    engine = crowd.engine()
+    rng = np.random.default_rng(6)
+    values = rng.integers(0, 12, 270)
+    for after, n in ((3600 + 700, 200), (2 * 86400, 70), (3600 + 3 * 86400, 0)):
+        crowd.now = ORIGIN + after
+        if n:
+            crowd.answer(values[:200].tolist() if n == 200 else values[200:].tolist(), 0)
+            crowd.answer([3] * 5, 0, proxies=[0])  # wait for ever
+        else:
+            crowd.mark(1)
+        engine.drain()
+        crowd.drain_spark(spark)
+    found = crowd.windows()
+    assert [(each.index, each.revision, each.final, each.n) for each in found] == [
+        (0, 0, False, 200),
+        (0, 1, False, 270),
+        (0, 2, True, 270),
+    ]
+    estimate = found[-1].estimate
+    assert estimate is not None
+    assert np.allclose(estimate.proportions, np.bincount(values, minlength=12) / 270, atol=1e-9)
+    assert [each.conservation["proxies"][crowd.query.proxies[0]]["waiting"] for each in found] == [5, 10, 0]
+    contents = state_contents(crowd.spark_state)
+    crowd.close_all()
+    assert contents == state_contents(tmp_path / "state.db")
 
 
 def sink_of(crowd: SparkCrowd) -> Sink:

@@ -29,6 +29,7 @@ ROOMS = [
     "checks",
     "toml_file",
     "matrices",
+    "display",
     "results",
     "table_file",
     "estimation",

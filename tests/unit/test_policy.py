@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from deniable.client.policy import DEFAULT_LIMITS, Policy, default_silence, read_policy
+from deniable.client.policy import DEFAULT_LIMITS, Policy, read_policy
 from deniable.errors import KeyFileError, ParameterError, PolicyError
 from deniable.privacy.ledger import Limit
 from deniable.queries.buckets import Column
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.query import Stratum
-from deniable.queries.schedule import Schedule
-from toolkit.devices import KEY, ORIGIN, asked, at, make_device, make_policy, signed
+from toolkit.devices import KEY, asked, make_policy
 
 GOOD = """\
 ring = "ring.json"
@@ -154,32 +153,3 @@ def test_a_person_is_in_the_first_stratum_that_they_named() -> None:
 def test_a_policy_needs_a_ring() -> None:
     with pytest.raises(ParameterError, match="ring"):
         Policy("ring.json", {})  # type: ignore[arg-type]
-
-
-def test_it_is_said_after_how_many_answers_a_device_with_default_settings_falls_silent(tmp_path: Path) -> None:
-    query = asked()
-    policy = Policy(KeyRing([TrustedKey(KEY.public)]), dict.fromkeys(query.proxies, "token"))
-    device = make_device(tmp_path, query, policy=policy)
-    outcomes = [device.answer(signed(query), at(epoch)).outcome for epoch in range(8)]
-    answers = outcomes.index("refused")
-    assert outcomes == ["answered"] * answers + ["refused"] * (8 - answers)
-    warning = default_silence(query)
-    assert warning is not None
-    assert f"After {answers} answers, {10 * answers} min, it is silent" in warning
-    rare = asked(sampling=0.5)
-    assert f"After {answers} answers, on average {20 * answers} min" in (default_silence(rare) or "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"memoize": True}, None),
-        ({"schedule": Schedule(ORIGIN, ORIGIN + 7 * 86_400, 86_400, 86_400, 86_400)}, None),
-        ({"schedule": Schedule(ORIGIN, ORIGIN + 8 * 86_400, 86_400, 86_400, 86_400)}, "After 7 answers, 1 w, it is silent"),
-        ({"mechanism": {"name": "OptimizedUnary", "epsilon": 3.5}}, "pays at most 3: it never answers"),
-    ],
-    ids=["memoized", "seven days", "eight days", "costly"],
-)
-def test_a_query_that_default_limits_allow_is_not_warned_of(changes: dict[str, Any], expected: str | None) -> None:
-    warning = default_silence(asked(**changes))
-    assert warning is None if expected is None else expected in (warning or "")

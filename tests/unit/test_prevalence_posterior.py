@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from deniable import (
     DirectEncoding,
     DirectQuestion,
     Kuk,
+    PrevalencePosterior,
     StochasticLieDetector,
     UnrelatedQuestion,
     Warner,
@@ -41,7 +43,7 @@ def test_of_warners_question_the_rate_has_a_beta_distribution_cut_to_what_can_be
     for level in (0.025, 0.5, 0.975):
         expected = (float(law.ppf(low + level * (high - low))) - 0.3) / 0.4
         assert found.quantile(level) == pytest.approx(expected, abs=1e-5)
-    assert 0 <= found.points.min() <= found.points.max() <= 1
+    assert 0 <= found.quantiles.min() <= found.quantiles.max() <= 1
 
 
 def test_of_several_draws_it_is_what_quadrature_gives() -> None:
@@ -104,7 +106,9 @@ def test_it_is_said_to_be_a_credible_interval_and_travels_as_json() -> None:
     np.testing.assert_allclose(found.mean.sum(), 1)
     document = found.to_dict(0.9)
     assert document["names"] == ["pi", "beta", "gamma"]
-    assert document["epsilon"] is None
+    again = PrevalencePosterior.from_dict(json.loads(json.dumps(document)))
+    assert again == found
+    assert str(again) == str(found)
     assert list(found.to_frame().index) == ["pi", "beta", "gamma"]
 
 

@@ -51,7 +51,6 @@ NO_RESULT = {
     "Demand": "what a size is asked for: its fields are the arguments",
     "Sizing": "recomputed from a Demand in milliseconds",
     "Run": "recomputed from a Demand in milliseconds",
-    "QuestionnairePlan": "written as the questionnaire that `deniable randomize` reads",
 }
 """Public classes of these rooms that print themselves or have `to_dict`, and why they are no results."""
 
@@ -203,7 +202,10 @@ BUILT = {
     "ModelComparison",
     "ModelErrors",
     "Plan",
+    "Question",
+    "QuestionnairePlan",
     "Released",
+    "Survey",
     "Table",
     "Window",
 }
@@ -250,10 +252,9 @@ def test_labels_keep_their_types(label: Hashable) -> None:
 
 NAMES = [
     "estimate", "projected", "stratified", "combined", "yes and no", "comparison", "table", "marginal", "conditional",
-    "slice", "given", "flat",
-    "independence", "regression", "guess", "mean", "plan", "infinite", "preview", "released mean", "released median",
-    "released deviation", "curated", "choice", "groups", "released table", "anonymous table", "released histogram", "graph",
-    "degrees", "graph plan", "curator's degrees", "models", "audit", "texts", "crosswise",
+    "slice", "given", "flat", "independence", "regression", "guess", "mean", "plan", "infinite", "preview", "released mean",
+    "released median", "released deviation", "curated", "choice", "groups", "released table", "anonymous table",
+    "released histogram", "graph", "degrees", "graph plan", "curator's degrees", "models", "audit", "texts", "crosswise",
 ]  # fmt: skip
 
 

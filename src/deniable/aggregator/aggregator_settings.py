@@ -119,6 +119,8 @@ class Settings:
     engine: str = "embedded"
     """Which engine counts: the one in this process, or Spark in another."""
     spark: Annotated[SparkSettings | None, WITHIN] = None
+    controller: FilePath | None = None
+    """The key of the controller, which adapts queries whose envelopes name it (docs/adaptive.md); without one, none adapts."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

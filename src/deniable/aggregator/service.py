@@ -13,15 +13,17 @@ from dataclasses import asdict
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.capacity import capacity
 from deniable.aggregator.catalogue import Published, publish, published, stop
+from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
-from deniable.aggregator.state import Clock, State, connect
+from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
-from deniable.queries.keys import KeyRing
+from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
 
@@ -71,17 +73,22 @@ class Service:
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
+        self._controller: Background | None = None
+        if settings.controller is not None:
+            key = AnalystKey.load(settings.controller)
+            self._rule = Controller(key, self.ring, self.names, self.clock)
+            self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay):
+        for each in (self._engine, self._relay, self._controller):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._engine, self._relay):
+        for each in (self._controller, self._engine, self._relay):
             if each is not None:
                 each.stop()
         if self._embedded is not None:
@@ -92,7 +99,7 @@ class Service:
     @property
     def running(self) -> bool:
         """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
-        return not self.engine_problem and not self._relay.problem
+        return not self.engine_problem and not self._relay.problem and not self.controller_problem
 
     @property
     def engine_problem(self) -> str:
@@ -111,6 +118,11 @@ class Service:
         return self._relay.problem or self._unrelayed
 
     @property
+    def controller_problem(self) -> str:
+        """Why queries do not adapt; empty if all is well, or if there is no controller."""
+        return "" if self._controller is None else self._controller.problem
+
+    @property
     def health(self) -> list[ProxyHealth]:
         """How each proxy is doing."""
         if self._elsewhere is None:
@@ -125,7 +137,8 @@ class Service:
         running, engine, relay = self.running, self.engine_problem, self.relay_problem
         fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        return {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        found = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        return {**found, "controller": self.controller_problem} if self.controller_problem else found
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -140,6 +153,20 @@ class Service:
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _controller_step(self) -> float:
+        connection = connect(self.settings.state)
+        try:
+            changes = self._rule.step(connection)
+        finally:
+            connection.close()
+        for change in changes:
+            _log.info(
+                "a query was adapted", extra={"fields": {"query": change.query, "serial": change.serial, "why": change.words()}}
+            )
+        if changes:
+            self._relay.wake()
+        return _SECONDS_BETWEEN_LOOKS
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -224,6 +251,16 @@ class Service:
                 (after, 1 << 62 if up_to is None else up_to, limit),
             ).fetchall()
 
+    def versions(self, query_id: str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        with self.reading() as connection:
+            return versions_of(connection, query_id)
+
+    def capacity(self) -> list[dict[str, Any]]:
+        """Answers a second that were sustained, for each size class."""
+        with self.reading() as connection:
+            return capacity(connection)
+
     def results(
         self,
         query_id: str,
@@ -235,15 +272,16 @@ class Service:
     ) -> list[tuple[int, str]]:
         """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
 
+        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
         Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
         """
-        order = "DESC" if last else "ASC"
+        order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
         n_characters = 0
         with self.reading() as connection:
             rows = connection.execute(
                 "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
-                f"ORDER BY seq {order} LIMIT ?",
+                f"AND {NOT_REVISED} ORDER BY {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
             )
             for number, document in rows:
@@ -253,6 +291,11 @@ class Service:
                     break
             rows.close()
         return found
+
+    def last_number(self, query_id: str) -> int:
+        """The number of the result of a query that was released last; 0 if there is none."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
 def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
@@ -284,6 +327,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,
+        "grace": query.grace,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,

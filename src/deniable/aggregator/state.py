@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,10 @@ from deniable.aggregator.panes import Pane, PaneKey
 from deniable.errors import StateError
 from deniable.service.database import keep_private
 
-__all__ = ["State", "Step", "Stored", "connect", "signed", "unsigned"]
+__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "unsigned"]
 
 _Words = NDArray[np.uint64]
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
@@ -51,7 +52,8 @@ CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received I
 CREATE TABLE totals (proxy INTEGER, outcome TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, outcome)) WITHOUT ROWID;
 CREATE TABLE refusals (proxy INTEGER, reason TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, reason)) WITHOUT ROWID;
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
-    condition TEXT NOT NULL, document TEXT NOT NULL, UNIQUE (query, number));
+    condition TEXT NOT NULL, document TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 1,
+    n INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0, UNIQUE (query, number, revision));
 CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);
 CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
     PRIMARY KEY (id, proxy)) WITHOUT ROWID;
@@ -64,9 +66,24 @@ DROP TABLE proxies;
 ALTER TABLE located RENAME TO proxies;
 CREATE TABLE marks (proxy INTEGER, partition INTEGER, channel INTEGER, epoch INTEGER NOT NULL,
     PRIMARY KEY (proxy, partition, channel)) WITHOUT ROWID;
-"""
+""",
+    2: """
+CREATE TABLE revised (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
+    condition TEXT NOT NULL, document TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 1,
+    n INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0, UNIQUE (query, number, revision));
+INSERT INTO revised (seq, query, number, start, condition, document)
+    SELECT seq, query, number, start, condition, document FROM results;
+DROP TABLE results;
+ALTER TABLE revised RENAME TO results;
+""",
 }
-"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place."""
+"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
+3: a window got revisions; those that are there are final."""
+NOT_REVISED = (
+    "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
+    "AND newer.revision > results.revision)"
+)
+"""What holds in SQL for the newest revision of a window."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 
@@ -142,6 +159,15 @@ class Stored:
     bucket: int
     proxy: int | None
     rows: _Words
+
+
+class Revision(NamedTuple):
+    """Which result of a window it is, whether it is the last, of how many answers, and when it was made."""
+
+    number: int
+    final: bool
+    n: int
+    made: int
 
 
 @dataclass
@@ -342,12 +368,32 @@ class State:
         )
         return {proxy: Account(*figures) for proxy, *figures in rows}
 
-    def release(self, query: str, window: int, start: int, condition: str, document: str) -> None:
-        """Store the result of a window. Each window has one."""
+    def release(self, query: str, window: int, start: int, condition: str, document: str, revision: Revision) -> None:
+        """Store a result of a window."""
         self.connection.execute(
-            "INSERT INTO results (query, number, start, condition, document) VALUES (?, ?, ?, ?, ?)",
-            (query, window, start, condition, document),
+            "INSERT INTO results (query, number, start, condition, document, revision, final, n, made) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (query, window, start, condition, document, *revision),
         )
+
+    def last_revision(self, query: str, window: int) -> Revision | None:
+        """The newest result of a window, if there is one."""
+        row = self.connection.execute(
+            "SELECT revision, final, n, made FROM results WHERE query = ? AND number = ? ORDER BY revision DESC LIMIT 1",
+            (query, window),
+        ).fetchone()
+        return None if row is None else Revision(row[0], bool(row[1]), *row[2:])
+
+    def revisions_before(self, query: str, window: int) -> tuple[int, list[Revision]]:
+        """The last revised window before one that has come to its end, and all its results, first to final; none, if there is
+        no such window.
+        """
+        rows = self.connection.execute(
+            "SELECT number, revision, final, n, made FROM results WHERE query = ?1 AND number = (SELECT max(number) FROM results "
+            "WHERE query = ?1 AND number < ?2 AND final AND revision > 0) ORDER BY revision",
+            (query, window),
+        ).fetchall()
+        return rows[0][0] if rows else 0, [Revision(row[1], bool(row[2]), *row[3:]) for row in rows]
 
     # --- garbage ----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ __all__ = ["Analyst"]
 _LONGEST_PAUSE = 10.0
 _LARGEST_ANSWER = 64 << 20
 """Bytes of one answer, or of one event: a page of results ends after 8 MiB, and one result has some MiB at most."""
+_BEYOND = 1 << 62
+"""A number that no result has."""
 
 
 class Analyst:
@@ -73,6 +75,16 @@ class Analyst:
         document: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
         return document
 
+    def versions(self, query: Query | str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        told: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
+        return told
+
+    def capacity(self) -> dict[int, float]:
+        """Answers a second that the aggregator sustained lately, by size class."""
+        told = self._ask("GET", "/v1/capacity")["capacity"]
+        return {int(each["size_class"]): float(each["answers_per_second"]) for each in told}
+
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
         try:
@@ -83,7 +95,7 @@ class Analyst:
             raise
 
     def range(self, query: Query | str, start: int | None = None, end: int | None = None) -> Iterator[Window]:
-        """The windows that begin from `start` on and before `end` (seconds of UTC), oldest first."""
+        """The windows that begin from `start` on and before `end` (seconds of UTC), each as it was last revised."""
         after: int | None = 0
         while after is not None:
             parameters = {name: value for name, value in (("start", start), ("end", end), ("after", after)) if value is not None}
@@ -94,12 +106,13 @@ class Analyst:
     def follow(self, query: Query | str, after: int | None = None) -> Iterator[Window]:
         """Every window from now on, when it is over; with `after=0`, those that there are already first.
 
+        A window that is not final comes again, with a higher `revision`, when late answers have changed it.
         A connection that breaks is made again, and no window is missed or returned twice. It goes on until the loop is left.
         """
         address = f"{self.url}/v1/queries/{_id(query)}/results/stream"
         if after is None:
-            newest = self._ask("GET", f"/v1/queries/{_id(query)}/results/latest", accept=(404,))
-            after = newest.get("number", 0)
+            page = self._ask("GET", f"/v1/queries/{_id(query)}/results", params={"after": _BEYOND}, accept=(404,))
+            after = page.get("last", 0)
         pause = 0.1
         while True:
             headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}

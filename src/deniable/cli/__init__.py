@@ -34,6 +34,7 @@ ROLES = {
     },
     "researcher, with a survey or a protocol": {
         "audit": "deniable.cli.audit:audit",
+        "correlate": "deniable.cli.regress:correlate",
         "curate": "deniable.cli.curate:curate",
         "demo": "deniable.cli.demo:demo",
         "estimate": "deniable.cli.survey:estimate",
@@ -42,7 +43,9 @@ ROLES = {
         "power": "deniable.cli.power:power",
         "privacy": "deniable.cli.privacy:privacy",
         "randomize": "deniable.cli.survey:randomize",
+        "regress": "deniable.cli.regress:regress",
         "release": "deniable.cli.release:release",
+        "reproduce": "deniable.cli.reproduce:reproduce",
         "survey": "deniable.cli.survey_template:survey",
     },
 }

@@ -23,10 +23,9 @@ from deniable.privacy.ledger import Limit
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration, spoken_duration
-from deniable.randomness import ONE
 from deniable.toml_file import TomlFile
 
-__all__ = ["Policy", "default_silence", "read_policy", "refuse_analyst"]
+__all__ = ["Policy", "read_policy", "refuse_analyst"]
 
 _DAY = 86_400
 _SPARE = 6
@@ -149,30 +148,6 @@ class Policy:
             f"Up to {self.queue_messages:,} messages wait for their proxies, for up to {spoken_duration(self.queue_age)}."
             f" They are sent {sent}."
         )
-
-
-def default_silence(query: Query) -> str | None:
-    """When a device with the default settings stops answering a query, in some lines; None if it does not."""
-    cost, schedule = cost_of_answer(query), query.schedule
-    price = f"An answer costs {_short(cost)}"
-    most = Limit(Policy.epsilon_per_answer).epsilon
-    if cost > most:
-        return f"{price}, and by default a device pays at most {_short(most)}: it never answers."
-    if query.memoize:
-        return None
-    limit = DEFAULT_LIMITS[0]  # that of a single analyst, the smaller one
-    period = limit.period or schedule.every * schedule.n_epochs
-    answers = math.floor(limit.epsilon / cost)
-    if min(schedule.n_epochs, math.ceil(period / schedule.every)) <= answers:
-        return None
-    sampling = max(query.sampling_of(stratum) for stratum in range(max(len(query.strata), 1))) / ONE
-    spoken = spoken_duration(math.ceil(answers / sampling) * schedule.every)
-    average = "" if sampling == 1 else "on average "
-    return (
-        f"{price}, and by default a device spends {_short(limit.epsilon)} on an analyst in any {spoken_duration(period)}.\n"
-        f"After {answers:,} answers, {average}{spoken}, it is silent for the rest of that time.\n"
-        "Ask less often, at a lower epsilon, or with memoize."
-    )
 
 
 def _short(epsilon: Fraction) -> str:

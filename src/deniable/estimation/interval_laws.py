@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "WidenedLaw"]
+__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -23,6 +23,10 @@ class IntervalLaw(Protocol):
     """What a statistic's interval is made from."""
 
     def interval(self, confidence: float) -> tuple[float, float]: ...
+
+    def covers_more(self, confidence: float) -> bool:
+        """Whether the interval holds the truth more often than it says: then it says "at least"."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,10 @@ class QuadraticLaw(Result):
         high = max(high, 0.01 * self.trace)
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
+
+    def covers_more(self, confidence: float) -> bool:
+        """An interval that begins at 0 cannot miss a true 0 from above."""
+        return self.interval(confidence)[0] == 0
 
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
@@ -93,6 +101,12 @@ class QuantileLaw(Result):
         up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
+    def covers_more(self, confidence: float) -> bool:
+        """Where noise makes F fall inside the interval, it holds more points than those that pass the test."""
+        low, high = self.interval(confidence)
+        inside = (self.points >= low) & (self.points <= high)
+        return bool(np.any(np.diff(self.below[inside]) < 0))
+
 
 @dataclass(frozen=True, eq=False)
 class WidenedLaw(Result):
@@ -110,6 +124,29 @@ class WidenedLaw(Result):
             reach = -_normal_quantile((1 - check_confidence(confidence)) / 2) * self.stderr
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
+
+    def covers_more(self, confidence: float) -> bool:
+        """Whatever was drawn out, or covered more before."""
+        if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
+            return bool(self.law.covers_more(confidence))
+        return self.value != self.unbiased
+
+
+@dataclass(frozen=True, eq=False)
+class ShareLaw(Result):
+    """Of the share of one label: the interval that the whole estimate gives it."""
+
+    estimate: Any
+    place: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.estimate.interval(confidence)[self.place].tolist()
+        return low, high
+
+    def covers_more(self, confidence: float) -> bool:
+        """After a change that made the estimate consistent, the interval may have been drawn out."""
+        whole = self.estimate
+        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
 
 
 def _normal_quantile(level: float) -> float:

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.guesses import Variable, numeric_variable, predictor_variable
 from deniable.estimation.intervals import check_confidence, p_text
-from deniable.estimation.regression_result import CoefficientTest
+from deniable.estimation.regression_result import CoefficientTest, columns_named
 from deniable.estimation.sampling import Sample
 from deniable.results import Result, encode, fields_of
 
@@ -74,9 +75,7 @@ class LinearRegression(Result):
         """Whether these coefficients are all 0."""
         from scipy.special import fdtrc  # noqa: PLC0415 - slow to import
 
-        if not names or set(names) - set(self.names):
-            raise ParameterError("names", list(names), f"must be of {', '.join(self.names)}")
-        places = [self.names.index(name) for name in names]
+        places = [self.names.index(name) for name in columns_named(names, self.names)]
         values, q = self.coefficients[places], len(places)
         statistic = float(values @ np.linalg.solve(self.covariance[np.ix_(places, places)], values))
         return CoefficientTest(names, statistic, q, float(fdtrc(q, self.degrees, statistic / q)), "Wald")
@@ -102,15 +101,24 @@ class LinearRegression(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         return pandas().DataFrame(self.rows(confidence)).set_index("name")
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.rows(confidence)
+        columns = tuple(found[0])
+        rows = [tuple(row.values()) for row in found]
+        bars = [
+            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            for row in found
+        ]
+        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
+        return Display(columns, rows, notes, bars, "coefficient", 0.0)
 
     def __str__(self) -> str:
         width, reach = max(map(len, self.names)), self._reach(0.95)
         lines = [f"mean of {self.outcome}"]
         for name, value, error, t, p in zip(self.names, self.coefficients, self.stderr, self.t, self.p_value, strict=True):
-            lines.append(f"  {name:<{width}}  {value:+11.5g} ± {reach * error:.4g}   t = {t:+.2f}   {p_text(p)}")
+            lines.append(f"  {name:<{width}}  {value:+11.5g} ± {reach * error:<8.4g}   t = {t:+.2f}   {p_text(p)}")
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
         lines.append(f"{self.n:,} people; epsilon {loss} per person; ± covers 95 %, standard errors {ERRORS[self.errors]}")
         return "\n".join([*lines, *self.notes])
@@ -150,9 +158,9 @@ def regress_linear(
     >>> reports = survey.privatize(np.where(used, "yes", "no"), seeded_source(1))
     >>> print(regress_linear(hours, age, names=["age"], randomized={"used": (survey, reports)}, outcome_name="hours"))
     mean of hours
-      (intercept)      +8.0178 ± 0.06534   t = +240.60   p < 1e-16
-      age             +0.52992 ± 0.06414   t = +16.20   p < 1e-16
-      used[yes]        -2.2516 ± 0.213   t = -20.73   p < 1e-16
+      (intercept)      +8.0178 ± 0.06534    t = +240.60   p < 1e-16
+      age             +0.52992 ± 0.06414    t = +16.20   p < 1e-16
+      used[yes]        -2.2516 ± 0.213      t = -20.73   p < 1e-16
     3,000 people; epsilon 1.386 per person; ± covers 95 %, standard errors by the jackknife (HC3)
     """
     target = numeric_variable(outcome_name, outcome, scores)

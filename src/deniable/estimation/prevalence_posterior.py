@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import ParameterError
 from deniable.estimation.intervals import check_confidence
-from deniable.results import Result
+from deniable.results import Result, fields_of
 
 __all__ = ["PrevalencePosterior", "prevalence_posterior"]
 
@@ -20,46 +21,48 @@ _Floats = NDArray[np.float64]
 _POINTS = 4_001
 _POINTS_A_SIDE = 501
 _ZOOMS = 6
+_LEVELS = 4_001
+"""Of the quantiles that are kept: between two of them, a straight line is right to a hundred-thousandth of a deviation."""
 _NEGLIGIBLE = 40.0
 """Where the logarithm of the density is lower than its maximum by this, nothing is left that a double would add."""
 
 
 @dataclass(frozen=True, eq=False)
 class PrevalencePosterior(Result):
-    """The posterior of one or more parameters: points, each with its probability."""
+    """The posterior of one or more parameters, each by itself: mean, standard deviation and quantiles."""
 
     design: str
     names: tuple[str, ...]
-    points: _Floats
-    """One row a point, one column a parameter."""
-    weights: _Floats
-    """The probability of each point; they sum to 1."""
+    mean: _Floats
+    sd: _Floats
+    quantiles: _Floats
+    """One row a parameter: the quantiles at equally spaced levels from 0 to 1."""
     prior: str
     n: tuple[int, ...]
     epsilon: float
     meanings: Mapping[str, str]
 
-    @property
-    def mean(self) -> _Floats:
-        """Posterior mean of each parameter."""
-        return np.asarray(self.weights @ self.points)
-
-    @property
-    def sd(self) -> _Floats:
-        """Posterior standard deviation of each parameter."""
-        return np.asarray(np.sqrt(self.weights @ (self.points - self.mean) ** 2))
+    @classmethod
+    def of_points(cls, points: _Floats, weights: _Floats, **described: Any) -> PrevalencePosterior:
+        """From points, one row each with a column a parameter, and their probabilities."""
+        mean = weights @ points
+        levels = np.linspace(0, 1, _LEVELS)
+        rows = []
+        for values in points.T:
+            order = np.argsort(values, kind="stable")
+            mass = weights[order]
+            rows.append(np.interp(levels, np.cumsum(mass) - mass / 2, values[order]))
+        return cls(mean=mean, sd=np.sqrt(weights @ (points - mean) ** 2), quantiles=np.array(rows), **described)
 
     def quantile(self, level: float, name: str | None = None) -> float:
         """The value below which a parameter, the first unless named, lies with this probability."""
         if not 0 < level < 1:
             raise ParameterError("level", level, "must lie strictly between 0 and 1")
-        values, below = self._sorted(name)
-        return float(np.interp(level, below, values))
+        return float(np.interp(level, np.linspace(0, 1, _LEVELS), self._row(name)))
 
     def probability(self, low: float, high: float, name: str | None = None) -> float:
         """How probable it is that a parameter lies between two values."""
-        values, below = self._sorted(name)
-        start, end = np.interp([low, high], values, below, left=0.0, right=1.0)
+        start, end = np.interp([low, high], self._row(name), np.linspace(0, 1, _LEVELS), left=0.0, right=1.0)
         return float(end - start)
 
     def credible_interval(
@@ -75,46 +78,41 @@ class PrevalencePosterior(Result):
             raise ParameterError("kind", kind, "must be 'equal-tailed' or 'highest-density'")
         if kind == "equal-tailed":
             return self.quantile((1 - confidence) / 2, name), self.quantile((1 + confidence) / 2, name)
-        values, below = self._sorted(name)
-        starts = np.linspace(0, 1 - confidence, 2_001)
-        low, high = np.interp(starts, below, values), np.interp(starts + confidence, below, values)
+        starts, levels, values = np.linspace(0, 1 - confidence, 2_001), np.linspace(0, 1, _LEVELS), self._row(name)
+        low, high = np.interp(starts, levels, values), np.interp(starts + confidence, levels, values)
         at = int((high - low).argmin())
         return float(low[at]), float(high[at])
 
-    def _sorted(self, name: str | None) -> tuple[_Floats, _Floats]:
-        """The values of a parameter in order, and the probability of those below."""
+    def _row(self, name: str | None) -> _Floats:
         wanted = self.names[0] if name is None else name
         if wanted not in self.names:
             raise ParameterError("name", wanted, f"must be one of {', '.join(self.names)}")
-        values = self.points[:, self.names.index(wanted)]
-        order = np.argsort(values, kind="stable")
-        mass = self.weights[order]
-        return values[order], np.cumsum(mass) - mass / 2
+        return np.asarray(self.quantiles[self.names.index(wanted)])
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON; the points are left out."""
+        """Ready for JSON: what :meth:`from_dict` reads, with medians and credible intervals."""
         limits = [self.credible_interval(confidence, name) for name in self.names]
         return {
-            "design": self.design,
-            "prior": self.prior,
-            "names": list(self.names),
-            "mean": self.mean.tolist(),
-            "sd": self.sd.tolist(),
+            **fields_of(self),
             "median": [self.quantile(0.5, name) for name in self.names],
             "credible_low": [low for low, _ in limits],
             "credible_high": [high for _, high in limits],
             "confidence": confidence,
-            "n": list(self.n),
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a parameter."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         document = self.to_dict(confidence)
         columns = ("mean", "sd", "median", "credible_low", "credible_high")
         return pandas().DataFrame({column: document[column] for column in columns}, index=list(self.names))
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows: list[tuple[Any, ...]] = []
+        for name, mean, sd in zip(self.names, self.mean, self.sd, strict=True):
+            rows.append((name, float(mean), float(sd), *self.credible_interval(confidence, name)))
+        bars = [Bar(self.meanings.get(name, "") or name, 100 * mean, 100 * low, 100 * high) for name, mean, _, low, high in rows]
+        columns = ("name", "mean", "sd", "credible_low", "credible_high")
+        return Display(columns, rows, tuple(str(self).splitlines()[len(self.names) :]), bars, "%")
 
     def __str__(self) -> str:
         width, lines = max(map(len, self.names)), []
@@ -177,8 +175,8 @@ def prevalence_posterior(
         return np.asarray(logs + _prior_height(theta, shape))
 
     theta, weights = _zoomed(height)
-    points = (np.sin(theta) ** 2)[:, None]
-    return PrevalencePosterior(str(design), ("pi",), points, weights, _name(shape), (int(tally.n),), design.epsilon, {})
+    described = {"names": ("pi",), "prior": _name(shape), "n": (int(tally.n),), "epsilon": design.epsilon, "meanings": {}}
+    return PrevalencePosterior.of_points((np.sin(theta) ** 2)[:, None], weights, design=str(design), **described)
 
 
 def _two_samples(design: Any, yes: Any, n: Any, shape: tuple[float, float], rate_prior: Any) -> PrevalencePosterior:
@@ -204,10 +202,9 @@ def _two_samples(design: Any, yes: Any, n: Any, shape: tuple[float, float], rate
     share, rate = np.repeat(np.sin(theta) ** 2, phi.size), np.tile(np.sin(phi) ** 2, theta.size)
     columns = [(1 - rate) * share, (1 - rate) * (1 - share), rate] if cheats else [share, rate]
     believed = f"{_name(shape)}, of {design.compliance} {_name(of_rate)}"
-    points, probabilities = np.column_stack(columns), weights.ravel()
-    return PrevalencePosterior(
-        str(design), design.names, points, probabilities, believed, tuple(people), design.epsilon, design.meanings
-    )
+    described = {"names": design.names, "prior": believed, "n": tuple(people), "epsilon": design.epsilon}
+    points = np.column_stack(columns)
+    return PrevalencePosterior.of_points(points, weights.ravel(), design=str(design), meanings=design.meanings, **described)
 
 
 def _beta(name: str, given: Sequence[float]) -> tuple[float, float]:

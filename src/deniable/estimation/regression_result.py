@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -27,7 +28,7 @@ from deniable.estimation.sampling import Sample
 from deniable.estimation.statistic import Statistic
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression"]
+__all__ = ["ERRORS", "CoefficientTest", "Fit", "Regression", "columns_named"]
 
 _Floats = NDArray[np.float64]
 ERRORS = {
@@ -37,7 +38,7 @@ ERRORS = {
     "sandwich": "linearised (sandwich)",
 }
 """The kinds of standard errors, and how a line says which."""
-_ROUGH = 0.3
+_ROUGH = 0.25
 """Standard errors above this, in log-odds for a typical covariate, come with a skewed likelihood: the interval covers more."""
 _LEAST_INFORMATION = 1e-3
 """Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
@@ -60,6 +61,18 @@ class CoefficientTest(Result):
             f"{', '.join(self.names)} = 0: {self.method} chi-square {self.statistic:.4g} ({degrees} of freedom), "
             f"{p_text(self.p_value)}"
         )
+
+
+def columns_named(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of these names; the name of a question or category without an answer means all of its columns.
+
+    >>> columns_named(("region",), ("(intercept)", "region[south]", "region[west]"))
+    ('region[south]', 'region[west]')
+    """
+    found = [column for name in names for column in known if column == name or column.startswith(f"{name}[")]
+    if not names or any(not any(column == name or column.startswith(f"{name}[") for column in known) for name in names):
+        raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,12 +276,10 @@ class Regression(Result):
         left = max(self.degrees - q + 1, 1)
         return CoefficientTest(names, statistic, q, float(fdtrc(q, left, statistic / q * left / self.degrees)), "Wald")
 
-    def _places(self, names: tuple[str, ...]) -> list[int]:
-        known = [*self.names, *(["sigma"] if "sigma" in self.rates else [])]
-        if not names or set(names) - set(known):
-            raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+    def _places(self, given: tuple[str, ...]) -> list[int]:
+        names = columns_named(given, (*self.names, *(["sigma"] if "sigma" in self.rates else [])))
         if "sigma" in names and len(names) > 1:
-            raise ParameterError("names", list(names), "must have 'sigma' alone: it cannot be below 0, and has another law")
+            raise ParameterError("names", list(given), "must have 'sigma' alone: it cannot be below 0, and has another law")
         if names == ("sigma",):
             return [self.coefficients.size + list(self.rates).index("sigma")]
         width = len(self.names)
@@ -323,9 +334,18 @@ class Regression(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient, by answer and name."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.rows(confidence)
+        columns = tuple(found[0])
+        rows = [tuple(row.values()) for row in found]
+        bars = [
+            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            for row in found
+        ]
+        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
+        return Display(columns, rows, notes, bars, "log-odds", 0.0)
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))

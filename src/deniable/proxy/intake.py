@@ -361,9 +361,13 @@ class Intake:
         channel = self._channels.get(group.channel)
         if channel is None:
             raise RefusedError("unknown_channel", 404, f"no query of channel {group.channel:016x} is known here")
-        closed = max(self._closed.get(group.channel, 0), channel.epochs_over(now - self.rules.grace))
+        closed = max(self._closed.get(group.channel, 0), self._epochs_over(channel, now))
         channel.check(group.epoch, group.size_class, now, self.rules.skew, closed)
         return channel
+
+    def _epochs_over(self, channel: Channel, now: int) -> int:
+        """How many epochs of a channel, from the first on, are over for longer than their grace."""
+        return channel.epochs_over(now - max(self.rules.grace, channel.grace))
 
     def _store(self, group: Group, rows: list[_Words], now: int) -> None:
         epoch = self._epochs[group]
@@ -441,7 +445,7 @@ class Intake:
         """Declare of each channel up to which epoch everything is in the log; from then on those epochs are refused as late."""
         marks = {}
         for tag, channel in self._channels.items():
-            due = channel.epochs_over(now - self.rules.grace)
+            due = self._epochs_over(channel, now)
             if due == channel.n_epochs:  # the channel has ended, also for what came ahead of its last epoch
                 due = max([due, *(group.epoch + 1 for group in self._epochs if group.channel == tag)])
             if due > self._closed.get(tag, 0):

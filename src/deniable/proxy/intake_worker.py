@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger("deniable.proxy")
 _MOST_AT_ONCE = 8192
 _TICK = 0.25
 """Seconds between looks at what is due."""
-_PAUSE = 0.005
+_PAUSE = 0.01
 """Seconds for which more uploads are waited for while they come often: each commit costs a sync of the disk."""
 _OFTEN = 0.05
 """Uploads come often if one came so many seconds after the last was taken."""

@@ -26,8 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.capacity import CapacityMeter
 from deniable.aggregator.catalogue import Catalogue, CountedChannel
-from deniable.aggregator.closing import close_epoch, due_epochs, overdue
+from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.health import ProxyProgress, health_report
@@ -70,12 +71,15 @@ class Engine:
         self._ahead = False
         """Whether memory may be ahead of the state, because a step failed in it."""
         self._more = [False] * len(logs)
+        self._revised_at = 0
         self._load()
 
     def _load(self) -> None:
         """Everything that is kept in memory, from the state."""
         n_proxies = len(self.logs)
         self.positions = self.state.positions()
+        self._meter = CapacityMeter(n_proxies)
+        self._meter.load(self.state.connection)
         self._identities = self.state.identities()
         self._epochs: dict[tuple[int, int], _Epoch] = {}
         self._marks = self.state.marks()
@@ -122,8 +126,10 @@ class Engine:
             self._load()
         self._ahead = True  # until this step is done: if it fails, what is true is what was committed
         self._refresh()
-        worked = self._count(self._read())
+        with self._meter.step():
+            worked = self._count(self._read())
         closed = self._close_due()
+        self._revise()
         self._ahead = False
         self._garbage = self._garbage or closed > 0
         if self._garbage:
@@ -216,8 +222,10 @@ class Engine:
         for task, joined, counted in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
         if step:
+            self._meter.counted(step.ledger, self.catalogue.channels)
             with self.state.transaction():
                 self.state.apply(step)
+                self._meter.store(self.state.connection, router.now)
         for proxy, position in step.positions.items():
             self.positions[proxy] = position
         for proxy, identity in step.identities.items():
@@ -258,6 +266,15 @@ class Engine:
                 self._close_epoch(channel, epoch, missing)
                 n_closed += 1
         return n_closed
+
+    def _revise(self) -> None:
+        """Release early results, as far as the time for one has come: looked at once a second."""
+        now = self.clock()
+        channels = [channel for channel in self.catalogue.channels.values() if channel.grace]
+        if channels and now != self._revised_at:
+            with self.state.transaction():
+                revise(self.state, channels, self._firsts, now, self.limits.early)
+            self._revised_at = now
 
     def _close_epoch(self, channel: CountedChannel, epoch: int, missing: Sequence[int]) -> None:
         ledger = Ledger()

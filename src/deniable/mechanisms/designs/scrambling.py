@@ -209,7 +209,7 @@ class Scrambling:
         if variance < 0:
             notes.append("the estimated variance is negative: too few reports for it")
         return solving.DesignEstimate(
-            design=self._name(),
+            design=str(self),
             names=("mean", "variance"),
             values=np.array([mean, variance]),
             covariances=covariances,
@@ -230,7 +230,7 @@ class Scrambling:
         second = p1 * square + p2 * (w.moment(2) * square + 2 * w.mean * u.mean * mean + u.moment(2)) + p3 * s.moment(2)
         return math.sqrt((second - (self._offset + self._slope * mean) ** 2) / n) / abs(self._slope)
 
-    def _name(self) -> str:
+    def __str__(self) -> str:
         shown = {"truth": str(self.truth), "substituted": str(self.substituted)}
         decks = {
             name: deck for name in ("multiplier", "addend", "substitute") if (deck := getattr(self, name)) not in (_ONE, _ZERO)

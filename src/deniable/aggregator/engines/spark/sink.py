@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from deniable.aggregator.catalogue import Catalogue, Published, published
-from deniable.aggregator.closing import close_epoch, overdue
+from deniable.aggregator.closing import close_epoch, overdue, revise
 from deniable.aggregator.engines.spark import close_requests
 from deniable.aggregator.engines.spark.rows import Figures
 from deniable.aggregator.external_engine import note_counted, note_health
@@ -84,6 +84,7 @@ class Sink:
             self.state.apply(Step(panes=figures.panes, ledger=figures.ledger, marks=figures.marks))
             self._take_in(figures)
             self._close_complete()
+            self._revise()
             self._set_note(_CHECKPOINT, checkpoint)
             self._set_note(_BATCH, batch)
             return True
@@ -119,6 +120,12 @@ class Sink:
             "DELETE FROM spark_missing WHERE EXISTS "
             "(SELECT 1 FROM channels WHERE channels.channel = spark_missing.channel AND epoch < front)"
         )
+
+    def _revise(self) -> None:
+        """Release early results, as far as the time for one has come."""
+        channels = [channel for channel in Catalogue.load(self.state.connection).channels.values() if channel.grace]
+        if channels:
+            revise(self.state, channels, self.state.firsts(), self.clock(), self.limits.early)
 
     # --- what the driver asks ---------------------------------------------------------------------------------------
 
@@ -178,4 +185,5 @@ class Sink:
                 progress.append(ProxyProgress(marked, totals.get(proxy, 0), problem=problem))
             health = health_report(self.state.proxies, progress, channels, firsts, self.limits, now)
             note_health(connection, health, problem, now)
+            self._revise()  # a revision may be due while nothing comes
         return health

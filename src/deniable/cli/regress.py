@@ -1,0 +1,177 @@
+"""`deniable regress` and `deniable correlate`: what randomized answers depend on, from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say, shown_warnings
+from deniable.cli.survey import column_options, format_options, given_mechanisms
+from deniable.errors import SurveyWarning
+from deniable.estimation.intervals import check_confidence
+from deniable.estimation.linear_regression import LinearRegression
+from deniable.mechanisms.designs.text import design_from_text
+from deniable.survey.files import Missing
+from deniable.survey.regression_file import SampleColumns, correlate_file, regress_file
+from deniable.table_file import TableFormat
+
+__all__ = ["correlate", "regress"]
+
+_FILE = click.Path(path_type=Path)
+
+
+def sample_options(command: Any) -> Any:
+    """The columns that tell how people were drawn."""
+    for option in (
+        click.option("--clusters", metavar="COLUMN", help="The cluster in which a person was drawn, such as a school."),
+        click.option("--strata", metavar="COLUMN", help="The stratum of which a person was drawn."),
+        click.option("--probabilities", metavar="COLUMN", help="Inclusion probabilities, instead of weights."),
+        click.option("--weights", metavar="COLUMN", help="How many people of the population each person stands for."),
+    ):
+        command = option(command)
+    return command
+
+
+_missing = click.option(
+    "--missing",
+    type=click.Choice(get_args(Missing)),
+    default="refuse",
+    show_default=True,
+    help="What to do with a missing value.",
+)
+_confidence = click.option(
+    "--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover."
+)
+
+
+@click.command()
+@click.argument("formula", metavar="'OUTCOME ~ A + B'")
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
+@column_options
+@click.option("--linear", is_flag=True, help="A linear regression of a number or of a scored answer, instead of a logistic one.")
+@click.option(
+    "--design", metavar="NAME:PARAMETER=VALUE,…", help="How the outcome was asked: a design with two samples, or Scrambling."
+)
+@click.option("--group", metavar="COLUMN", help="The sample of each person, 1 or 2, where the design has two.")
+@click.option("--random-intercept", metavar="COLUMN", help="Clusters whose log-odds differ by a random intercept.")
+@sample_options
+@click.option(
+    "--category", "categories", multiple=True, metavar="COLUMN", help="Take a column of numbers as categories. Repeatable."
+)
+@click.option(
+    "--errors",
+    type=click.Choice(["observed", "expected", "scores", "sandwich"]),
+    help="The kind of standard errors. [default: observed, and sandwich with weights, strata or clusters]",
+)
+@click.option("--test", "tests", multiple=True, metavar="A,B,…", help="Test whether these coefficients are all 0. Repeatable.")
+@_confidence
+@_missing
+@format_options
+@output_options
+def regress(
+    formula: str,
+    files: tuple[Path, ...],
+    columns: tuple[str, ...],
+    mechanisms: Path | None,
+    linear: bool,
+    design: str | None,
+    group: str | None,
+    random_intercept: str | None,
+    weights: str | None,
+    probabilities: str | None,
+    strata: str | None,
+    clusters: str | None,
+    categories: tuple[str, ...],
+    errors: str | None,
+    tests: tuple[str, ...],
+    confidence: float,
+    missing: Missing,
+    as_json_: bool,
+    as_csv_: bool,
+    **layout: str | None,
+) -> None:
+    """Fit how an answer depends on other columns of FILEs, any of which may be randomized.
+
+    The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; a name with spaces stands between
+    backticks. Randomized columns are known by FILE.toml, --column or --mechanisms; all others are taken as they are, texts as
+    categories. The model is logistic, or multinomial for several answers, unless --linear. Tests are likelihood-ratio tests, and
+    Wald tests where there are weights, strata, clusters or --linear.
+    """
+    check_confidence(confidence)
+    with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
+        fit = regress_file(
+            files,
+            formula,
+            given_mechanisms(columns, mechanisms),
+            linear=linear,
+            design=None if design is None else design_from_text(design),
+            group=group,
+            random_intercept=random_intercept,
+            sample=SampleColumns(weights, probabilities, strata, clusters),
+            errors=errors,
+            categories=categories,
+            missing=missing,
+            layout=TableFormat(**layout),
+            progress=progress,
+        )
+    asked = [tuple(name.strip() for name in test.split(",")) for test in tests]
+    wald = isinstance(fit, LinearRegression) or fit.errors == "sandwich"
+    found = [(fit.wald if wald else fit.likelihood_ratio)(*names) for names in asked]  # type: ignore[union-attr]
+    if as_json_:
+        say(as_json({**fit.to_dict(confidence), "tests": [vars(test) for test in found]}))
+    elif as_csv_:
+        rows = fit.rows(confidence)
+        say(as_csv(list(rows[0]), [list(row.values()) for row in rows]))
+    else:
+        say("\n".join([str(fit), *map(str, found)]))
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
+@click.option("--of", "pair", required=True, metavar="A,B,…", help="The columns: two, or more for all pairs of them.")
+@column_options
+@sample_options
+@_confidence
+@_missing
+@format_options
+@output_options
+def correlate(
+    files: tuple[Path, ...],
+    pair: str,
+    columns: tuple[str, ...],
+    mechanisms: Path | None,
+    weights: str | None,
+    probabilities: str | None,
+    strata: str | None,
+    clusters: str | None,
+    confidence: float,
+    missing: Missing,
+    as_json_: bool,
+    as_csv_: bool,
+    **layout: str | None,
+) -> None:
+    """Estimate correlations between columns of FILEs, any of which may be randomized.
+
+    Randomized columns are known by FILE.toml, --column or --mechanisms: two labels count 0 and 1, labels that are numbers for
+    themselves. All others must be numbers.
+    """
+    check_confidence(confidence)
+    with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
+        found = correlate_file(
+            files,
+            [name.strip() for name in pair.split(",")],
+            given_mechanisms(columns, mechanisms),
+            sample=SampleColumns(weights, probabilities, strata, clusters),
+            missing=missing,
+            layout=TableFormat(**layout),
+            progress=progress,
+        )
+    if as_json_:
+        say(as_json([statistic.to_dict(confidence) for statistic in found]))
+    elif as_csv_:
+        rows = [[s.name, s.value, s.stderr, *s.interval(confidence)] for s in found]
+        say(as_csv(["name", "correlation", "stderr", "low", "high"], rows))
+    else:
+        say("\n".join(map(str, found)))

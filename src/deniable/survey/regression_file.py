@@ -1,0 +1,154 @@
+"""Regressions of the columns of a file, some of which are randomized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from deniable.errors import SurveyError
+from deniable.estimation.correlation import correlate
+from deniable.estimation.linear_regression import LinearRegression, regress_linear
+from deniable.estimation.regression import Regression, regress
+from deniable.estimation.sampling import Sample
+from deniable.estimation.statistic import Statistic
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.questionnaire import Questionnaire
+from deniable.survey.files import Missing, Paths
+from deniable.survey.formula import Formula, code_terms, parse_formula
+from deniable.survey.rows import read_rows
+from deniable.survey.spelling import cell_text, spell
+from deniable.table_file import TableFormat
+
+__all__ = ["SampleColumns", "correlate_file", "regress_file", "sample_of"]
+
+
+@dataclass(frozen=True)
+class SampleColumns:
+    """Which columns tell how people were drawn."""
+
+    weights: str | None = None
+    probabilities: str | None = None
+    strata: str | None = None
+    clusters: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return tuple(name for name in vars(self).values() if name is not None)
+
+
+def sample_of(columns: SampleColumns, cells: Mapping[str, Sequence[Any]]) -> Sample | None:
+    """The sample that these columns describe; None where none is named."""
+    if not columns.names:
+        return None
+    given: dict[str, Any] = {}
+    for role, name in vars(columns).items():
+        if name is None:
+            continue
+        given[role] = _numbers(name, cells[name]) if role in {"weights", "probabilities"} else [cell_text(c) for c in cells[name]]
+    return Sample(**given)
+
+
+def regress_file(
+    path: Paths,
+    formula: str | Formula,
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
+    *,
+    linear: bool = False,
+    design: Any = None,
+    group: str | None = None,
+    random_intercept: str | None = None,
+    sample: SampleColumns | None = None,
+    errors: str | None = None,
+    categories: Sequence[str] = (),
+    missing: Missing = "refuse",
+    layout: TableFormat | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Regression | LinearRegression:
+    """How one column depends on others, by a formula such as "used ~ age + region".
+
+    Which columns are randomized, and how, is told by `mechanisms` or by the file that `randomize_file` left; they may stand on
+    either side. All other columns are taken as they are: numbers, or categories, of which the first in order is the one the
+    others are compared with. `design` is how the outcome was asked where no mechanism says it: a design with two samples,
+    whose number is in the column `group`, or scrambled numbers. The model is logistic (multinomial for several answers) unless
+    `linear`.
+    """
+    model = parse_formula(formula) if isinstance(formula, str) else formula
+    drawn = sample or SampleColumns()
+    others = [name for name in (group, random_intercept, *drawn.names) if name is not None]
+    rows = read_rows(path, mechanisms, [*model.columns, *others], missing=missing, layout=layout, progress=progress)
+    hidden = {name: (report.mechanism, report) for name, report in rows.reports.items()}
+    outcome, used = hidden.pop(model.outcome, None), set(others) & set(rows.reports)
+    if used:
+        raise SurveyError(f"column {min(used)!r} is randomized, so that it cannot say how people were drawn")
+    for term in model.terms:
+        if len(term) > 1 and set(term) & set(hidden):
+            raise SurveyError(f"term {':'.join(term)!r} multiplies a randomized column, which can only stand alone")
+    names, covariates = code_terms([term for term in model.terms if term[0] not in hidden], rows.cells, categories)
+    predictors = {term[0]: hidden[term[0]] for term in model.terms if term[0] in hidden}
+    options: dict[str, Any] = {"randomized": predictors, "intercept": model.intercept, "names": names}
+    options["sample"] = sample_of(drawn, rows.cells)
+    covariates = covariates if names else np.zeros((rows.n, 0))
+    if outcome is not None and design is not None:
+        raise SurveyError(f"column {model.outcome!r} has a mechanism already, so that it cannot have a design as well")
+    if linear:
+        if group or random_intercept or (errors not in {None, "sandwich"}):
+            raise SurveyError("a linear regression has no group, no random intercept and one kind of errors only")
+        answers: Any = outcome if outcome is not None else _numbers(model.outcome, rows.cells[model.outcome])
+        if design is not None:
+            answers = (design, answers)
+        return regress_linear(answers, covariates, outcome_name=model.outcome, **options)
+    if random_intercept is not None:
+        options["random_intercept"] = [cell_text(cell) for cell in rows.cells[random_intercept]]
+    if group is not None:
+        options["group"] = _numbers(group, rows.cells[group]).astype(int)
+    if outcome is None:
+        outcome = (design, _answers(model.outcome, rows.cells[model.outcome], design))
+    return regress(*outcome, covariates, errors=errors, **options)
+
+
+def _answers(name: str, cells: Sequence[Any], design: Any) -> Any:
+    if design is not None:
+        labels = ["no", "yes"]
+        try:
+            return np.array(spell(labels, cells))
+        except ValueError:
+            raise SurveyError(f"column {name!r} must hold yes and no, or 1 and 0, for {type(design).__name__}") from None
+    texts = np.array([cell_text(cell) for cell in cells])
+    if np.unique(texts).size > 20:
+        raise SurveyError(f"column {name!r} has more than 20 different answers: use a linear regression (--linear) for numbers")
+    return texts
+
+
+def _numbers(name: str, cells: Sequence[Any]) -> Any:
+    try:
+        return np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        raise SurveyError(f"column {name!r} must hold numbers") from None
+
+
+def correlate_file(
+    path: Paths,
+    columns: Sequence[str],
+    mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
+    *,
+    sample: SampleColumns | None = None,
+    missing: Missing = "refuse",
+    layout: TableFormat | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> list[Statistic]:
+    """The correlation of each pair of these columns; columns that are not randomized must hold numbers."""
+    if len(set(columns)) != len(columns) or len(columns) < 2:
+        raise SurveyError(f"a correlation needs two different columns or more, not {', '.join(columns)}")
+    drawn = sample or SampleColumns()
+    rows = read_rows(path, mechanisms, [*columns, *drawn.names], missing=missing, layout=layout, progress=progress)
+    values: dict[str, Any] = {
+        name: (rows.reports[name].mechanism, rows.reports[name]) if name in rows.reports else _numbers(name, rows.cells[name])
+        for name in columns
+    }
+    people = sample_of(drawn, rows.cells)
+    return [correlate(values[a], values[b], names=(a, b), sample=people) for a, b in combinations(columns, 2)]

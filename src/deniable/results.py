@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 import numpy as np
 
+from deniable.display import Displayed
 from deniable.errors import DocumentError
 
 __all__ = ["Result", "decode", "encode", "fields_of"]
@@ -31,7 +32,7 @@ _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Result:
+class Result(Displayed):
     """A frozen dataclass with `to_dict` and `from_dict`, which lose nothing, and `==`, which compares arrays by value.
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document has more than its fields (an
@@ -64,14 +65,19 @@ class Result:
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The result that :meth:`to_dict` described."""
         try:
-            return cls(**cls._arguments(document))
+            arguments = cls._arguments(document)
+            derived = {field.name for field in dataclasses.fields(cls) if not field.init}
+            made = cls(**{name: value for name, value in arguments.items() if name not in derived})
+            for name in derived & set(arguments):
+                object.__setattr__(made, name, arguments[name])
+            return made
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise DocumentError(f"this is no document of {cls.__name__}: {problem}") from None
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments, from the document."""
+        """The values of the fields, from the document."""
         kind: Any = cls
         hints, arguments = _hints(kind), {}
         for field in _public_fields(cls):

@@ -144,10 +144,10 @@ class Browser:
         self.wait(path.exists, f"{name} was not offered")
         return path.read_bytes()
 
-    def picture(self, name: str) -> bytes:
-        """The whole page as PNG; kept where DENIABLE_SCREENSHOTS says."""
+    def picture(self, name: str, most: int = 6000) -> bytes:
+        """The page, or its `most` upper pixels, as PNG; kept where DENIABLE_SCREENSHOTS says."""
         width, height = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, 6000), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
         shot = base64.b64decode(self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"])
         folder = os.environ.get("DENIABLE_SCREENSHOTS")
         if folder:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import click
 
 from deniable.cli.opening import has_screen, open_page
+from deniable.cli.output import warn_without_history
 from deniable.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser:
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
     from deniable.local.datasets import dataset  # noqa: PLC0415
     from deniable.local.simulation import simulate_dataset  # noqa: PLC0415
+
+    warn_without_history()
 
     chosen = dataset(name)
     simulation = simulate_dataset(chosen, clients, proxies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
-from deniable.estimation.intervals import p_text
+from deniable.estimation.intervals import p_text, skewed_reach
 from deniable.estimation.statistic import Statistic, normal_reach
 from deniable.results import Result, fields_of
 
@@ -43,6 +43,13 @@ class ParameterTest(Result):
     def p_value(self) -> float:
         """Of both sides."""
         return math.erfc(abs(self.z) / math.sqrt(2))
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        reach = normal_reach(confidence) * self.stderr
+        rows = [(self.name, self.estimate, self.stderr, self.value, self.z, self.p_value)]
+        bars = [Bar(self.name, self.estimate, self.estimate - reach, self.estimate + reach)]
+        columns = ("parameter", "estimate", "stderr", "compared with", "z", "p")
+        return Display(columns, rows, (str(self),), bars, "estimate", self.value)
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value:g}: estimate {self.estimate:.4g}, z = {self.z:+.2f}, {p_text(self.p_value)}"
@@ -73,6 +80,8 @@ class DesignEstimate(Result):
     groups: GroupRates | None = None
     proportions: bool = True
     """Whether the parameters are proportions, to be shown as percentages and cut to [0, 1]."""
+    shapes: _Floats | None = None
+    """Skewness and kurtosis of one person's contribution to each parameter, where they are far from a normal law's."""
 
     @classmethod
     def linear(
@@ -128,13 +137,18 @@ class DesignEstimate(Result):
 
         "jeffreys" puts Jeffreys' intervals of the samples' rates together (a ratio's by Fieller's theorem) and is cut to [0,
         1]: at 500 people it covers 94 to 96 % whatever the rate is from 5 to 95 %. "wald" is the estimate ± the normal quantile
-        times the standard error, which most packages print. By default the first, where there are rates to take it from.
+        times the standard error, which most packages print. By default the first, where there are rates to take it from; of
+        skewed contributions (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
+        (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
         z = normal_reach(confidence)
         if method not in {None, "jeffreys", "wald"}:
             raise ParameterError("method", method, "must be 'jeffreys' or 'wald'")
         if method == "jeffreys" and self.groups is None:
             raise ParameterError("method", method, "needs an estimate from rates of yes; use 'wald' for this one")
+        if self.shapes is not None and method is None:
+            reach = np.array([skewed_reach(skewness, kurtosis, sum(self.n), confidence) for skewness, kurtosis in self.shapes])
+            return self.values[:, None] + reach * self.stderr[:, None]
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
@@ -182,15 +196,13 @@ class DesignEstimate(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a parameter, with estimate, stderr, low and high."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         low, high = self.interval(confidence).T
         columns = {"estimate": self.values, "stderr": self.stderr, "low": low, "high": high}
         return pandas().DataFrame(columns, index=list(self.names))
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
         """Name, value, ± and meaning of each parameter, as texts."""
-        reach = normal_reach(0.95) * self.stderr
+        reach = normal_reach(0.95) * self.stderr if self.shapes is None else np.diff(self.interval())[:, 0] / 2
         if self.proportions:
             shown = [(f"{100 * v:.2f} %", f"{100 * r:.2f}") for v, r in zip(self.values, reach, strict=True)]
         else:
@@ -210,17 +222,26 @@ class DesignEstimate(Result):
 
     def __str__(self) -> str:
         cells = self._cells()
-        widths = [max(len(row[column]) for row in cells) for column in range(3)]
-        rows = [f"{a:<{widths[0]}}  {b:>{widths[1] + 1}} ± {c:>{widths[2]}}   {d}".rstrip() for a, b, c, d in cells]
+        widths = [max(text_width(row[column]) for row in cells) for column in range(3)]
+        rows = [
+            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)} ± {pad(c, widths[2], True)}   {d}".rstrip()
+            for a, b, c, d in cells
+        ]
         return "\n".join([*rows, *self._provenance()])
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(a)}</th><td>{b}</td><td>± {c}</td><td>{html.escape(d)}</td></tr>"
-            for a, b, c, d in self._cells()
-        )
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self._provenance())
-        return f"<table><tbody>{rows}</tbody></table>{notes}"
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits, factor = self.interval(confidence), 100.0 if self.proportions else 1.0
+        rows = [
+            (name, float(value), float(error), float(low), float(high))
+            for name, value, error, (low, high) in zip(self.names, self.values, self.stderr, limits, strict=True)
+        ]
+        bars = [
+            Bar(f"{name}: {meaning}" if (meaning := self.meanings.get(name)) else name, *(factor * x for x in (v, low, high)))
+            for name, v, _, low, high in rows
+        ]
+        texts = [("", "estimate", "± (95 %)", "meaning"), *((a, b, f"± {c}", d) for a, b, c, d in self._cells())]
+        unit = "%" if self.proportions else ""
+        return Display(("name", "estimate", "stderr", "low", "high"), rows, tuple(self._provenance()), bars, unit, texts=texts)
 
     def __repr__(self) -> str:
         return f"<DesignEstimate of {', '.join(self.names)} by {self.design}>"

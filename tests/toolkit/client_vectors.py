@@ -184,7 +184,7 @@ def several_ones() -> Iterator[Case]:
         for value in (-1, 5, 40, 70, 90):
             yield f"{ones} ones, age {value}", {"epsilon_per_answer": "20"}, [Step(signed(columns=ages, ones=ones), [[value]])]
     usual = [Column("a", [f"[{i},{i + 1})" for i in range(11)], other=True)]
-    rows = ([], [[1.5]], [[1.5], [1.25]], [[1.5], [4.5], [99.0]], [[i + 0.5] for i in range(8)])
+    rows: tuple[list[list[float]], ...] = ([], [[1.5]], [[1.5], [1.25]], [[1.5], [4.5], [99.0]], [[i + 0.5] for i in range(8)])
     for found in rows:
         for recipe in ({"name": "TwoCoin", "p": 0.5, "q": 0.5}, {"name": "OptimizedUnary", "epsilon": 1.0}):
             asked = signed(columns=usual, ones=3, rows="all", mechanism=recipe)

@@ -149,9 +149,9 @@ class Seen:
             merged = _merged(tier)
             tier.clear()
             if merged.ids.size >= self._largest_run:
-                self._settled.append(
-                    merged if self._folder is None else _Run(*(on_disk(column, self._folder) for column in merged))
-                )
+                if self._folder is not None:
+                    merged = _Run(on_disk(merged.ids, self._folder), on_disk(merged.checks, self._folder))
+                self._settled.append(merged)
                 break
             if i + 1 == len(self._tiers):
                 self._tiers.append([])

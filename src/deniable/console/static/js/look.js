@@ -44,6 +44,7 @@ export async function look(main, { state }) {
     return /** @type {[number, number]} */ (from >= 0 && to > from ? [from, to] : other);
   };
   const third = Math.max(1, Math.floor(n / 3));
+  const digits = n && bins[0].end - bins[0].start < 60 ? 19 : 16;
   let spans = { A: spanOf('A', [0, third]), B: spanOf('B', [Math.max(third, n - third), Math.max(n, third + 1)]) };
   const overview = /** @type {import('./overview.js').DnOverview} */ (document.createElement('dn-overview'));
   const compare = /** @type {import('./compare.js').DnCompare} */ (document.createElement('dn-compare'));
@@ -85,7 +86,7 @@ export async function look(main, { state }) {
   function ask() {
     const a = bounds('A'), b = bounds('B');
     note({ read: v.read, together: v.together ? 1 : 0, by: v.by || null, given: v.given || null, a: `${a.from}-${a.to}`, b: `${b.from}-${b.to}` });
-    for (const name of /** @type {const} */ (['A', 'B'])) say(texts[name], `${moment(bounds(name).from).slice(0, 16)} to ${moment(bounds(name).to).slice(0, 16)}`);
+    for (const name of /** @type {const} */ (['A', 'B'])) say(texts[name], `${moment(bounds(name).from).slice(0, digits)} to ${moment(bounds(name).to).slice(0, digits)}`);
     read({ from: b.from, to: b.to, against_from: a.from, against_to: a.to, simultaneous: v.together, ...budgetOf(v.read), by: v.by || null }, (told) => { answer = told; draw(told); });
   }
 

@@ -52,10 +52,10 @@ def viewed(told: dict[str, Any], confidence: float, form: str) -> dict[str, Any]
 
 def slim(number: int, document: str) -> dict[str, Any]:
     """A stored result with its number, without the matrices that no picture needs."""
-    told: dict[str, Any] = {"number": number, **json.loads(without_covariance(document))}
-    for name in ("covariance", "support"):
-        told.pop(name, None)
-    return told
+    content: dict[str, Any] = {"number": number, **json.loads(without_covariance(document))}
+    for name in ("covariance", "reports", "strata", "support"):
+        content.pop(name, None)
+    return content
 
 
 def without_covariance(document: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 import numpy as np
 
+from deniable.display import Displayed
 from deniable.errors import DocumentError
 
 __all__ = ["Result", "decode", "encode", "fields_of"]
@@ -31,7 +32,7 @@ _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Result:
+class Result(Displayed):
     """A frozen dataclass with `to_dict` and `from_dict`, which lose nothing, and `==`, which compares arrays by value.
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document has more than its fields (an

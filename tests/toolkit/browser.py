@@ -71,7 +71,7 @@ class Browser:
         self.driver.get("about:blank")
         self.cdp("Network.clearBrowserCookies")
         self.cdp("Storage.clearDataForOrigin", origin="*", storageTypes="all")
-        self.driver.get_log("browser")
+        self._log()
         self.size(1440, 1000)
         self.theme("light")
 
@@ -130,8 +130,13 @@ class Browser:
 
         A refusal by the interface is not one of them: the page shows it, and Chromium notes it in any case.
         """
-        found = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        found = [entry["message"] for entry in self._log() if entry["level"] == "SEVERE"]
         return [each for each in found if "Failed to load resource" not in each]
+
+    def _log(self) -> list[dict[str, Any]]:
+        """What the page's console has said since the last time."""
+        get_log: Callable[[str], list[dict[str, Any]]] = self.driver.get_log
+        return get_log("browser")
 
     def download(self, name: str) -> bytes:
         """A file that the page offered."""
@@ -139,10 +144,10 @@ class Browser:
         self.wait(path.exists, f"{name} was not offered")
         return path.read_bytes()
 
-    def picture(self, name: str) -> bytes:
-        """The whole page as PNG; kept where DENIABLE_SCREENSHOTS says."""
+    def picture(self, name: str, most: int = 6000) -> bytes:
+        """The page, or its `most` upper pixels, as PNG; kept where DENIABLE_SCREENSHOTS says."""
         width, height = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, 6000), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
         shot = base64.b64decode(self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"])
         folder = os.environ.get("DENIABLE_SCREENSHOTS")
         if folder:

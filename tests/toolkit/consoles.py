@@ -118,8 +118,10 @@ def seeded_console(folder: Path) -> Iterator[SeededConsole]:
     try:
         with served(app) as client:
             console.url = str(client.base_url).rstrip("/")
-            yield console
-            ending.set()
-            time.sleep(0.4)  # followers go before the server waits for them
+            try:
+                yield console
+            finally:
+                ending.set()
+                time.sleep(0.4)  # followers go before the server waits for them
     finally:
         console.close()

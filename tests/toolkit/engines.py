@@ -7,6 +7,7 @@ and `outcome` is what came of it. `play` runs a scenario through one; outcomes a
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,12 @@ from deniable.logs.kafka_log import KafkaLog
 from deniable.logs.kafka_settings import KafkaSettings
 from deniable.logs.share_logs import EmbeddedLog, KafkaShareLog, ShareLog
 from deniable.logs.sqlite_log import BlockLog
-from deniable.queries.query import Query, Stratum
+from deniable.queries.buckets import Column
+from deniable.queries.envelope import Envelope, Version
+from deniable.queries.keys import AnalystKey
+from deniable.queries.query import Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signing import SignedQuery, sign, sign_version
 from deniable.randomness import seeded_source
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
@@ -65,6 +69,13 @@ class Scenario:
     """The counts of each pane, from the answers themselves."""
     totals: list[dict[str, int]] = field(default_factory=list)
     """For each proxy, what becomes of all its shares."""
+    signed: list[SignedQuery] = field(default_factory=list)
+    """The queries as they are published, where it was not the analyst who signed them all."""
+
+    def publish(self, connection: sqlite3.Connection) -> None:
+        """Publish all queries, inside a transaction of the caller."""
+        for each in self.signed or [sign(query, KEY) for query in self.queries]:
+            publish(connection, each, RING, self.proxies, ORIGIN)
 
     @property
     def proxies(self) -> tuple[str, ...]:
@@ -217,8 +228,7 @@ class EmbeddedEngine:
         self._path = folder / "state.db"
         state = State(self._path, scenario.proxies)
         with state.transaction():
-            for query in scenario.queries:
-                publish(state.connection, sign(query, KEY), RING, scenario.proxies, ORIGIN)
+            scenario.publish(state.connection)
         state.close()
 
     def write(self, stage: Stage) -> None:
@@ -260,7 +270,7 @@ def outcome_of(state: State, queries: Sequence[Query]) -> Outcome:
     windows = {
         name: [
             json.loads(document)
-            for (document,) in state.connection.execute("SELECT document FROM results WHERE query = ? ORDER BY number", (name,))
+            for (document,) in state.connection.execute("SELECT document FROM results WHERE query = ? ORDER BY seq", (name,))
         ]
         for name in names
     }
@@ -460,4 +470,58 @@ def share_log(n_proxies: int, seed: int = 7) -> Scenario:
     tell.stage(490, mixed=True)
     tell.mark(6, everyone)
     tell.stage(500)
+    return tell.scenario
+
+
+def adaptive_log(n_proxies: int = 2, seed: int = 8) -> Scenario:
+    """A query with strata whose answers are in up to two overlapping buckets, and versions of it that a controller signed.
+
+    Versions change the sampling of each stratum and the coins, one of them inverts the answers, and some epochs are answered
+    under several versions at once.
+    """
+    controller = AnalystKey("controller", bytes([7]) * 32)
+    names = [f"https://{name}.example" for name in ("one", "two", "three")[:n_proxies]]
+    ranges = Envelope(
+        controller.public.raw.hex(), sampling=(0.1, 1.0), epsilon_per_answer=9.0, p=(0.2, 0.8), q=(0.2, 0.8), inversion=True
+    )
+    base = minute_query(
+        id="adaptive",
+        proxies=names,
+        strata=[Stratum("town", population=4_000), Stratum("land", sampling=0.5)],
+        columns=[Column("age", ["[0,inf)", "[18,inf)", "[40,inf)", "[65,inf)"], overlapping=True)],
+        ones=2,
+        mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5},
+        budget=Budget(epsilon=500.0, error=0.05),
+        envelope=ranges,
+    )
+    signed = [sign(base, KEY)]
+    changes: list[tuple[list[float], dict[str, Any]]] = [
+        ([0.3, 0.9], {"p": 0.3, "q": 0.4}),
+        ([0.7, 0.7], {"p": 0.6, "q": 0.7, "inverted": True}),
+        ([0.2, 0.4], {"p": 0.5, "q": 0.5}),
+    ]
+    for serial, (samplings, coins) in enumerate(changes, 2):
+        version = Version(base.digest.hex(), serial, samplings[0], coins, samplings)
+        signed.append(sign_version(signed[0], version, controller))
+    tell = ScenarioBuilder(n_proxies, seed)
+    versions = [each.unverified() for each in signed]
+    tell.scenario.queries, tell.scenario.signed = versions, signed
+    tell.first = tell.other = base
+    for epoch, answered in enumerate([[0], [0, 1], [1], [1, 2], [2, 3], [3]]):
+        for place in answered:
+            query = versions[place]
+            n = int(tell.rng.integers(200, 400))
+            ages = tell.rng.integers(0, 90, n)
+            sets = np.array([[*query.buckets.indices([age])[:2], -1, -1][:2] for age in ages.tolist()], dtype=np.intp)
+            strata = tell.rng.integers(0, 2, n)
+            reports = query.mechanism.draw_sets(sets, tell.source)
+            for stratum in range(2):
+                key = PaneKey(query.id, query.serial, epoch, stratum)
+                tell.scenario.counted[key] = query.mechanism.count(reports[strata == stratum]).tolist()
+            tell.book("counted", n)
+            tell.send(query, epoch, tell.seal(query, epoch, reports, strata=strata))
+        if epoch in (2, 5):
+            for proxy in range(n_proxies):
+                tell.records[proxy].append(MarkRecord(base.channel_tag, epoch + 1))
+            tell.stage(60 * epoch + 70)
     return tell.scenario

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -103,10 +104,23 @@ class ProxyProcess:
         assert answer.status_code == 201, answer.text
 
     def children(self) -> list[int]:
-        """The processes that it has started, the intake first."""
+        """The processes that it has started."""
         assert self.process is not None
         pid = self.process.pid
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def intake_and_workers(self) -> tuple[int, list[int]]:
+        """The process of the intake, which alone has the lock of the folder open, and the workers."""
+        lock = str(self.data / "lock")
+        owners = {pid for pid in self.children() if lock in _open_files(pid)}
+        assert len(owners) <= 1
+        end = time.monotonic() + 20
+        while not owners:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+            owners = {pid for pid in self.children() if lock in _open_files(pid)}
+        (intake,) = owners
+        return intake, [pid for pid in self.children() if pid != intake]
 
     def kill_child(self, pid: int) -> None:
         """Kill one of them, without a word."""
@@ -128,3 +142,12 @@ class ProxyProcess:
         blocks = [Block.from_bytes(content) for _, content in reader.read(0, 1_000_000)]
         reader.close()
         return np.concatenate([np.empty((8, 0), dtype=np.uint64), *(block.columns for block in blocks)], axis=1)
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(each.readlink()))
+    return found

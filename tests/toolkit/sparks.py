@@ -22,7 +22,7 @@ from deniable.queries.signing import sign
 from deniable.wire.blocks import Block, cut
 from deniable.wire.marks import MarkRecord
 from toolkit.brokers import REQUIRED
-from toolkit.crowds import KEY, ORIGIN, RING, Crowd
+from toolkit.crowds import KEY, RING, Crowd
 from toolkit.engines import LIMITS, KafkaLogs, Outcome, Scenario, Stage, outcome_of
 
 PARTITIONS = 4
@@ -141,8 +141,7 @@ class SparkEngine:
         self._state, self._checkpoint = folder / "spark.db", folder / "checkpoint"
         state = State(self._state, scenario.proxies)
         with state.transaction():
-            for query in scenario.queries:
-                publish(state.connection, sign(query, KEY), RING, scenario.proxies, ORIGIN)
+            scenario.publish(state.connection)
         state.close()
 
     def write(self, stage: Stage) -> None:

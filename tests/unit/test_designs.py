@@ -396,7 +396,7 @@ def test_results_travel_whole_and_show_themselves(estimate: DesignEstimate) -> N
     np.testing.assert_array_equal(again.interval(0.9), estimate.interval(0.9))
     assert str(again) == str(estimate)
     html = estimate._repr_html_()
-    assert all(f"<th>{name}</th>" in html for name in estimate.names)
+    assert all(f">{name}</th>" in html for name in estimate.names)
     frame = estimate.to_frame()
     assert list(frame.index) == list(estimate.names)
     assert frame["stderr"].tolist() == estimate.stderr.tolist()

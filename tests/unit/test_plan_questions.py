@@ -171,7 +171,7 @@ def test_a_plan_goes_through_files_to_estimates(tmp_path: Path) -> None:
     assert document["way"] == "sampled"
     assert document["epsilon"] <= 4
     survey = read_questionnaire(planned)
-    assert {q["name"]: q["mechanism"] for q in document["questions"]} == {n: m.to_dict() for n, m in survey.mechanisms.items()}
+    assert {q["name"]: q["mechanism"] for q in document["expected"]} == {n: m.to_dict() for n, m in survey.mechanisms.items()}
     reports = tmp_path / "reports.csv"
     written = run("randomize", answers(tmp_path / "a.csv", 6000), "-o", reports, "-m", planned)
     assert written.exit_code == 0, written.output
@@ -181,7 +181,7 @@ def test_a_plan_goes_through_files_to_estimates(tmp_path: Path) -> None:
     assert {sum(cell != "" for cell in row) for row in rows} == {1}
     found = estimate_file(reports)
     assert sum(estimate.n for estimate in found.estimates.values()) == found.n == 6000
-    margin = next(q["margin"] for q in document["questions"] if q["name"] == "smokes")
+    margin = next(q["margin"] for q in document["expected"] if q["name"] == "smokes")
     # The planned ± of 95 % is 1.96 standard errors; five of them are a false alarm of 6e-7.
     assert abs(found.estimates["smokes"].proportions[1] - 0.3) < 5 * margin / 1.96
 
@@ -305,3 +305,80 @@ def test_options_of_one_kind_of_plan_are_refused_by_the_other(arguments: list[st
     shown = run("plan", *arguments)
     assert shown.exit_code == 2
     assert "--questions" in shown.output
+
+
+# --- groups and conditions ----------------------------------------------------------------------------------------------
+
+
+def test_groups_of_a_column_in_clear_are_estimated_apart(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", *["yes,Rome,north"] * 600, *["no,Oslo,south"] * 400)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, keep=["team"], source=seeded_source(1))
+    found = estimate_file(tmp_path / "r.csv", by="team")
+    assert {group: estimates["smokes"].n for group, estimates in found.groups.items()} == {"north": 600, "south": 400}
+    # Each group's estimate is that of a file with its rows alone.
+    lines = (tmp_path / "r.csv").read_text().splitlines()
+    for group in ("north", "south"):
+        (tmp_path / f"{group}.csv").write_text("\n".join([lines[0], *(row for row in lines if row.endswith(group))]) + "\n")
+        alone = estimate_file(tmp_path / f"{group}.csv", {"smokes": SMOKES, "city": CITY})
+        np.testing.assert_array_equal(found.groups[group]["city"].proportions, alone["city"].proportions)
+    shown = run("estimate", tmp_path / "r.csv", "--by", "team")
+    assert shown.exit_code == 0
+    assert "smokes, team = north" in shown.output
+    document = json.loads(run("estimate", tmp_path / "r.csv", "--by", "team", "--json").output)
+    assert document["groups"]["south"]["city"]["n"] == 400
+
+
+def test_a_randomized_column_is_a_condition_and_not_a_group(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", *["yes,Rome,1", "no,Oslo,0", "no,Rome,0"] * 500)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, source=seeded_source(1))
+    by = estimate_file(tmp_path / "r.csv", by="city")
+    (conditional,) = estimate_file(tmp_path / "r.csv", conditional=[(("smokes",), ("city",))]).tables
+    assert by.groups == {}
+    np.testing.assert_array_equal(by.tables[0].proportions, conditional.proportions)
+    np.testing.assert_allclose(conditional.proportions.sum(axis=1), 1)
+    assert np.all(np.abs(conditional.proportions - [[1, 0], [0.5, 0.5]]) < 6 * conditional.stderr)
+    shown = run("estimate", tmp_path / "r.csv", "--conditional", "smokes|city")
+    assert "smokes, %" in shown.output
+    for wrong in ("smokes", "|city", "smokes|"):
+        refused = run("estimate", tmp_path / "r.csv", "--conditional", wrong)
+        assert refused.exit_code == 2
+        assert "OF|GIVEN" in refused.output
+
+
+def test_numbers_of_a_file_come_as_mean_and_quantiles(tmp_path: Path) -> None:
+    ages = deniable.SquareWave.of_integers(4.0, 18, 95)
+    randomize_file(answers(tmp_path / "a.csv", 3000), tmp_path / "r.csv", {"age": ages}, source=seeded_source(1))
+    shown = run("estimate", tmp_path / "r.csv")
+    assert [line.split("  ")[1] for line in shown.output.splitlines()[1:5]] == [
+        "mean",
+        "median",
+        "lower quartile",
+        "upper quartile",
+    ]
+    summary = json.loads(run("estimate", tmp_path / "r.csv", "--json").output)["columns"]["age"]["summary"]
+    mean = summary[0]
+    assert mean["low"] < 56.5 < mean["high"]
+    rows = list(csv.reader(run("estimate", tmp_path / "r.csv", "--csv").output.splitlines()))
+    assert rows[1][:2] == ["age", "mean"]
+    assert float(rows[1][2]) == mean["value"]
+
+
+def test_plans_and_surveys_go_through_json_and_back(tmp_path: Path) -> None:
+    questions = [
+        Question("a", YES_NO, importance=2),
+        Question("age", low=18, high=95, integers=True),
+        Question("c", ("x", "y", "z")),
+    ]
+    for way in ("split", "sampled"):
+        plan = plan_questionnaire(questions, population=5000, epsilon=3.0, way=way)  # type: ignore[arg-type]
+        again = type(plan).from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
+        assert again == plan
+        assert str(again) == str(plan)
+    source = table(tmp_path / "a.csv", *["yes,Rome,1", "no,Oslo,0"] * 100)
+    randomize_file(source, tmp_path / "r.csv", {"smokes": SMOKES, "city": CITY}, keep=["team"], source=seeded_source(1))
+    survey = estimate_file(tmp_path / "r.csv", tables=[("smokes", "city")], by="team")
+    back = type(survey).from_dict(json.loads(json.dumps(survey.to_dict(), allow_nan=False)))
+    assert str(back) == str(survey)
+    assert back["smokes"] == survey["smokes"]
+    share = survey["smokes"]["yes"]
+    assert type(share).from_dict(json.loads(json.dumps(share.to_dict(), allow_nan=False))).interval(0.9) == share.interval(0.9)

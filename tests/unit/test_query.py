@@ -121,7 +121,7 @@ NEW_YORK = Column("city", ["New York"])
         ({"sampling": math.nan}, "sampling", "above 0 and at most 1"),
         ({"serial": 0}, "serial", "must be a whole number"),
         ({"minimum_cohort": 0}, "minimum_cohort", "must be a whole number"),
-        ({"rows": "all"}, "rows", "'random', 'aggregate', 'several'"),
+        ({"rows": "every"}, "rows", "'random', 'aggregate', 'several', 'all'"),
         ({"most_rows": 3}, "most_rows", "with rows = 'several'"),
         ({"rows": "several"}, "most_rows", "must be above 1"),
         ({"mechanism": {"name": "TwoCoin", "p": 1.2, "q": 0.5}}, "mechanism.p", "strictly between 0 and 1"),
@@ -178,6 +178,7 @@ def test_a_query_cannot_be_changed_only_revised() -> None:
 
 
 VARIANTS: list[dict[str, Any]] = [
+    {"grace": 172_800},
     {"id": "b"},
     {"analyst": "B"},
     {"sql": "SELECT 2"},
@@ -209,6 +210,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"cover": True},
     {"size_class": 1},
     {"channel": "x"},
+    {"ones": 2},
     {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
     {"envelope": Envelope("01" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
     {"envelope": Envelope("00" * 32, (0.2, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},

@@ -202,7 +202,10 @@ BUILT = {
     "ModelComparison",
     "ModelErrors",
     "Plan",
+    "Question",
+    "QuestionnairePlan",
     "Released",
+    "Survey",
     "Table",
     "Window",
 }
@@ -248,10 +251,10 @@ def test_labels_keep_their_types(label: Hashable) -> None:
 
 
 NAMES = [
-    "estimate", "projected", "stratified", "combined", "yes and no", "comparison", "table", "marginal", "conditional", "slice", "given", "flat",
-    "independence", "regression", "guess", "mean", "plan", "infinite", "preview", "released mean", "released median",
-    "released deviation", "curated", "choice", "groups", "released table", "anonymous table", "released histogram", "graph",
-    "degrees", "graph plan", "curator's degrees", "models", "audit", "texts", "crosswise",
+    "estimate", "projected", "stratified", "combined", "yes and no", "comparison", "table", "marginal", "conditional",
+    "slice", "given", "flat", "independence", "regression", "guess", "mean", "plan", "infinite", "preview", "released mean",
+    "released median", "released deviation", "curated", "choice", "groups", "released table", "anonymous table",
+    "released histogram", "graph", "degrees", "graph plan", "curator's degrees", "models", "audit", "texts", "crosswise",
 ]  # fmt: skip
 
 

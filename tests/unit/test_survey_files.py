@@ -369,7 +369,8 @@ def test_a_template_proposes_what_randomize_takes(tmp_path: Path) -> None:
     assert {name: mechanism.epsilon for name, mechanism in proposed.items()} == {"city": 1.0, "smokes": 1.0, "age": 1.0}
     assert proposed["city"].labels == ("Oslo", "Rome")
     assert proposed["smokes"].labels == ("no", "yes")
-    assert (proposed["age"].low, proposed["age"].high) == (10.0, 80.0)  # type: ignore[attr-defined]
+    # Whole numbers from 10 to 80, in bins of two: the last one is filled up.
+    assert (proposed["age"].low, proposed["age"].high) == (10.0, 81.0)  # type: ignore[attr-defined]
     content = output.read_text()
     assert "Ys" not in content, "a label that one person gave points at that person"
     assert "person" not in content.replace("people", "")
@@ -424,3 +425,17 @@ def test_a_template_that_cannot_be_made_gets_one_line(
     result = run(*arguments)
     assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, ""), result.output
     assert reason in result.stderr
+
+
+def test_a_pilot_shows_whole_numbers_and_several_labels_in_a_cell(tmp_path: Path) -> None:
+    rng = random.Random(1)  # noqa: S311 - answers, not coins
+    rows = [f"{rng.randint(18, 95)},{';'.join(rng.sample(['web', 'radio', 'paper'], rng.randint(0, 2)))}" for _ in range(400)]
+    (tmp_path / "pilot.csv").write_text("age,news\n" + "\n".join(rows) + "\n")
+    (tmp_path / "m.toml").write_text(propose_columns(2.0, pilot=tmp_path / "pilot.csv"))
+    proposed = read_columns(tmp_path / "m.toml")
+    assert proposed["news"] == deniable.MultipleChoice(["paper", "radio", "web"], 1.0)
+    ages = proposed["age"]
+    assert isinstance(ages, deniable.SquareWave)
+    assert ages.integers
+    assert (ages.low, ages.high, ages.bins) == (10, 101, 46)  # 10 to 100 as bins of two, the last one filled up
+    assert randomize_file(tmp_path / "pilot.csv", tmp_path / "r.csv", proposed) == 400

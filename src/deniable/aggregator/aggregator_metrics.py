@@ -18,7 +18,9 @@ def aggregator_metrics(service: Service) -> bytes:
     with service.reading() as connection:
         totals = connection.execute("SELECT proxy, outcome, n FROM totals ORDER BY proxy, outcome").fetchall()
         malformed = connection.execute("SELECT proxy, reason, n FROM refusals ORDER BY proxy, reason").fetchall()
-        windows = connection.execute("SELECT query, condition, count(*) FROM results GROUP BY query, condition").fetchall()
+        windows = connection.execute(
+            "SELECT query, condition, count(*) FROM results WHERE final GROUP BY query, condition"
+        ).fetchall()
     received = [({"proxy": names[proxy]}, n) for proxy, outcome, n in totals if outcome == "received"]
     outcomes = [({"proxy": names[proxy], "outcome": outcome}, n) for proxy, outcome, n in totals if outcome != "received"]
     reasons = [({"proxy": names[proxy], "reason": reason}, n) for proxy, reason, n in malformed]

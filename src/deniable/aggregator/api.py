@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
 from deniable.aggregator.feed import Feed, slim
+from deniable.aggregator.history_api import add_history
 from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, viewed
 from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.aggregator.sessions import authorize as _authorize
@@ -63,6 +64,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_queries(app, service)
     _add_results(app, service)
     _add_streams(app, service, ending)
+    add_history(app, service, _authorize, _known, _REFUSALS)
     _add_watching(app, service)
     return app
 
@@ -146,6 +148,13 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         return _known(service, query_id)
 
+    @app.get("/v1/queries/{query_id}/versions", responses=_REFUSALS)
+    def list_versions(query_id: str, request: Request) -> dict[str, Any]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        return {"versions": service.versions(query_id)}
+
     @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
     def stop_query(query_id: str, request: Request) -> Response:
         """Stop a query. Answers to the epoch that is running are still counted."""
@@ -181,9 +190,11 @@ def _add_results(app: FastAPI, service: Service) -> None:
         form: str = "raw",
         brief: bool = False,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), in order; `next` is the next page's `after`.
+        """Windows that begin from `start` on and before `end` (seconds of UTC), in the order in which they were released.
 
-        `confidence` and `form` (raw or projected) say how they are shown; `brief` leaves the matrices out.
+        Of a window that was revised, the newest revision. `next` is the next page's `after`; `last` is the number of the last
+        result that was released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
+        `brief` leaves the matrices out.
         """
         _authorize(service, request, "analyst", "reader")
         check_view(confidence, form)
@@ -194,7 +205,9 @@ def _add_results(app: FastAPI, service: Service) -> None:
             found[-1][0] if found and (len(found) == limit or sum(len(each) for _, each in found) >= LARGEST_PAGE) else None
         )
         windows = ",".join(_shown(*row, confidence, form, brief) for row in found)
-        return Response(f'{{"windows":[{windows}],"next":{json.dumps(following)}}}', media_type="application/json")
+        last = service.last_number(query_id)
+        document = f'{{"windows":[{windows}],"next":{json.dumps(following)},"last":{last}}}'
+        return Response(document, media_type="application/json")
 
     @app.get("/v1/queries/{query_id}/series", responses=_REFUSALS)
     def series_of_a_label(
@@ -263,8 +276,7 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         stated = _last_event(request)
         after = after if stated is None else stated
         if after is None:
-            newest = await run_in_threadpool(service.results, query_id, limit=1, last=True)
-            after = newest[0][0] if newest else 0
+            after = await run_in_threadpool(service.last_number, query_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
 
@@ -288,6 +300,12 @@ def _numbered(number: int, document: str) -> str:
 
 
 def _add_watching(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/capacity", responses=_REFUSALS)
+    def measured_capacity(request: Request) -> dict[str, Any]:
+        """Answers a second that this aggregator sustained lately, for each size class of shares."""
+        _authorize(service, request, "analyst", "reader")
+        return {"capacity": service.capacity()}
+
     @app.get("/healthz")
     def health() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""

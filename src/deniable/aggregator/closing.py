@@ -3,20 +3,26 @@
 Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have marked it. If one has not
 marked it `patience` seconds after its end, it is closed without that proxy: no message can be joined without all of its shares,
 so its windows lack answers, and they say so.
+
+A query may have a `grace` of days. Its windows are then released early, and revised as late answers come. Every revision is
+complete in itself: an estimate of all answers so far, with its own account of the shares. The last one is final.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import statement
-from deniable.aggregator.state import State
-from deniable.aggregator.windows import assemble
+from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.state import Revision, State
+from deniable.aggregator.windows import Window, assemble
+from deniable.queries.query import Query
 
-__all__ = ["Due", "close_epoch", "due_epochs", "overdue"]
+__all__ = ["Due", "close_epoch", "due_epochs", "overdue", "revise"]
 
 
 class Due(NamedTuple):
@@ -28,7 +34,7 @@ class Due(NamedTuple):
 
 def overdue(channel: CountedChannel, now: int, patience: int) -> int:
     """The epoch before which all of a channel's are closed, whether they are marked or not."""
-    return channel.epochs_over(now - patience)
+    return channel.epochs_over(now - patience - channel.grace)
 
 
 def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overdue: int) -> Iterator[Due]:
@@ -44,32 +50,106 @@ def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overd
 
 
 def close_epoch(
-    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int
+    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, limits: EngineLimits
 ) -> None:
     """Close an epoch, release the windows that end with it, and forget what is too old; inside a transaction of the caller.
 
     `missing` are the proxies without which it is closed, `first` is the first epoch of the channel that was ever counted.
     """
     state.close_epoch(channel.tag, epoch, missing)
-    _release(state, channel, epoch, first)
-    before = now - retention
-    oldest = channel.schedule.epochs_over(before)
-    if oldest > 0:
-        state.forget(channel.tag, channel.queries(), oldest, before)
+    for versions, index in _ending_with(channel, epoch, first):
+        before = state.last_revision(versions[-1].id, index)
+        _release(state, channel, versions, index, 0 if before is None else before.number + 1, now)
+    oldest = now - max(limits.retention, channel.grace)
+    n_forgotten = channel.schedule.epochs_over(oldest)
+    if n_forgotten > 0:
+        state.forget(channel.tag, n_forgotten, channel.queries(), oldest)
+    n_forgotten = channel.schedule.epochs_over(now - max(limits.retention, limits.pane_retention, channel.grace))
+    if n_forgotten > 0:
+        state.forget_panes(channel.queries(), n_forgotten)
 
 
-def _release(state: State, channel: CountedChannel, epoch: int, first: int) -> None:
-    """Results of the windows that end with this epoch."""
-    for name, versions in channel.queries().items():
+def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int, int], now: int, early: int) -> int:
+    """Release early results of windows that are over and still open, and revise those there are; how many were released.
+
+    Only queries with a `grace` of their own have such. The first result comes `early` seconds after the end of a window, and is
+    revised at twice, four times, … that age, if at least `minimum_cohort` more answers are counted by then: a revision that
+    differs from the one before it by a few answers would show those few. Inside a transaction of the caller.
+    """
+    n_released = 0
+    for channel in channels:
+        if not channel.grace:
+            continue
+        front = state.fronts()[channel.tag]
+        for epoch in range(front, channel.epochs_over(now - early)):
+            for versions, index in _ending_with(channel, epoch, firsts[channel.tag]):
+                n_released += _revise_window(state, channel, versions, index, now, early)
+    return n_released
+
+
+def _revise_window(state: State, channel: CountedChannel, versions: Sequence[Query], index: int, now: int, early: int) -> bool:
+    query = versions[-1]
+    if query.grace is None:
+        return False
+    end = query.schedule.bounds_of_window(index)[1]
+    before = state.last_revision(query.id, index)
+    if before is not None and (before.final or _doublings(before.made - end, early) >= _doublings(now - end, early)):
+        return False
+    panes = state.panes(query.id, query.schedule.epochs_of_window(index))
+    n = sum(pane.n for pane in panes.values())
+    if n < (0 if before is None else before.n) + query.minimum_cohort:
+        return False
+    _release(state, channel, versions, index, 0 if before is None else before.number + 1, now, open_until=end + channel.grace)
+    return True
+
+
+def _doublings(age: int, early: int) -> int:
+    """How often an age has doubled since the first result was due; -1 before that."""
+    return (age // early).bit_length() - 1
+
+
+def _ending_with(channel: CountedChannel, epoch: int, first: int) -> Iterator[tuple[list[Query], int]]:
+    """The queries of a channel and the windows of each that end with an epoch."""
+    for versions in channel.queries().values():
         schedule = versions[-1].schedule
         if epoch >= schedule.n_epochs:
             continue
         for index in schedule.windows_of_epoch(epoch):
             epochs = schedule.epochs_of_window(index)
-            if epochs[-1] != epoch or epochs[0] < first:  # of a window that began before anybody was asked there is no result
-                continue
-            missing = [state.proxies[proxy] for proxy in sorted(state.missing(channel.tag, epochs))]
-            accounts = statement(state.proxies, state.accounts(channel.tag, epochs))
-            window = assemble(versions, index, state.panes(name, epochs), missing, accounts)
-            document = json.dumps(window.to_dict(), allow_nan=False)
-            state.release(name, index, window.start, window.condition, document)
+            if epochs[-1] == epoch and epochs[0] >= first:  # of a window that began before anybody was asked there is no result
+                yield versions, index
+
+
+def _release(
+    state: State,
+    channel: CountedChannel,
+    versions: Sequence[Query],
+    index: int,
+    revision: int,
+    now: int,
+    open_until: int | None = None,
+) -> None:
+    """Store the result of a window as it is now."""
+    name = versions[-1].id
+    epochs = versions[-1].schedule.epochs_of_window(index)
+    missing = [state.proxies[proxy] for proxy in sorted(state.missing(channel.tag, epochs))]
+    accounts = statement(state.proxies, state.accounts(channel.tag, epochs), still_open=open_until is not None)
+    window = assemble(versions, index, state.panes(name, epochs), missing, accounts)
+    final = open_until is None
+    expected = None if final else _expected(state, versions[-1], window, now)
+    window = replace(window, revision=revision, final=final, open_until=open_until, expected=expected)
+    document = json.dumps(window.to_dict(), allow_nan=False)
+    state.release(name, index, window.start, window.condition, document, Revision(revision, final, window.n, now))
+
+
+def _expected(state: State, query: Query, window: Window, now: int) -> int | None:
+    """How many more answers are to be expected, if as many come late as in the last window that came to its end.
+
+    Of that window, the newest result that was no older than this one is compared with the final one.
+    """
+    index, earlier = state.revisions_before(query.id, window.index)
+    if not earlier:
+        return None
+    end, age = query.schedule.bounds_of_window(index)[1], now - window.end
+    then = [each.n for each in earlier if each.made - end <= age] or [earlier[0].n]
+    return round(window.n * (earlier[-1].n / then[-1] - 1)) if then[-1] else None

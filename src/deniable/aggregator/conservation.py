@@ -70,7 +70,11 @@ class Ledger:
             self.reasons[key] = self.reasons.get(key, 0) + n
 
 
-def statement(names: Iterable[str], accounts: Mapping[int, Account]) -> dict[str, Any]:
-    """The conservation statement of a window: the account of each proxy, and whether all of them balance."""
+def statement(names: Iterable[str], accounts: Mapping[int, Account], still_open: bool = False) -> dict[str, Any]:
+    """The conservation statement of a window: the account of each proxy, and whether all of them balance.
+
+    While its epochs are open, shares may wait for those of other proxies; once they are closed, none does.
+    """
     per_proxy = {name: accounts.get(i, Account()).to_dict() for i, name in enumerate(names)}
-    return {"proxies": per_proxy, "balanced": all(account["waiting"] == 0 for account in per_proxy.values())}
+    waiting = [account["waiting"] for account in per_proxy.values()]
+    return {"proxies": per_proxy, "balanced": all(n >= 0 if still_open else n == 0 for n in waiting)}

@@ -91,7 +91,8 @@ class Router:
             return "partition"
         if channel.schedule.start_of_epoch(block.epoch) > self.now + self.skew:
             return "future"
-        return "ancient" if channel.schedule.end_of_epoch(block.epoch) < self.now - self.retention else ""
+        oldest = self.now - max(self.retention, channel.grace)
+        return "ancient" if channel.schedule.end_of_epoch(block.epoch) < oldest else ""
 
 
 def _claimed_count(content: bytes | memoryview) -> int:

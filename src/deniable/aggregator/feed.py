@@ -37,6 +37,15 @@ def slim(number: int, document: str) -> dict[str, Any]:
     return told
 
 
+def _slim_health(report: dict[str, Any]) -> dict[str, Any]:
+    """Health without what changes with every step, so that it is told only when there is something to tell."""
+    proxies = [
+        {"name": each["name"], "condition": each["condition"], "lag": each["lag"] // 60 * 60, "problem": each["problem"]}
+        for each in report["proxies"]
+    ]
+    return {**report, "proxies": proxies}
+
+
 class _Event(NamedTuple):
     number: int
     text: bytes
@@ -56,6 +65,7 @@ class Feed:
         self._state: dict[str, bytes] = {}
         self._fresh = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
 
     def admit(self, token: str) -> None:
         """Refuse one follower too many."""
@@ -68,12 +78,7 @@ class Feed:
         """Events from the one after `after` on (without it, from the next), until the client or the server goes."""
         self._followers[token] += 1
         try:
-            if self._reader is None or self._reader.done():
-                self._front = self._dropped = await run_in_threadpool(self._service.newest)
-                self._recent.clear()
-                self._state.clear()
-                await self._look_at_news()
-                self._reader = asyncio.create_task(self._read())
+            await self._start()
             yield b"retry: 1000\n\n"
             position = self._front if after is None else min(after, self._front)
             sent = dict(self._state)
@@ -100,6 +105,17 @@ class Feed:
             if not self._followers[token]:
                 del self._followers[token]
 
+    async def _start(self) -> None:
+        """Have one reader run, whoever comes first."""
+        async with self._starting:
+            if self._reader is not None and not self._reader.done():
+                return
+            self._front = self._dropped = await run_in_threadpool(self._service.newest)
+            self._recent.clear()
+            self._state.clear()
+            await self._look_at_news()
+            self._reader = asyncio.create_task(self._read())
+
     async def _read(self) -> None:
         looks = 0
         while self._followers and not self._ending():
@@ -123,7 +139,7 @@ class Feed:
         fresh.set()
 
     async def _look_at_news(self) -> bool:
-        told = {"health": await run_in_threadpool(self._service.health_report)}
+        told = {"health": _slim_health(await run_in_threadpool(self._service.health_report))}
         told["queries"] = {"version": await run_in_threadpool(self._service.queries_version)}
         fresh = {name: f"event: {name}\ndata: {json.dumps(what)}\n\n".encode() for name, what in told.items()}
         changed = fresh != self._state

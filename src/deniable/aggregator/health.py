@@ -22,7 +22,7 @@ class ProxyHealth:
     position: Position
     """How far its log is counted: an offset for each partition."""
     lag: int
-    """Seconds since the end of the first epoch that it has not marked; 0 if it has marked all that are over."""
+    """Seconds since the end (and the query's own grace) of the first epoch that it has not marked; 0 if there is none."""
     waiting: int
     problem: str
 
@@ -59,4 +59,4 @@ def health_report(
 def _lag(channel: Channel, marked: int, first: int, now: int) -> int:
     """Seconds since the end of the first epoch of a channel that is not marked; 0 if all that are over are."""
     unmarked = max(marked, first)
-    return max(0, now - channel.schedule.end_of_epoch(unmarked)) if unmarked < channel.n_epochs else 0
+    return max(0, now - channel.schedule.end_of_epoch(unmarked) - channel.grace) if unmarked < channel.n_epochs else 0

@@ -18,6 +18,9 @@ class EngineLimits:
     """Seconds after the end of an epoch until it is closed without the proxies that have not marked it: more than their grace."""
     behind: Seconds = 900
     """Seconds after the end of an epoch from which a proxy that has not marked it is called behind."""
+    early: Seconds = 600
+    """Seconds after the end of a window until its first result, for queries with a grace of their own; revised at twice that age,
+    four times, and so on."""
     skew: Seconds = 300
     """Seconds by which a device's clock may be ahead: shares of epochs that begin later are refused."""
     step_bytes: Bytes = 64 << 20
@@ -27,7 +30,9 @@ class EngineLimits:
     bucket_bits: int = 6
     """Bits of the message id that choose a bucket."""
     retention: Seconds = 30 * 86400
-    """Seconds for which panes, accounts and results are kept."""
+    """Seconds for which accounts and results are kept."""
+    pane_retention: Seconds = 10 * 365 * 86400
+    """Seconds for which panes are kept, from which any period can be estimated again; they are small."""
     garbage: int = 4096
     """Rows of closed epochs that are deleted at once."""
     workers: int = 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from deniable.aggregator.state import NOT_REVISED
 from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
@@ -57,7 +58,7 @@ def one_label(
     `widest` is the largest standard error of the window's labels. SQLite reads the stored documents, which is many times as fast
     as to have Python read all of each. A window without an estimate has None.
     """
-    newest = "SELECT * FROM results WHERE query = ? AND start < ? ORDER BY start DESC, seq DESC LIMIT ?"
+    newest = f"SELECT * FROM results WHERE query = ? AND start < ? AND {NOT_REVISED} ORDER BY start DESC, seq DESC LIMIT ?"  # noqa: S608
     place = f"[{int(label)}]"
     paths = [f"$.{name}" for name in _COLUMNS[:7]] + [f"$.estimate{place}", f"$.low{place}", f"$.high{place}"]
     fields = ", ".join(f"json_extract(document, '{path}')" for path in paths)

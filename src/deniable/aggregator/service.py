@@ -13,15 +13,19 @@ from dataclasses import asdict
 from typing import Any
 
 from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.capacity import capacity
 from deniable.aggregator.catalogue import Published, publish, published, stop
+from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
+from deniable.aggregator.history.history_answer import HistoryReader
+from deniable.aggregator.history.history_service import HistoryService, history_reader
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
-from deniable.aggregator.state import Clock, State, connect
+from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
-from deniable.queries.keys import KeyRing
+from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
 
@@ -39,7 +43,7 @@ class _Embedded:
     def __init__(self, settings: Settings, names: Sequence[str], clock: Clock) -> None:
         self.state = State(settings.state, names)
         self.logs = [proxy.open_log() for proxy in settings.proxies]
-        self.engine = Engine(self.state, self.logs, settings.limits, clock)
+        self.engine = Engine(self.state, self.logs, settings.limits, clock, settings.history)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -68,22 +72,34 @@ class Service:
             self._embedded = _Embedded(settings, self.names, self.clock)
         else:
             self._elsewhere = ExternalEngineStatus(self._connection, self.clock)
+        self.history: HistoryService | None = None
+        self._keeper: Background | None = None
+        if settings.history is not None:
+            self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
+            self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
+        self._controller: Background | None = None
+        if settings.controller is not None:
+            key = AnalystKey.load(settings.controller)
+            self._rule = Controller(key, self.ring, self.names, self.clock)
+            self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay):
+        for each in (self._engine, self._relay, self._controller, self._keeper):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._engine, self._relay):
+        for each in (self._controller, self._engine, self._relay, self._keeper):
             if each is not None:
                 each.stop()
+        if self.history is not None:
+            self.history.close()
         if self._embedded is not None:
             self._embedded.close()
         self._client.close()
@@ -92,7 +108,7 @@ class Service:
     @property
     def running(self) -> bool:
         """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
-        return not self.engine_problem and not self._relay.problem
+        return not self.engine_problem and not self._relay.problem and not self.controller_problem
 
     @property
     def engine_problem(self) -> str:
@@ -111,6 +127,16 @@ class Service:
         return self._relay.problem or self._unrelayed
 
     @property
+    def history_problem(self) -> str:
+        """Why the history is not in order, though nothing of it is lost; empty if all is well."""
+        return "" if self._keeper is None else self._keeper.problem
+
+    @property
+    def controller_problem(self) -> str:
+        """Why queries do not adapt; empty if all is well, or if there is no controller."""
+        return "" if self._controller is None else self._controller.problem
+
+    @property
     def health(self) -> list[ProxyHealth]:
         """How each proxy is doing."""
         if self._elsewhere is None:
@@ -123,9 +149,14 @@ class Service:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
         proxies = [asdict(proxy) for proxy in self.health]
         running, engine, relay = self.running, self.engine_problem, self.relay_problem
-        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        history = self.history_problem
+        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        return {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        found: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        if self.history is not None:
+            found["history"] = history or "running"
+        found["proxies"] = proxies
+        return {**found, "controller": self.controller_problem} if self.controller_problem else found
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -140,6 +171,24 @@ class Service:
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _own_connection(self) -> sqlite3.Connection:
+        """A further connection to the state, for whoever must not wait for others."""
+        return connect(self.settings.state)
+
+    def _controller_step(self) -> float:
+        connection = connect(self.settings.state)
+        try:
+            changes = self._rule.step(connection)
+        finally:
+            connection.close()
+        for change in changes:
+            _log.info(
+                "a query was adapted", extra={"fields": {"query": change.query, "serial": change.serial, "why": change.words()}}
+            )
+        if changes:
+            self._relay.wake()
+        return _SECONDS_BETWEEN_LOOKS
 
     # --- what the interface calls -----------------------------------------------------------------------------------
 
@@ -224,6 +273,16 @@ class Service:
                 (after, 1 << 62 if up_to is None else up_to, limit),
             ).fetchall()
 
+    def versions(self, query_id: str) -> list[dict[str, Any]]:
+        """All versions of a query, oldest first: when, with which parameters, and why."""
+        with self.reading() as connection:
+            return versions_of(connection, query_id)
+
+    def capacity(self) -> list[dict[str, Any]]:
+        """Answers a second that were sustained, for each size class."""
+        with self.reading() as connection:
+            return capacity(connection)
+
     def results(
         self,
         query_id: str,
@@ -235,15 +294,16 @@ class Service:
     ) -> list[tuple[int, str]]:
         """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
 
+        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
         Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
         """
-        order = "DESC" if last else "ASC"
+        order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
         n_characters = 0
         with self.reading() as connection:
             rows = connection.execute(
                 "SELECT seq, document FROM results WHERE query = ? AND seq > ? AND start >= ? AND start < ? "  # noqa: S608 - no input
-                f"ORDER BY seq {order} LIMIT ?",
+                f"AND {NOT_REVISED} ORDER BY {order} LIMIT ?",
                 (query_id, after, 0 if start is None else start, 1 << 62 if end is None else end, limit),
             )
             for number, document in rows:
@@ -253,6 +313,15 @@ class Service:
                     break
             rows.close()
         return found
+
+    def history_reader(self, query_id: str) -> HistoryReader:
+        """Who answers questions about the past of a query."""
+        return history_reader(self._own_connection, query_id, self.history)
+
+    def last_number(self, query_id: str) -> int:
+        """The number of the result of a query that was released last; 0 if there is none."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
 def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
@@ -284,6 +353,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,
+        "grace": query.grace,
         "published": entry.published,
         "stopped": entry.stopped,
         "relayed": relayed,

@@ -16,19 +16,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.history.file_catalogue import stage
+from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
 from deniable.service.database import keep_private
 
-__all__ = ["State", "Step", "Stored", "connect", "signed", "unsigned"]
+__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
 
 _Words = NDArray[np.uint64]
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
@@ -51,7 +53,8 @@ CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received I
 CREATE TABLE totals (proxy INTEGER, outcome TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, outcome)) WITHOUT ROWID;
 CREATE TABLE refusals (proxy INTEGER, reason TEXT, n INTEGER NOT NULL, PRIMARY KEY (proxy, reason)) WITHOUT ROWID;
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
-    condition TEXT NOT NULL, document TEXT NOT NULL, UNIQUE (query, number));
+    condition TEXT NOT NULL, document TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 1,
+    n INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0, UNIQUE (query, number, revision));
 CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);
 CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
     PRIMARY KEY (id, proxy)) WITHOUT ROWID;
@@ -64,9 +67,24 @@ DROP TABLE proxies;
 ALTER TABLE located RENAME TO proxies;
 CREATE TABLE marks (proxy INTEGER, partition INTEGER, channel INTEGER, epoch INTEGER NOT NULL,
     PRIMARY KEY (proxy, partition, channel)) WITHOUT ROWID;
-"""
+""",
+    2: """
+CREATE TABLE revised (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
+    condition TEXT NOT NULL, document TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 1,
+    n INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0, UNIQUE (query, number, revision));
+INSERT INTO revised (seq, query, number, start, condition, document)
+    SELECT seq, query, number, start, condition, document FROM results;
+DROP TABLE results;
+ALTER TABLE revised RENAME TO results;
+""",
 }
-"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place."""
+"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
+3: a window got revisions; those that are there are final."""
+NOT_REVISED = (
+    "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
+    "AND newer.revision > results.revision)"
+)
+"""What holds in SQL for the newest revision of a window."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 
@@ -78,6 +96,18 @@ def signed(word: int) -> int:
 def unsigned(number: int) -> int:
     """The word that :func:`signed` was given."""
     return number % (1 << 64)
+
+
+def stored_panes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, Pane]:
+    """The panes of a query in these epochs, from a state file."""
+    rows = connection.execute(
+        "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+        (query, epochs.start, epochs.stop),
+    )
+    return {
+        PaneKey(query, serial, epoch, stratum): Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n, nothing)
+        for serial, epoch, stratum, n, nothing, counts in rows
+    }
 
 
 def connect(path: str | Path) -> sqlite3.Connection:
@@ -144,6 +174,15 @@ class Stored:
     rows: _Words
 
 
+class Revision(NamedTuple):
+    """Which result of a window it is, whether it is the last, of how many answers, and when it was made."""
+
+    number: int
+    final: bool
+    n: int
+    made: int
+
+
 @dataclass
 class Step:
     """What one step of the engine changes."""
@@ -155,6 +194,8 @@ class Step:
     stored: list[Stored] = field(default_factory=list)
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    reports: Reports = field(default_factory=list)
+    """Counted reports that are to be kept."""
 
     def __bool__(self) -> bool:
         return bool(self.positions or self.marks or self.identities or self.stored or self.panes or self.ledger)
@@ -264,6 +305,8 @@ class State:
                 )
         for key, pane in step.panes.items():
             self._add_pane(key, pane)
+        if step.reports:
+            stage(self.connection, step.reports)
         self.enter(step.ledger)
 
     def _add_pane(self, key: PaneKey, pane: Pane) -> None:
@@ -324,14 +367,7 @@ class State:
 
     def panes(self, query: str, epochs: range) -> dict[PaneKey, Pane]:
         """The panes of a query in these epochs."""
-        rows = self.connection.execute(
-            "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
-            (query, epochs.start, epochs.stop),
-        )
-        return {
-            PaneKey(query, serial, epoch, stratum): Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n, nothing)
-            for serial, epoch, stratum, n, nothing, counts in rows
-        }
+        return stored_panes(self.connection, query, epochs)
 
     def accounts(self, channel: int, epochs: range) -> dict[int, Account]:
         """What became of the shares of each proxy in these epochs of a channel."""
@@ -342,12 +378,32 @@ class State:
         )
         return {proxy: Account(*figures) for proxy, *figures in rows}
 
-    def release(self, query: str, window: int, start: int, condition: str, document: str) -> None:
-        """Store the result of a window. Each window has one."""
+    def release(self, query: str, window: int, start: int, condition: str, document: str, revision: Revision) -> None:
+        """Store a result of a window."""
         self.connection.execute(
-            "INSERT INTO results (query, number, start, condition, document) VALUES (?, ?, ?, ?, ?)",
-            (query, window, start, condition, document),
+            "INSERT INTO results (query, number, start, condition, document, revision, final, n, made) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (query, window, start, condition, document, *revision),
         )
+
+    def last_revision(self, query: str, window: int) -> Revision | None:
+        """The newest result of a window, if there is one."""
+        row = self.connection.execute(
+            "SELECT revision, final, n, made FROM results WHERE query = ? AND number = ? ORDER BY revision DESC LIMIT 1",
+            (query, window),
+        ).fetchone()
+        return None if row is None else Revision(row[0], bool(row[1]), *row[2:])
+
+    def revisions_before(self, query: str, window: int) -> tuple[int, list[Revision]]:
+        """The last revised window before one that has come to its end, and all its results, first to final; none, if there is
+        no such window.
+        """
+        rows = self.connection.execute(
+            "SELECT number, revision, final, n, made FROM results WHERE query = ?1 AND number = (SELECT max(number) FROM results "
+            "WHERE query = ?1 AND number < ?2 AND final AND revision > 0) ORDER BY revision",
+            (query, window),
+        ).fetchall()
+        return rows[0][0] if rows else 0, [Revision(row[1], bool(row[2]), *row[3:]) for row in rows]
 
     # --- garbage ----------------------------------------------------------------------------------------------------
 
@@ -360,15 +416,19 @@ class State:
             deleted += cursor.rowcount
         return deleted
 
-    def forget(self, channel: int, queries: Iterable[str], before_epoch: int, before_time: int) -> None:
-        """Delete panes, accounts and results that are older than they are kept."""
+    def forget(self, channel: int, before_epoch: int, queries: Iterable[str], before_time: int) -> None:
+        """Delete accounts and results that are older than they are kept."""
         self.connection.execute(
             "DELETE FROM accounts WHERE channel = ? AND epoch < ? AND epoch >= 0", (signed(channel), before_epoch)
         )
         self.connection.execute("DELETE FROM closures WHERE channel = ? AND epoch < ?", (signed(channel), before_epoch))
         for query in queries:
-            self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
             self.connection.execute("DELETE FROM results WHERE query = ? AND start < ?", (query, before_time))
+
+    def forget_panes(self, queries: Iterable[str], before_epoch: int) -> None:
+        """Delete panes that are older than they are kept."""
+        for query in queries:
+            self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
 
 
 Clock = Callable[[], int]

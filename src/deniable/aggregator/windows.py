@@ -1,6 +1,7 @@
 """Windows: panes added up and solved, with an error that covers sampling, randomization, strata and a finite population.
 
-A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by its reports. With
+A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by the people who
+could answer in it: by its reports or, where versions of the query sampled differently, by its reports over the sampling. With
 n_e reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled
 estimate is
 
@@ -20,14 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.estimate_documents import LARGEST_SENT, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
+from deniable.display import Display
 from deniable.estimation.estimate import Estimate, ReportCounts
-from deniable.estimation.pooling import pooled_covariance, stratified
-from deniable.estimation.unbias import finite
+from deniable.estimation.pooling import stratified
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.mechanism import from_dict as mechanism_from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
+from deniable.queries.lasting import own_limits, silence
 from deniable.queries.query import Query
 from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
@@ -40,8 +42,6 @@ WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
-_LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
 _Floats = NDArray[np.float64]
 
 
@@ -67,67 +67,79 @@ class Window(Result):
     """What became of the shares of its channel and epochs, per proxy."""
     influence: float | None = None
     """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
+    revision: int = 0
+    """Which result of the window it is, counted from 0. Each is of all answers that had come by then."""
+    final: bool = True
+    """Whether no later answer can count any more."""
+    open_until: int | None = None
+    """Up to which second answers may still come, while it is not final."""
+    expected: int | None = None
+    """How many more answers are to be expected, by those that came late in an earlier window; None if there is none yet."""
+    wish: float | None = None
+    """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
+    silent_from: int | None = None
+    """When devices that answer as often as expected have used up the query's budget; None if it lasts to the end."""
+
+    @property
+    def error(self) -> float | None:
+        """The half-width of the widest 95 % interval: what the wish is compared with; None without an estimate."""
+        return None if self.estimate is None else widest(self.estimate)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
         out = fields_of(self, "estimate")
         if self.estimate is not None:
-            document = _slimmed(self.estimate).to_dict(confidence)
-            del document["window"]
-            covariance = self.estimate.covariance
-            if covariance is not None and len(covariance) <= _LARGEST_SENT:
-                document["covariance"] = encode(covariance)
-            out |= document
+            out |= describe_estimate(self.estimate, confidence)
+            out["error"] = encode(widest(self.estimate))
         return out
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        known = {name: value for name, value in document.items() if name != "estimate"}
+        known = {name: value for name, value in document.items() if name not in ("estimate", "error")}
         arguments = super()._arguments({**known, "estimate": None})
         if "estimate" in document:
-            # Results of earlier versions have standard errors only.
-            variance = np.square(np.array(document["stderr"], dtype=np.float64)).tolist()
-            window = [document["start"], document["end"]]
-            estimate = Estimate.from_dict({"variance": variance, **document, "window": window})
-            arguments["estimate"] = _with_covariances(estimate)
+            arguments["estimate"] = read_estimate(document, (document["start"], document["end"]))
         return arguments
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        head = str(self).splitlines()[0]
+        if self.estimate is None:
+            return Display(("label", "estimate", "stderr", "low", "high"), [], (head,))
+        shown = self.estimate._display(confidence)
+        return dataclasses.replace(shown, notes=(head, *shown.notes))
 
     def __str__(self) -> str:
         head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"
         if self.missing:
             head += f", closed without {', '.join(self.missing)}"
+        if not self.final or self.revision:
+            head += f"\n{self._spoken_revision()}"
         if self.estimate is None:
             return f"{head}, no estimate ({self.n:,} answers)"
         liar = (
             "" if self.influence is None else f"\none lying report moves a proportion by up to {100 * self.influence:.2g} points"
         )
-        return f"{head}\n{self.estimate}{liar}"
+        quiet = ""
+        if self.silent_from is not None:
+            end = spoken_time(self.silent_from)
+            quiet = f"\nat this schedule the query's budget is used up about {end}, and devices fall silent"
+        return f"{head}\n{self.estimate}{liar}{quiet}"
+
+    def _spoken_revision(self) -> str:
+        if self.final:
+            return f"revision {self.revision}, final: no later answer counts"
+        until = "" if self.open_until is None else f" until {spoken_time(self.open_until)}"
+        more = "how many is not known yet" if self.expected is None else f"some {self.expected:,} more, as in an earlier window"
+        return f"revision {self.revision}, not final: answers may come{until} ({more})"
 
     def __repr__(self) -> str:
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
 
 
-def _slimmed(estimate: Estimate) -> Estimate:
-    """The estimate without those covariances that its counts, or those of its strata, give again."""
-    strata = tuple((weight, _slimmed(part)) for weight, part in estimate.strata)
-    kept = None if estimate.reports is not None or strata else estimate.covariance
-    return dataclasses.replace(estimate, covariance=kept, strata=strata)
-
-
-def _with_covariances(estimate: Estimate) -> Estimate:
-    """The estimate with the covariances that :func:`_slimmed` left out."""
-    strata = tuple((weight, _with_covariances(part)) for weight, part in estimate.strata)
-    covariance = estimate.covariance
-    if covariance is None and estimate.reports is not None:
-        covariance = _solved_covariance(estimate.reports, estimate.n)
-    elif covariance is None and strata:
-        covariance = pooled_covariance(strata)
-    return dataclasses.replace(estimate, covariance=covariance, strata=strata)
-
-
-def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
-    covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
-    return None if covariance is None else covariance * reports.repeats
+def widest(estimate: Estimate, confidence: float = 0.95) -> float:
+    """The half-width of the widest interval of an estimate."""
+    low, high = estimate.interval(confidence).T
+    return float((high - low).max() / 2)
 
 
 def assemble(
@@ -144,11 +156,18 @@ def assemble(
     if estimate is not None and missing:
         note = f"some epochs were closed without {', '.join(missing)}: answers are missing"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    wish = newest.budget.wish
+    if estimate is not None and wish is not None and widest(estimate) > wish:
+        note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
     nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
-    return Window(newest.id, newest.serial, index, start, end, condition, n, nothing, estimate, missing, accounts, influence)
+    about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
+    quiet = silence(newest, own_limits(newest))
+    silent_from = None if quiet is None else quiet.at
+    return Window(*about, estimate, missing, accounts, influence, wish=wish, silent_from=silent_from)
 
 
 def estimate_period(
@@ -178,11 +197,11 @@ def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[
 def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
     """The largest change that one lying report can make: in the stratum and version where it weighs the most."""
     used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
-    n = sum(pane.n for _, strata in used for epochs in strata.values() for pane in epochs)
+    people = sum(_people(query, strata) for query, strata in used)
     worst = 0.0
     for query, strata in used:
         sizes = {stratum: _size(query, stratum, epochs) for stratum, epochs in strata.items()}
-        of_version = sum(pane.n for epochs in strata.values() for pane in epochs) / n
+        of_version = _people(query, strata) / people
         for stratum, epochs in strata.items():
             weight = of_version * sizes[stratum] / sum(sizes.values())
             worst = max(worst, weight * float(query.mechanism.influence(sum(pane.n for pane in epochs)).max()))
@@ -193,6 +212,11 @@ def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[P
     """The panes of a version that have answers, by stratum."""
     mine = [(key.stratum, pane) for key, pane in panes.items() if key.serial == query.serial and pane.n]
     return {stratum: [pane for of, pane in mine if of == stratum] for stratum in sorted({of for of, _ in mine})}
+
+
+def _people(query: Query, strata: Mapping[int, Sequence[Pane]]) -> float:
+    """How many people could answer a version, each counted once an epoch: its answers over the sampling."""
+    return sum(pane.n / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items() for pane in epochs)
 
 
 def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
@@ -206,18 +230,20 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
     for query in versions:
         mine = {key: pane for key, pane in panes.items() if key.serial == query.serial and pane.n}
         parts.append(_estimate_version(query, mine))
-    n = [part.n for part in parts]
     if len(parts) == 1:
         total = parts[0]
     else:
         # Of the same people, who are not more for being asked in two ways: so the parts are weighed without their number.
         bare = [dataclasses.replace(part, population=None, support=None) for part in parts]
-        total = _pooled(bare, n, f"{len(parts)} versions of the query, weighed by their answers")
+        people = [_people(query, _by_stratum(query, panes)) for query in versions]
+        total = _pooled(bare, people, f"{len(parts)} versions of the query, weighed by the people they were put to")
         total = dataclasses.replace(total, population=parts[-1].population)
+        total = _without_small_parts(total, max(query.minimum_cohort for query in versions))
     losses = [_sampled(query) for query in versions]
     return dataclasses.replace(
         total,
         epsilon=max(query.epsilon_local for query in versions),
+        exclusive=all(query.ones == 1 for query in versions),
         sampled_epsilon=None if None in losses else max(loss for loss in losses if loss is not None),
         window=window,
     )
@@ -237,6 +263,10 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         known = known and of is not None
         parts.append(_estimate_stratum(query, epochs, of))
         sizes.append(_size(query, stratum, epochs))
+    if query.ones > 1:
+        notes.append(f"a person may be in up to {query.ones} buckets: proportions need not add up to 1")
+    if query.recipe.get("inverted"):
+        notes.append("answers were inverted: devices randomized for each bucket that they are not in it")
     if query.rows == "several":
         notes.append("a person may have sent several rows; ± takes them for independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
@@ -250,11 +280,16 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         how = "by their size" if known else "by their size, estimated from the answers where it is not stated"
         names = ", ".join(query.strata[stratum].name for stratum in strata)
         total = _pooled(parts, sizes, f"strata {names}, weighed {how}")
-        if min(part.n for part in parts) < query.minimum_cohort:
-            # No result is of a cohort below the minimum, nor of a stratum: the sum is stated without its parts.
-            sent = total.covariance if len(total.labels) <= _LARGEST_SENT else None
-            total = dataclasses.replace(total, strata=(), covariance=sent)
+        total = _without_small_parts(total, query.minimum_cohort)
     return dataclasses.replace(total, notes=(*total.notes, *notes))
+
+
+def _without_small_parts(total: Estimate, minimum_cohort: int) -> Estimate:
+    """No result is of a cohort below the minimum, nor of a stratum or version: then the sum is stated without its parts."""
+    if min(part.n for _, part in total.strata) >= minimum_cohort:
+        return total
+    sent = total.covariance if len(total.labels) <= LARGEST_SENT else None
+    return dataclasses.replace(total, strata=(), covariance=sent)
 
 
 def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | None) -> Estimate:
@@ -269,6 +304,8 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
     estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
+    if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
+        estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
     # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
     repeated = tally.n / max(pane.n for pane in panes) if query.memoize else 1.0
@@ -277,7 +314,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
         estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
     # An interval that is made from the support would take `population` for what n was drawn from; over several epochs it is not.
     support = estimate.support if person_epochs in (None, population) else None
-    reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated)
+    reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated) if query.ones == 1 else None
     return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note), reports=reports)
 
 
@@ -293,6 +330,9 @@ def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]
     assumed = mechanism.doubts(tally.counts, tally.n)
     other = tuple(note for note in estimate.notes if note not in assumed)
     unlabelled = not query.buckets.complete
+    if query.ones > 1:
+        honest = max(panes, key=lambda pane: pane.n) if query.memoize else tally
+        return (*other, *mechanism.doubts_of_sets(honest.counts, honest.n, unlabelled, query.ones))
     if not query.memoize:
         return (*other, *mechanism.doubts(tally.counts, tally.n, unlabelled))
     if query.rows == "several":

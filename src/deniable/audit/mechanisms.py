@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.audit.game import Game, Progress, Verdict, play
 from deniable.audit.views import ClaimedLikelihood, EqualReports, ItemScores, Supports, View, WholeReport
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.mechanisms.bits import row_bytes
 from deniable.mechanisms.mechanism import Mechanism
@@ -52,6 +53,12 @@ class Audit(Result):
         return {**fields_of(self), "holds": self.holds, "n": self.n}
 
     KEYS: ClassVar[Mapping[str, str]] = {"exact": "exact_epsilon", "verdicts": "games"}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("game", "claimed", "shown at least", "holds", "reports")
+        rows = [(v.game, v.claim, max(v.bounds.low, 0.0), v.holds, v.n) for v in self.verdicts]
+        bars = [Bar(f"{game}: shown", shown, shown, claim) for game, claim, shown, _, _ in rows]
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, "epsilon: from what was shown to what is claimed")
 
     def __str__(self) -> str:
         word = "holds" if self.holds else "FAILS"

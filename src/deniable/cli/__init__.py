@@ -18,6 +18,7 @@ ROLES = {
         "client": "deniable.cli.client:client",
     },
     "analyst, who asks": {
+        "history": "deniable.cli.history:history",
         "plan": "deniable.cli.plan:plan",
         "query": "deniable.cli.query:query",
         "results": "deniable.cli.results:results",
@@ -45,6 +46,7 @@ ROLES = {
         "randomize": "deniable.cli.survey:randomize",
         "regress": "deniable.cli.regress:regress",
         "release": "deniable.cli.release:release",
+        "reproduce": "deniable.cli.reproduce:reproduce",
         "survey": "deniable.cli.survey_template:survey",
     },
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Callable
@@ -18,11 +19,16 @@ from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
-from deniable.client.store import Store
+from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import HttpTransport, Uploaded
 from deniable.client.vault import Vault
-from deniable.errors import MissingExtraError, PolicyError, QueryError
+from deniable.errors import MissingExtraError, PolicyError, QueryError, UploadError
+from deniable.privacy.ledger import Accountant
+from deniable.queries.lasting import Silence, silence
+from deniable.queries.query import Query
+from deniable.queries.signing import SignedQuery
 from deniable.queries.times import spoken_time
+from deniable.toml_file import TomlFile
 
 __all__ = ["client"]
 
@@ -174,6 +180,7 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
         counters = dict(book.counters())
         accountant = book.accountant(limits, now)
         analysts = sorted({analyst for analyst, _ in book.seen()})
+        outlook = _outlook(book, accountant, now)
     rows = [receipt.to_dict() for receipt in receipts]
     budget = [(analyst, accountant.spent(analyst), accountant.left(analyst, now)) for analyst in analysts]
     if as_json_:
@@ -181,7 +188,11 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
             {"analyst": analyst, "spent": float(spent), "left": None if left is None else float(left)}
             for analyst, spent, left in budget
         ]
-        say(as_json({"receipts": rows, "budget": balances, "counters": counters}))
+        quiet = [
+            {"analyst": query.analyst, "query": query.id, "answers": found.answers, "silent_from": found.at}
+            for query, found in outlook
+        ]
+        say(as_json({"receipts": rows, "budget": balances, "silent": quiet, "counters": counters}))
     elif as_csv_:
         header = list(Receipt(0, "", "", "", "", "", 0, "").to_dict())
         say(as_csv(header, [list(row.values()) for row in rows]))
@@ -193,9 +204,29 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
         for analyst, spent, left in budget:
             rest = "no limit covers it" if left is None else f"{float(left):.6g} is left now"
             say(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
+        for query, found in outlook:
+            say(f"{query.id}: {found}.")
         for name, n in counters.items():
             if name.startswith("shares dropped"):
                 say(f"{name}: {n}")
+
+
+def _outlook(book: StoreTransaction, accountant: Accountant, now: int) -> list[tuple[Query, Silence]]:
+    """The queries that go on, and will use up what is left before they end."""
+    found = []
+    for content in book.signed_queries():
+        query = SignedQuery.from_bytes(content).unverified()
+        if now >= query.schedule.expires:
+            continue
+        left = accountant.left(query.analyst, now)
+        limits: list[tuple[float, int | None, str]] = [] if left is None else [(float(left), None, "what is left of your limits")]
+        if query.budget.epsilon is not None:
+            rest = query.budget.epsilon - float(book.spent_on(query.analyst, query.id))
+            limits.append((max(rest, 0.0), None, "what is left of the query's budget"))
+        quiet = silence(query, limits, now)
+        if quiet is not None:
+            found.append((query, quiet))
+    return found
 
 
 @client.command()
@@ -222,6 +253,34 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say("Nothing waits to be sent.")
     for name, n in counters.items():
         say(f"{name}: {n}")
+
+
+@client.command()
+@_VAULT
+@click.argument("proxy")
+@click.option("--invitation", help="The code that the proxy's operator gave you.")
+@click.option("--ticket", type=click.Path(path_type=Path), help="A file with a ticket and its signature, as JSON.")
+@_policy_option
+def enrol(vault: Path, proxy: str, invitation: str | None, ticket: Path | None, policy_file: Path | None) -> None:
+    """Get a token from PROXY, an address, and write it into your settings: shares may go there from then on."""
+    path = policy_file or vault.with_name(vault.name + ".policy.toml")
+    settings = TomlFile.read(path, PolicyError)
+    if any(isinstance(table, dict) and table.get("address") == proxy for table in settings.tree.get("proxies", [])):
+        raise PolicyError("proxies", proxy, "is among your proxies already", path.name)
+    request = {"invitation": invitation} if invitation else {}
+    if ticket is not None:
+        try:
+            request = json.loads(ticket.read_bytes())
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"{ticket} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
+    with HttpTransport() as transport:
+        try:
+            token = transport.enrol(proxy, request)
+        except UploadError as error:
+            raise UploadError(f"{proxy}: {error.detail}") from None
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n[[proxies]]\naddress = {json.dumps(proxy)}\ntoken = {json.dumps(token)}\n")
+    say(f"{proxy} gave you a token; it is in {path.name}.")
 
 
 @client.command(context_settings={"ignore_unknown_options": True})

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
 import click
 
+from deniable.cli.opening import has_screen, open_page
+from deniable.cli.output import warn_without_history
 from deniable.errors import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    from deniable.local.simulation import Simulation
 
 __all__ = ["demo"]
 
 _LARGEST = 1_000_000
+_SECONDS = 20
+_ADAPTIVE_CLIENTS = 4_000
 
 
 @click.command()
 @click.option("--dataset", "name", default="taxi", show_default=True, help="Who is asked: taxi, electricity or tweets.")
 @click.option("--clients", type=int, default=10_000, show_default=True, help="How many there are.")
-@click.option("--seconds", type=int, default=20, show_default=True, help="How long they answer, once everything has started.")
+@click.option("--seconds", type=int, help="How long they answer [default: until Ctrl-C if a page was opened, else 20].")
 @click.option("--proxies", type=int, default=2, show_default=True, help="How many proxies, 2 or 3.")
+@click.option("--no-browser", is_flag=True, help="Print the console's address and open nothing.")
+@click.option("--adaptive", is_flag=True, help="Show a query that adapts to a drifting crowd, on a fast clock, in one process.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
-def demo(name: str, clients: int, seconds: int, proxies: int, wants_json: bool) -> None:
+def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser: bool, adaptive: bool, wants_json: bool) -> None:
     """Ask a crowd of this machine's making, and watch the estimates beside the truth that only a demo can know.
+
+    The console opens in your browser, where there is one, signed in and with the truth beside the estimates.
 
     Proxies and aggregator run as processes and are reached over HTTP, as they would be elsewhere. All of it is in a temporary
     folder and ends with the command.
     """
     for option, value, least, most in (
         ("--clients", clients, 10, _LARGEST),
-        ("--seconds", seconds, 1, 86_400),
+        ("--seconds", 20 if seconds is None else seconds, 1, 86_400),
         ("--proxies", proxies, 2, 3),
     ):
         if not least <= value <= most:
             raise ParameterError(option, value, f"must be a whole number from {least} to {most}")
+    if adaptive:
+        from deniable.cli.demo_adaptive import run_adaptive  # noqa: PLC0415 - slow to import
+
+        given = click.get_current_context().get_parameter_source("clients")
+        run_adaptive(clients if given is click.core.ParameterSource.COMMANDLINE else _ADAPTIVE_CLIENTS, wants_json)
+        return
     try:
         import fastapi  # noqa: F401, PLC0415 - an extra that the services need
         import httpx  # noqa: F401, PLC0415
@@ -40,6 +60,21 @@ def demo(name: str, clients: int, seconds: int, proxies: int, wants_json: bool) 
     from deniable.local.datasets import dataset  # noqa: PLC0415
     from deniable.local.simulation import simulate_dataset  # noqa: PLC0415
 
+    warn_without_history()
+
     chosen = dataset(name)
     simulation = simulate_dataset(chosen, clients, proxies)
-    run_simulation(simulation, f"deniable demo: {chosen.question}", f"{clients:,} {chosen.clients}", seconds, wants_json)
+    opens = not (no_browser or wants_json) and has_screen()
+    if seconds is None:
+        seconds = None if opens else _SECONDS
+    title, crowd = f"deniable demo: {chosen.question}", f"{clients:,} {chosen.clients}"
+    run_simulation(simulation, title, crowd, seconds, wants_json, lambda: open_page(_address(simulation), not opens, "console"))
+
+
+def _address(simulation: Simulation) -> str:
+    """The console, signed in, with the truth that only a simulation knows. What is behind # is sent to no server."""
+    services = simulation.services
+    token = services.analyst_token_file.read_text(encoding="utf-8").strip()
+    truth = ",".join(f"{share:.5f}" for share in simulation.truth)
+    told = urlencode({"token": token, "q": simulation.query.id, "truth": truth})
+    return f"{services.aggregator.address.url}/console/#sign-in?{told}"

@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,10 +28,18 @@ _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as shells know it."""
 
 
-def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: float | None, wants_json: bool) -> None:
+def run_simulation(
+    simulation: Simulation,
+    title: str,
+    crowd: str,
+    seconds: float | None,
+    wants_json: bool,
+    started: Callable[[], None] = lambda: None,
+) -> None:
     """Run it and show it: live in a terminal, as plain tables elsewhere, or as one JSON object at the end.
 
-    `crowd` says who the people are, `seconds` how long they answer (None: until somebody presses Ctrl-C).
+    `crowd` says who the people are, `seconds` how long they answer (None: until somebody presses Ctrl-C). `started` is called
+    once everything runs, unless only JSON is wanted.
     """
     interrupted = False
     with ending_in_order():
@@ -39,9 +47,9 @@ def run_simulation(simulation: Simulation, title: str, crowd: str, seconds: floa
             if wants_json:
                 _run_silently(simulation, seconds)
             elif sys.stdout.isatty():
-                _run_live(simulation, _Words(title, crowd), seconds)
+                _run_live(simulation, _Words(title, crowd), seconds, started)
             else:
-                _run_plainly(simulation, _Words(title, crowd), seconds)
+                _run_plainly(simulation, _Words(title, crowd), seconds, started)
         except KeyboardInterrupt:
             interrupted = True
     if wants_json and simulation.started:
@@ -84,7 +92,7 @@ def _run_silently(simulation: Simulation, seconds: float | None) -> None:
         simulation.finish()
 
 
-def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -> None:
+def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None, started: Callable[[], None]) -> None:
 
     console = make_console(width=100, color_system=None, highlight=False, force_terminal=False)
     shown = 0
@@ -98,6 +106,7 @@ def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -
         shown = len(simulation.windows)
 
     with simulation:
+        started()
         console.print(_head(simulation, words))
         console.print()
         while _is_on(simulation, seconds):
@@ -109,13 +118,14 @@ def _run_plainly(simulation: Simulation, words: _Words, seconds: float | None) -
         console.print(_foot(simulation, "Finished."))
 
 
-def _run_live(simulation: Simulation, words: _Words, seconds: float | None) -> None:
+def _run_live(simulation: Simulation, words: _Words, seconds: float | None, started: Callable[[], None]) -> None:
     from rich.live import Live  # noqa: PLC0415
 
     console = make_console(highlight=False)
     with console.status(f"Starting proxies and aggregator, and making {words.crowd} …"):
         simulation.__enter__()
     try:
+        started()
         with Live(_screen(simulation, words, console.width), console=console, refresh_per_second=5) as live:
             while _is_on(simulation, seconds):
                 simulation.look()

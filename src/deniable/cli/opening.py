@@ -9,19 +9,20 @@ import webbrowser
 
 from deniable.cli.output import say
 
-__all__ = ["open_page"]
+__all__ = ["has_screen", "open_page"]
 
 
 def open_page(address: str, no_browser: bool, what: str) -> None:
     """Say where a page is, and open it unless that is not wanted or there is no screen to show it on."""
     say(f"{what} at {address}")
-    if no_browser or not _has_screen():
+    if no_browser or not has_screen():
         return
     with contextlib.suppress(OSError, webbrowser.Error):  # the address is printed
         webbrowser.open(address)
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
+    """Whether a browser could be shown here."""
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

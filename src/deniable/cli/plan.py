@@ -74,7 +74,17 @@ def number(text: str) -> int | float:
 )
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
-def plan(wants_json: bool, plot_file: Path | None, questions: Path | None, output: Path | None, **request: Any) -> None:
+@click.option(
+    "--query", "query_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a query with this plan to a new file."
+)
+def plan(
+    wants_json: bool,
+    plot_file: Path | None,
+    query_file: Path | None,
+    questions: Path | None,
+    output: Path | None,
+    **request: Any,
+) -> None:
     """Find what is left open of population, share, target (--cv or --margin) and epsilon.
 
     With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local. With a
@@ -97,6 +107,10 @@ def plan(wants_json: bool, plot_file: Path | None, questions: Path | None, outpu
         from deniable.cli.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         draw(made, plot_file)
+    if query_file is not None:
+        from deniable.cli.query import write_planned  # noqa: PLC0415 - it imports this module
+
+        write_planned(query_file, made)
     if wants_json:
         say(as_json(made.to_dict()))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from deniable.cli.output import say
 from deniable.errors import MissingExtraError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
+from deniable.proxy.enrolment import invite
 from deniable.proxy.proxy_settings import Settings, read_settings
+from deniable.queries.schedule import duration
 from deniable.service.tokens import ROLES, Role, TokenStore
 
 __all__ = ["proxy"]
@@ -38,6 +41,11 @@ most_uploads_per_token = 32  # at a time
 body_deadline = "30 s"
 header_deadline = "10 s"
 most_connections = 1000
+
+[enrolment]
+mode = "closed"              # "open", "invitation" or "ticket": how devices get tokens over HTTP (docs/proxy.md)
+per_hour_and_address = 20    # tokens for one network address
+per_second = 50              # for all together
 
 # [tls]
 # certificate = "proxy.pem"
@@ -78,6 +86,21 @@ def run(file: Path) -> None:
         raise MissingExtraError(str(error.name), "service", "a proxy") from None
     if not serve(settings, lambda address: say(f"listening on {address}")):
         raise click.ClickException("the disk or the log failed; nothing that was acknowledged is lost")
+
+
+@proxy.command("invite")
+@_FILE
+@click.option("--count", type=int, default=1, show_default=True, help="How many invitations.")
+@click.option("--within", default="30 d", show_default=True, help="How long they are good for.")
+def invite_command(file: Path, count: int, within: str) -> None:
+    """Make invitations for the proxy of FILE and print them, one a line. Each is good for one device's token, once.
+
+    Give a person one invitation of each proxy. Nothing in them tells which belong together.
+    """
+    settings = read_settings(file)
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for code in invite(settings.folder, count, int(time.time()) + duration("within", within)):
+        say(code)
 
 
 @proxy.group()

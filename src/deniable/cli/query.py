@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import click
 
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say
+from deniable.cli.query_plan import budget_words, check_budgets, cost_options, costs_of, plan_command
 from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
@@ -102,7 +104,13 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
     except OSError as error:
         raise QueryFileError("file", str(path), f"cannot be read: {error.strerror}", path.name) from None
     if not signed:
-        return read_query(path), None
+        try:
+            return read_query(path), None
+        except QueryFileError as error:
+            if error.name != "mechanism" or error.value is not None:
+                raise
+            rule = f"is missing: write one, or have it planned from the budget by  deniable query plan {path}"
+            raise QueryFileError("mechanism", None, rule, path.name) from None
     content = b"{" + rest
     if b'"format":"deniable query 1"' in content:  # canonical bytes have no space; a signed file has them inside a text
         try:
@@ -133,11 +141,55 @@ def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
     say(f"wrote {file}: edit it, then run  deniable query check {file}")
 
 
+def write_planned(file: Path, made: Any) -> None:
+    """Write the template to a new file, with the parameters and the budgets of a plan."""
+    if made.p is None or made.q is None:
+        raise QueryError(f"{type(made.mechanism).__name__} is not described by p and q: plan with --mechanism OptimizedUnary")
+    request, day = made.request, 86400
+    origin = int(time.time()) // day * day
+    every = f'"{round(request.every)} s"' if request.every > 1 else '"1 d"'
+    seconds = round(request.every) if request.every > 1 else day
+    last = origin + max(request.epochs, 1) * seconds
+    times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (origin, last)]
+    text = _TEMPLATE.format(file=file.name, id="planned", analyst="City of Exampleton", origin=times[0], expires=times[1])
+    budget = [f"epsilon = {made.lifetime_local!r}          # what the plan spends over all epochs", f"error = {made.margin!r}"]
+    changes = {
+        r"^sampling = .*$": f"sampling = {made.sampling!r}",
+        r"^# population = .*$": f"population = {made.population}",
+        r"^p = .*$": f"p = {made.p!r}",
+        r"^q = .*$": f"q = {made.q!r}",
+        r"^epsilon = .*$": budget[0],
+        r"^# error = .*$": budget[1],
+        r"^every = .*$": f"every = {every}",
+        r"^window = .*$": f"window = {every}",
+        r"^slide = .*$": f"slide = {every}",
+        r"^minimum_cohort = .*$": f"minimum_cohort = {max(1, min(100, int(made.reports / 2)))}",
+    }
+    for pattern, line in changes.items():
+        text = re.sub(pattern, line, text, count=1, flags=re.MULTILINE)
+    parse_query(text, file.name)
+    _write_new(file, text)
+    say(f"wrote {file}: edit its SQL and buckets, then run  deniable query check {file}", err=True)
+
+
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def check(file: Path) -> None:
-    """Say in plain words what the query in FILE asks, what it costs a person, and who sees what."""
-    say(summary(load_query(file)[0]))
+@cost_options
+def check(file: Path, **given: Any) -> None:
+    """Say in plain words what the query in FILE asks, what it costs a person, and who sees what.
+
+    Budgets that its parameters cannot keep are refused, with the nearest that can be kept.
+    """
+    found = load_query(file)[0]
+    costs = costs_of(found, given)
+    check_budgets(found, costs)
+    say(summary(found))
+    lines = budget_words(found, costs)
+    if lines:
+        say("\n".join(["", "Budgets", *(f"  {line}" for line in lines)]))
+
+
+query.add_command(plan_command)
 
 
 @query.command(name="sign")
@@ -220,6 +272,36 @@ def list_queries(url: str, token_file: Path | None, as_json_: bool, as_csv_: boo
         say(f"{query_id}  version {serial}  {analyst_name}  {state}")
     if not rows:
         say("No query has been published.")
+
+
+@query.command()
+@click.argument("query_id")
+@aggregator_options
+@output_options
+def versions(query_id: str, url: str, token_file: Path | None, as_json_: bool, as_csv_: bool) -> None:
+    """Show how the query QUERY_ID has changed: when, to which parameters, at what cost to a person, and why."""
+    with connect(url, token_file) as analyst:
+        found = analyst.versions(query_id)
+    if as_json_:
+        say(as_json(found))
+        return
+    rows = [_version_row(each) for each in found]
+    names = ["version", "from", "parameters", "epsilon_local", "epsilon_sampled", "achieved", "why"]
+    if as_csv_:
+        say(as_csv(names, rows))
+        return
+    for serial, since, parameters, local, sampled, achieved, why in rows:
+        error = "" if achieved is None else f" (the window before: ± {100 * achieved:.2f} points)"
+        say(f"version {serial}, from {since}: {parameters}; epsilon {local:.4g} local, {sampled:.4g} sampled\n  {why}{error}")
+
+
+def _version_row(entry: dict[str, Any]) -> list[Any]:
+    given = {name: value for name, value in entry["parameters"].items() if value is not None and name != "strata"}
+    words = ", ".join(f"{'s' if name == 'sampling' else name} = {value:g}" for name, value in given.items() if value is not True)
+    strata = "".join(f", {name} {value:g}" for name, value in entry["parameters"].get("strata", {}).items())
+    words += strata + (", inverted" if given.get("inverted") else "")
+    epsilon = entry["epsilon"]
+    return [entry["serial"], entry["from"], words, epsilon["local"], epsilon["sampled"], entry["achieved"], entry["reason"]]
 
 
 def _state(entry: dict[str, Any]) -> str:

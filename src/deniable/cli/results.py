@@ -18,7 +18,7 @@ from deniable.queries.times import moment
 
 __all__ = ["results"]
 
-_COLUMNS = ["window", "start", "end", "condition", "n", "label", "estimate", "stderr", "low", "high"]
+_COLUMNS = ["window", "start", "end", "condition", "n", "label", "estimate", "stderr", "low", "high", "revision", "final"]
 
 
 @click.command()
@@ -110,7 +110,8 @@ def _rows(window: Window, confidence: float) -> Iterator[list[Any]]:
     estimate = window.estimate
     limits = estimate.interval(confidence)
     for label, share, stderr, (low, high) in zip(estimate.labels, estimate.proportions, estimate.stderr, limits, strict=True):
-        yield [window.index, window.start, window.end, window.condition, window.n, label, share, stderr, low, high]
+        place = [window.index, window.start, window.end, window.condition, window.n]
+        yield [*place, label, share, stderr, low, high, window.revision, window.final]
 
 
 def _plot(window: Window, path: Path, confidence: float) -> None:

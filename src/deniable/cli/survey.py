@@ -15,6 +15,7 @@ import click
 
 from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
 from deniable.errors import SurveyError, SurveyWarning
+from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.tables import Table
 from deniable.mechanisms.questionnaire import Questionnaire
@@ -146,6 +147,14 @@ def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
     "--estimator", "estimators", multiple=True, metavar="NAME=ESTIMATOR", help="How to estimate a column, e.g. 'age=ems'."
 )
 @click.option("--candidates", multiple=True, metavar="NAME=A|B|…", help="The texts to look for in a column of RAPPOR reports.")
+@click.option(
+    "--conditional",
+    "conditions",
+    multiple=True,
+    metavar="OF|GIVEN",
+    help="Estimate the shares of OF among those with each answer to GIVEN, e.g. 'smokes|city'. Repeatable.",
+)
+@click.option("--by", metavar="NAME", help="Estimate each group of a column in clear; of a randomized one, conditional shares.")
 @click.option("--population", type=int, help="How many people there are, if all who reported are a part of so many.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the estimates with their error bars.")
@@ -159,6 +168,8 @@ def estimate(
     tables: tuple[str, ...],
     estimators: tuple[str, ...],
     candidates: tuple[str, ...],
+    conditions: tuple[str, ...],
+    by: str | None,
     population: int | None,
     confidence: float,
     plot: Path | None,
@@ -173,21 +184,33 @@ def estimate(
     """
     check_confidence(confidence)
     given = given_mechanisms(columns, mechanisms)
-    axes = [tuple(part.strip() for part in table.split(",")) for table in tables]
+    wanted: dict[str, Any] = {"tables": [_names(table) for table in tables], "conditional": _conditions(conditions), "by": by}
     options = _options(estimators, candidates)
     reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
-        survey = estimate_file(files, given, population=population, tables=axes, options=options, progress=progress, **reading)
+        survey = estimate_file(files, given, population=population, options=options, progress=progress, **wanted, **reading)
     if plot:
-        from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is slow to import
-
-        save_figure(draw_survey(survey.estimates, survey.tables), plot)
+        save_figure(survey.plot(), plot)
     if as_json_:
         say(as_json(_to_dict(survey, confidence)))
     elif as_csv_:
         say(as_csv(["column", "label", "estimate", "stderr", "low", "high"], _rows(survey, confidence)))
     else:
-        say(_readable(survey))
+        say(survey)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _conditions(texts: tuple[str, ...]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    pairs = []
+    for text in texts:
+        of, bar, given = text.partition("|")
+        if not (of.strip() and bar and given.strip()):
+            raise SurveyError(f"--conditional {text!r} must have the form OF|GIVEN, as in 'smokes|city'")
+        pairs.append((_names(of), _names(given)))
+    return pairs
 
 
 def _options(estimators: tuple[str, ...], candidates: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -202,16 +225,38 @@ def _options(estimators: tuple[str, ...], candidates: tuple[str, ...]) -> dict[s
 
 
 def _to_dict(survey: Survey, confidence: float) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "n": survey.n,
-        "columns": {name: estimate.to_dict(confidence) for name, estimate in survey.estimates.items()},
+        "columns": {name: _described(estimate, confidence) for name, estimate in survey.estimates.items()},
         "tables": [table.to_dict(confidence) for table in survey.tables],
     }
+    if survey.by is not None:
+        document["by"] = survey.by
+        document["groups"] = {
+            group: {name: _described(estimate, confidence) for name, estimate in estimates.items()}
+            for group, estimates in survey.groups.items()
+        }
+    return document
+
+
+def _described(estimate: Estimate, confidence: float) -> dict[str, Any]:
+    document = estimate.to_dict(confidence)
+    if estimate.numeric:
+        document["summary"] = [_without_law(part.to_dict(confidence)) for part in estimate.summary()]
+    return document
+
+
+def _without_law(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "law"}
 
 
 def _rows(survey: Survey, confidence: float) -> list[list[Any]]:
-    rows = []
-    for name, estimate in survey.estimates.items():
+    rows: list[list[Any]] = []
+    for name, estimate in survey.parts():
+        if estimate.numeric:
+            for part in estimate.summary():
+                low, high = (None, None) if part.biased else part.interval(confidence)
+                rows.append([name, part.name, part.value, part.stderr, low, high])
         shown = zip(estimate.labels, estimate.proportions, estimate.stderr, estimate.interval(confidence), strict=True)
         rows += [[name, label, share, stderr, low, high] for label, share, stderr, (low, high) in shown]
     for table in survey.tables:
@@ -225,13 +270,3 @@ def _table_rows(table: Table, confidence: float) -> list[list[Any]]:
     bounds = table.interval(confidence).reshape(-1, 2)
     shown = zip(labels, table.proportions.reshape(-1), table.stderr.reshape(-1), bounds, strict=True)
     return [[name, label, share, stderr, low, high] for label, share, stderr, (low, high) in shown]
-
-
-def _readable(survey: Survey) -> str:
-    parts = [f"{name}\n{_indented(str(estimate))}" for name, estimate in survey.estimates.items()]
-    parts += [str(table) for table in survey.tables]
-    return "\n\n".join(parts)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -40,6 +40,7 @@ from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, u
 from deniable.client.vault import Vault
 from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultBusyError, VaultError
 from deniable.privacy.ledger import Accountant
+from deniable.queries.buckets import NONE
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
@@ -278,7 +279,7 @@ class Device:
             answer = None if charge is None else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + policy.queue_age, answer)
+                    book.enqueue(proxy, record, due, end + policy.keeps(query), answer)
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")
@@ -320,11 +321,13 @@ class Device:
 
     def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
         """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""
-        nothing = encoding.no_answer(query)
         try:
             found = self._read(book, query)
         except Exception:  # any error here may be caused by the data, and silence would tell
             found = []
+        if query.ones > 1:
+            return encoding.checked(query, np.array([[*found, *[NONE] * (query.ones - len(found))]], dtype=np.intp))
+        nothing = encoding.no_answer(query)
         return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)
 
     def _read(self, book: StoreTransaction, query: Query) -> list[int]:
@@ -340,6 +343,8 @@ class Device:
         rows = self._in_time(run)
         if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
             return []
+        if query.ones > 1:
+            return self._several_ones(book, query, rows)
         if not query.memoize:
             return [query.buckets.index(rows[i]) for i in self._some(len(rows), query.most_rows)]
         late = time.monotonic() + policy.deadline
@@ -349,6 +354,27 @@ class Device:
                 return []
             found.append(query.buckets.index(row))
         return book.choose(scope_of(query), found, query.most_rows)
+
+    def _several_ones(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
+        """Up to `ones` of the buckets that a row is in or, with rows = "all", that any row is in."""
+        late = time.monotonic() + self.policy.deadline
+        places = range(len(rows)) if query.rows == "all" else self._one_of(book, query, rows)
+        found: set[int] = set()
+        for place in places:
+            if time.monotonic() > late:
+                return []
+            found.update(query.buckets.indices(rows[place]))
+        inside = sorted(found)
+        if query.memoize:
+            return book.choose(scope_of(query), inside, query.ones)
+        return [inside[i] for i in self._some(len(inside), query.ones)]
+
+    def _one_of(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
+        """The place of one row: drawn or, where answers are memoized, the same of the same rows."""
+        if not query.memoize or len(rows) < 2:
+            return self._some(len(rows), 1)
+        firsts = {query.buckets.index(rows[place]): place for place in reversed(range(len(rows)))}
+        return [firsts[index] for index in book.choose(scope_of(query), sorted(firsts), 1)]
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
         """What the work gives, if it takes no longer than the slot allows; else it goes on without anyone waiting for it.
@@ -386,7 +412,7 @@ class Device:
     def _memoized(self, book: StoreTransaction, query: Query, truth: NDArray[np.intp], epoch: int) -> NDArray[np.uint8]:
         """Reports made from permanent answers, which are drawn where a slot has none for its answer and may have another."""
         scope = scope_of(query)
-        keys = [book.answer_key(scope, int(index)) for index in truth]
+        keys = [book.answer_key(scope, *np.atleast_1d(answer).tolist()) for answer in truth]
         kept = [book.permanent(scope, slot, key, query.distinct) for slot, key in enumerate(keys)]
         fresh = [slot for slot, found in enumerate(kept) if found is None]
         drawn = encoding.permanent_rows(query, truth[fresh], self.source)

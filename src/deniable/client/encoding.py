@@ -84,7 +84,7 @@ def sample(query: Query, n: int, strata: Any, source: Source) -> NDArray[np.bool
 
 def randomize(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
     """One freshly drawn report a true answer, each a row of bytes as it travels."""
-    return _as_bytes(query, query.mechanism.draw(checked(query, indices), source))
+    return _as_bytes(query, _draw(query, checked(query, indices), source))
 
 
 def permanent_rows(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
@@ -92,7 +92,13 @@ def permanent_rows(query: Query, indices: NDArray[np.intp], source: Source) -> _
     indices = checked(query, indices)
     if isinstance(query.mechanism, MemoizedMechanism):
         return _as_bytes(query, query.mechanism.draw_permanent(indices, source))
-    return _as_bytes(query, query.mechanism.draw(indices, source))
+    return _as_bytes(query, _draw(query, indices, source))
+
+
+def _draw(query: Query, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
+    mechanism: Any = query.mechanism
+    drawn: NDArray[Any] = mechanism.draw(indices, source) if query.ones == 1 else mechanism.draw_sets(indices, source)
+    return drawn
 
 
 def replay_rows(query: Query, permanent: _Bytes, source: Source) -> _Bytes:
@@ -131,12 +137,32 @@ def _size_class(query: Query) -> int:
 def checked(query: Query, indices: NDArray[np.intp]) -> NDArray[np.intp]:
     """The indices with "no answer" in its place. A mechanism would take a wrong one for a bit of somebody else's row."""
     indices = np.asarray(indices)
+    if query.ones > 1:
+        return _checked_sets(query, indices)
     if indices.dtype.kind not in "iu" or indices.ndim != 1:
         raise ParameterError("indices", f"{indices.dtype} {indices.shape}", "must be one bucket's number for each answer")
     if indices.size and (indices.min() < NONE or indices.max() >= len(query.buckets)):
         raise ParameterError("indices", "an answer", f"must lie between {NONE} and {len(query.buckets) - 1}")  # not which one
     indices = indices.astype(np.intp, copy=False)
     return np.where(indices == NONE, no_answer(query), indices) if query.buckets.complete else indices
+
+
+def _checked_sets(query: Query, sets: NDArray[Any]) -> NDArray[np.intp]:
+    """Rows of up to `ones` different buckets, ascending and filled up with -1: one way of writing each answer."""
+    if sets.dtype.kind not in "iu" or sets.ndim != 2 or sets.shape[1] != query.ones:
+        raise ParameterError(
+            "indices", f"{sets.dtype} {sets.shape}", f"must be rows of {query.ones} buckets' numbers, -1 for none"
+        )
+    if sets.size and (sets.min() < NONE or sets.max() >= len(query.buckets)):
+        raise ParameterError("indices", "an answer", f"must lie between {NONE} and {len(query.buckets) - 1}")  # not which one
+    last = len(query.buckets)
+    ordered = np.sort(np.where(sets == NONE, last, sets), axis=1).astype(np.intp)
+    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = last  # the same bucket twice is once
+    ordered = np.sort(ordered, axis=1)
+    ordered[ordered == last] = NONE
+    if query.buckets.complete:
+        ordered[ordered[:, 0] == NONE, 0] = no_answer(query)
+    return ordered
 
 
 def _as_bytes(query: Query, rows: NDArray[Any]) -> _Bytes:

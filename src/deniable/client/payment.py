@@ -17,7 +17,8 @@ __all__ = ["Payment", "scope_of"]
 def scope_of(query: Query) -> bytes:
     """What a permanent answer belongs to: the question and its mechanism, over all versions that leave these as they are."""
     fields = query.to_dict()
-    return canonical.encode([fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")])
+    named = [fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")]
+    return canonical.encode(named if query.ones == 1 else [*named, query.ones])
 
 
 class Payment:

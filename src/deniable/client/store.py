@@ -238,9 +238,10 @@ class StoreTransaction:
 
     # --- permanent answers ------------------------------------------------------------------------------------------
 
-    def answer_key(self, scope: bytes, index: int) -> bytes:
+    def answer_key(self, scope: bytes, *indices: int) -> bytes:
         """The name under which a slot's permanent answer to a true answer is kept: a keyed hash, never the answer."""
-        return hashlib.blake2b(scope + index.to_bytes(8, "little", signed=True), digest_size=32, key=self._secret()).digest()
+        written = b"".join(index.to_bytes(8, "little", signed=True) for index in indices)
+        return hashlib.blake2b(scope + written, digest_size=32, key=self._secret()).digest()
 
     def choose(self, scope: bytes, indices: Sequence[int], most: int) -> list[int]:
         """Of the buckets of a person's rows up to `most`, always the same ones of the same rows, in the same order.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -228,6 +228,18 @@ class HttpTransport:
     def skew(self, proxy: str) -> float | None:
         """By the header `Date` of the proxy's last list of queries, which is in whole seconds."""
         return self._skews.get(proxy)
+
+    def enrol(self, proxy: str, request: Mapping[str, str], token: str | None = None) -> str:
+        """A token from a proxy: a first one or, for the `token` that it takes the place of, a new one."""
+        path = "/v1/enrol/rotate" if token else "/v1/enrol"
+        answer = self._ask("POST", proxy, path, token, json.dumps(dict(request)).encode(), {"Content-Type": "application/json"})
+        try:
+            said = decode(answer.content, MOST_FIELDS)["token"]
+        except (KeyError, TypeError, ValueError):
+            said = None
+        if not isinstance(said, str) or not said.isascii() or not said.isprintable() or not 16 <= len(said) <= 200:
+            raise UploadError("its answer holds no token")
+        return said
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
         """Post the records."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deniable.curator.error_laws import ErrorLaw, NoError
 from deniable.curator.law import DiscreteLaplace, choice_shortfall, proportion_limits, sum_reach
 from deniable.curator.protection import Protection
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
@@ -116,7 +117,7 @@ class Histogram(Estimate):
         """Ready for JSON: what :meth:`from_dict` reads, with standard errors and an interval."""
         return {**super().to_dict(confidence), **self.protection.terms()}
 
-    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the proportions as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
         axes = super().plot(ax, truth=truth, confidence=confidence)
         axes.set_title(f"{self._size}, epsilon {self.epsilon:.4g} (curator)")
@@ -133,11 +134,11 @@ class Histogram(Estimate):
     def __str__(self) -> str:
         reach = self.law.reach(0.95)
         shown = len(self.labels) if len(self.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
-        width = max(len(str(label)) for label in self.labels[:shown])
+        width = max(text_width(str(label)) for label in self.labels[:shown])
         counts = [f"{count:,.0f}" for count in self.noisy_counts[:shown]]
         wide = max(map(len, counts))
         rows = [
-            f"{label!s:<{width}}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
+            f"{pad(str(label), width)}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
             for label, count, share in zip(self.labels, counts, self.proportions, strict=False)
         ]
         more = [] if shown == len(self.labels) else [f"… and {len(self.labels) - shown} more"]
@@ -166,6 +167,13 @@ class Choice(Result):
         """Ready for JSON: what :meth:`from_dict` reads, with the shortfall."""
         known = {"shortfall": self.shortfall(confidence), "confidence": confidence}
         return {**fields_of(self), **known, **self.protection.terms()}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        short = self.shortfall(confidence)
+        rows = [(self.name, self.label, short, self.candidates, self.epsilon)]
+        columns = ("name", "label", "rows short at most", "candidates", "epsilon")
+        bars = [Bar(f"{self.label}: at most", short)]
+        return Display(columns, rows, (str(self),), bars, "rows fewer than the most frequent label")
 
     def __str__(self) -> str:
         short = f"at most {self.shortfall(0.95):.1f} rows short of the most frequent (95 %)"
@@ -196,6 +204,14 @@ class Grouped(Result, Mapping[Hashable, Any]):
             for key, result in self.results.items()
         ]
         return {"group_by": self.column, "epsilon": self.epsilon, "groups": groups}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        shown = {key: result._display(confidence) for key, result in self.results.items()}
+        first = next(iter(shown.values()))
+        rows = [(key, *row) for key, display in shown.items() for row in display.rows]
+        bars = [bar._replace(label=f"{key}: {bar.label}") for key, display in shown.items() for bar in display.bars]
+        notes = (f"by {self.column}; epsilon {self.epsilon:.4g}, the groups being disjoint",)
+        return Display((self.column, *first.columns), rows, notes, bars, first.unit)
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,6 +255,12 @@ class Preview(Result):
         """Ready for JSON: what :meth:`from_dict` reads, with the errors to expect."""
         errors = {"plus_minus": self.plus_minus(confidence), "stderr": encode(self.stderr), "confidence": confidence}
         return {**fields_of(self), **errors, **self.protection.terms()}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        reach = self.plus_minus(confidence)
+        columns = ("name", "plus_minus", "stderr", "mechanism", "epsilon", "left")
+        rows = [(self.name, reach, self.stderr, self.mechanism, self.epsilon, self.left)]
+        return Display(columns, rows, tuple(str(self).splitlines()), [Bar(self.name, 0.0, -reach, reach)], "error to expect", 0.0)
 
     def __str__(self) -> str:
         reach = self.plus_minus(0.95)

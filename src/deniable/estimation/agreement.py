@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from deniable.display import Bar, Display
 from deniable.estimation.design_estimate import DesignEstimate
 from deniable.estimation.intervals import p_text
 from deniable.estimation.statistic import normal_reach
@@ -42,6 +43,13 @@ class AgreementTest(Result):
         """Low and high of the difference."""
         reach = normal_reach(confidence) * self.stderr
         return self.difference - reach, self.difference + reach
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        low, high = self.interval(confidence)
+        rows = [(self.parameter, self.difference, self.stderr, low, high, self.z, self.p_value)]
+        bars = [Bar(f"{self.parameter}: {self.first} less {self.second}", 100 * self.difference, 100 * low, 100 * high)]
+        columns = ("parameter", "difference", "stderr", "low", "high", "z", "p")
+        return Display(columns, rows, (str(self),), bars, "difference (percentage points)", 0.0)
 
     def __str__(self) -> str:
         reach = 100 * normal_reach(0.95) * self.stderr

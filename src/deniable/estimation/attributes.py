@@ -69,6 +69,10 @@ class Attribute:
 
 def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
     """The reports of `mechanism` as an attribute of a table, if they can be one."""
+    if not getattr(mechanism, "exclusive", True):
+        raise ParameterError(
+            f"mechanisms[{name!r}]", mechanism, "cannot be an attribute of a table: a person may have several of its labels"
+        )
     data = mechanism.reports(reports).data
     labels = mechanism.labels
     kind = type(mechanism).__name__

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pad, text_width
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence, critical_values, p_text
 from deniable.estimation.pooling import check_poolable, welch_satterthwaite
@@ -64,12 +65,25 @@ class Comparison(Result):
         statistic, degrees = float((along**2 / weights[kept]).sum()), int(kept.sum())
         return statistic, degrees, float(chdtrc(degrees, statistic)) if degrees else 1.0
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits = self.interval(confidence)
+        rows = [
+            (str(label), float(d), float(error), float(low), float(high), float(p))
+            for label, d, error, (low, high), p in zip(
+                self.labels, self.difference, self.stderr, limits, self.p_value, strict=True
+            )
+        ]
+        bars = [Bar(label, 100 * d, 100 * low, 100 * high) for label, d, _, low, high, _ in rows]
+        columns = ("label", "difference", "stderr", "low", "high", "p")
+        notes = (f"{self.n[0]:,} against {self.n[1]:,} reports; p for each label alone",)
+        return Display(columns, rows, notes, bars, "difference (percentage points)", 0.0)
+
     def __str__(self) -> str:
         names = [str(label) for label in self.labels]
-        width = max(map(len, names))
+        width = max(map(text_width, names))
         reach = self.interval()[:, 1] - self.difference
         rows = [
-            f"{name:<{width}}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
+            f"{pad(name, width)}  {100 * d:+7.2f} % ± {100 * r:.2f}   {p_text(p)}"
             for name, d, r, p in zip(names, self.difference, reach, self.p_value, strict=True)
         ]
         return "\n".join([*rows, f"{self.n[0]:,} against {self.n[1]:,} reports; ± covers 95 %; p for each label alone"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
 from deniable.estimation.intervals import p_text, skewed_reach
@@ -43,6 +43,13 @@ class ParameterTest(Result):
     def p_value(self) -> float:
         """Of both sides."""
         return math.erfc(abs(self.z) / math.sqrt(2))
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        reach = normal_reach(confidence) * self.stderr
+        rows = [(self.name, self.estimate, self.stderr, self.value, self.z, self.p_value)]
+        bars = [Bar(self.name, self.estimate, self.estimate - reach, self.estimate + reach)]
+        columns = ("parameter", "estimate", "stderr", "compared with", "z", "p")
+        return Display(columns, rows, (str(self),), bars, "estimate", self.value)
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value:g}: estimate {self.estimate:.4g}, z = {self.z:+.2f}, {p_text(self.p_value)}"
@@ -189,8 +196,6 @@ class DesignEstimate(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a parameter, with estimate, stderr, low and high."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         low, high = self.interval(confidence).T
         columns = {"estimate": self.values, "stderr": self.stderr, "low": low, "high": high}
         return pandas().DataFrame(columns, index=list(self.names))
@@ -217,17 +222,26 @@ class DesignEstimate(Result):
 
     def __str__(self) -> str:
         cells = self._cells()
-        widths = [max(len(row[column]) for row in cells) for column in range(3)]
-        rows = [f"{a:<{widths[0]}}  {b:>{widths[1] + 1}} ± {c:>{widths[2]}}   {d}".rstrip() for a, b, c, d in cells]
+        widths = [max(text_width(row[column]) for row in cells) for column in range(3)]
+        rows = [
+            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)} ± {pad(c, widths[2], True)}   {d}".rstrip()
+            for a, b, c, d in cells
+        ]
         return "\n".join([*rows, *self._provenance()])
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(a)}</th><td>{b}</td><td>± {c}</td><td>{html.escape(d)}</td></tr>"
-            for a, b, c, d in self._cells()
-        )
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self._provenance())
-        return f"<table><tbody>{rows}</tbody></table>{notes}"
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits, factor = self.interval(confidence), 100.0 if self.proportions else 1.0
+        rows = [
+            (name, float(value), float(error), float(low), float(high))
+            for name, value, error, (low, high) in zip(self.names, self.values, self.stderr, limits, strict=True)
+        ]
+        bars = [
+            Bar(f"{name}: {meaning}" if (meaning := self.meanings.get(name)) else name, *(factor * x for x in (v, low, high)))
+            for name, v, _, low, high in rows
+        ]
+        texts = [("", "estimate", "± (95 %)", "meaning"), *((a, b, f"± {c}", d) for a, b, c, d in self._cells())]
+        unit = "%" if self.proportions else ""
+        return Display(("name", "estimate", "stderr", "low", "high"), rows, tuple(self._provenance()), bars, unit, texts=texts)
 
     def __repr__(self) -> str:
         return f"<DesignEstimate of {', '.join(self.names)} by {self.design}>"

@@ -11,19 +11,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import MissingExtraError, ParameterError
+from deniable.display import Bar, Display, pad, pandas, text_width
+from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
+from deniable.estimation.interval_laws import ShareLaw
 from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
+from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
 from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts", "pandas"]
+__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts"]
 
 LARGEST_COVARIANCE = 1024
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
 
 _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
+_FEWEST_PLACES = 8
+"""Numbers of a scale from which on it is summarized by a mean and quantiles."""
 _EDGE = 0.1
 """Standard errors that an interval at the edge of [0, 1] spans at least: enough to be seen, too little to cover more often."""
 
@@ -224,6 +229,59 @@ class Estimate(Result):
             "confidence": confidence,
         }
 
+    @property
+    def numeric(self) -> bool:
+        """Whether the labels are places of a scale, of which a mean and quantiles say more than each one's share."""
+        return len(self.labels) >= _FEWEST_PLACES and all(isinstance(label, float) for label in self.labels)
+
+    def summary(self) -> tuple[Statistic, ...]:
+        """Of numbers: their mean, median and quartiles."""
+        from deniable.estimation import statistics  # noqa: PLC0415 - which are made from estimates
+
+        if not self.numeric:
+            raise ParameterError("labels", list(self.labels[:3]), "must be numbers of a scale for a mean and quantiles")
+        found = [statistics.mean(self), *(statistics.quantile(self, level) for level in (0.5, 0.25, 0.75))]
+        names = ("mean", "median", "lower quartile", "upper quartile")
+        return tuple(dataclasses.replace(part, name=name, notes=()) for part, name in zip(found, names, strict=True))
+
+    def __getitem__(self, label: Hashable) -> Statistic:
+        """The share of one label, with its standard error and its interval."""
+        if label not in self.labels:
+            raise ParameterError("label", label, f"must be one of {', '.join(map(str, self.labels[:8]))}{self._more()}")
+        at = self.labels.index(label)
+        law = ShareLaw(self, at)
+        return Statistic(str(label), float(self.proportions[at]), float(self.stderr[at]), self.n, law=law)
+
+    def _more(self) -> str:
+        return f" … ({len(self.labels)})" if len(self.labels) > 8 else ""
+
+    def _order(self) -> list[int]:
+        """The labels in their own order or, where there are many, the largest first."""
+        if len(self.labels) <= _ROWS_SHOWN or self.numeric:
+            return list(range(len(self.labels)))
+        return [int(at) for at in np.argsort(-self.proportions, kind="stable")]
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        if self.numeric:
+            return displayed_statistics(self.summary(), (self.privacy_line(), *self.notes), confidence)
+        limits, reach, order = self.interval(confidence), self.plus_minus(confidence), self._order()
+        rows: list[tuple[Any, ...]] = [
+            (self.labels[at], float(self.proportions[at]), float(self.stderr[at]), *map(float, limits[at])) for at in order
+        ]
+        texts = [
+            (
+                label_text(self.labels[at]),
+                f"{100 * self.proportions[at]:.2f} %",
+                f"± {100 * reach[at]:.2f}",
+                f"{100 * limits[at, 0]:.2f} to {100 * limits[at, 1]:.2f}",
+            )
+            for at in order
+        ]
+        header = ("", "share", "±", f"{100 * confidence:g} % interval")
+        bars = [Bar(label_text(row[0]), 100 * row[1], 100 * row[3], 100 * row[4]) for row in rows]
+        columns = ("label", "estimate", "stderr", "low", "high")
+        return Display(columns, rows, (self.privacy_line(), *self.notes), bars, "share (%)", texts=[header, *texts])
+
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a label, with estimate, stderr, low and high."""
         pd = pandas()
@@ -231,7 +289,7 @@ class Estimate(Result):
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False))
 
-    def plot(self, ax: Any = None, *, truth: Any = None, confidence: float = 0.95) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the shares as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
         from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
@@ -249,15 +307,6 @@ class Estimate(Result):
 
     def __repr__(self) -> str:
         return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
-
-
-def pandas() -> Any:
-    """The library, where it is installed."""
-    try:
-        import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError:
-        raise MissingExtraError("pandas", "frames", "to_frame()") from None
-    return pd
 
 
 def check_population(population: int | None, n: int) -> int | None:
@@ -279,15 +328,23 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def label_text(label: Any) -> str:
+    """A label as a person reads it: of a combination, its parts."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
 def _rows(estimate: Estimate) -> list[str]:
-    reach = estimate.plus_minus(0.95)
-    shown = len(estimate.labels) if len(estimate.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
-    names = [str(label) for label in estimate.labels[:shown]]
-    width = max(len(name) for name in names)
+    if estimate.numeric:
+        return aligned_statistics(estimate.summary())
+    reach, order = estimate.plus_minus(0.95), estimate._order()
+    shown = order if len(order) <= _ROWS_SHOWN else order[: _ROWS_SHOWN - 4]
+    names = [label_text(estimate.labels[at]) for at in shown]
+    width = max(map(text_width, names))
     rows = [
-        f"{name:<{width}}  {100 * share:7.2f} % ± {100 * plus_minus:.2f}"
-        for name, share, plus_minus in zip(names, estimate.proportions, reach, strict=False)
+        f"{pad(name, width)}  {100 * estimate.proportions[at]:7.2f} % ± {100 * reach[at]:.2f}"
+        for name, at in zip(names, shown, strict=True)
     ]
-    if shown < len(estimate.labels):
-        rows.append(f"… and {len(estimate.labels) - shown} more")
+    if len(shown) < len(order):
+        rest = 100 * estimate.proportions[order[len(shown)]]
+        rows.append(f"… and {len(order) - len(shown)} more, each at most {rest:.2f} %")
     return rows

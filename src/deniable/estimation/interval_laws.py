@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "WidenedLaw"]
+__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -130,6 +130,23 @@ class WidenedLaw(Result):
         if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
             return bool(self.law.covers_more(confidence))
         return self.value != self.unbiased
+
+
+@dataclass(frozen=True, eq=False)
+class ShareLaw(Result):
+    """Of the share of one label: the interval that the whole estimate gives it."""
+
+    estimate: Any
+    place: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.estimate.interval(confidence)[self.place].tolist()
+        return low, high
+
+    def covers_more(self, confidence: float) -> bool:
+        """After a change that made the estimate consistent, the interval may have been drawn out."""
+        whole = self.estimate
+        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
 
 
 def _normal_quantile(level: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.guesses import Variable, numeric_variable, predictor_variable
@@ -100,9 +101,18 @@ class LinearRegression(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         return pandas().DataFrame(self.rows(confidence)).set_index("name")
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.rows(confidence)
+        columns = tuple(found[0])
+        rows = [tuple(row.values()) for row in found]
+        bars = [
+            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            for row in found
+        ]
+        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
+        return Display(columns, rows, notes, bars, "coefficient", 0.0)
 
     def __str__(self) -> str:
         width, reach = max(map(len, self.names)), self._reach(0.95)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.estimation.likelihood import Randomizer, bit_pair, likelihoods
 from deniable.results import Result
@@ -54,6 +55,11 @@ class Guess(Result):
     """
     prior: _Floats
     labels: tuple[Hashable, ...]
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        figures = [("without the report", self.blind), ("with the report", self.best), ("at most, at this epsilon", self.limit)]
+        bars = [Bar(name, 100 * value) for name, value in figures]
+        return Display(("guess", "right"), figures, (str(self),), bars, "guessed right (%)")
 
     def __str__(self) -> str:
         return (

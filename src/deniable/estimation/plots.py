@@ -7,57 +7,75 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.errors import MissingExtraError, ParameterError
+from deniable.display import pyplot, text_width, wrapped
+from deniable.errors import ParameterError
 
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
     from deniable.estimation.tables import Table
 
-__all__ = ["draw_survey", "name_ticks", "plot_estimate", "plot_table", "pyplot"]
+__all__ = ["draw_survey", "name_ticks", "plot_estimate", "plot_table"]
 
 _ESTIMATE, _TRUTH = "#2a6f97", "#c8553d"
+_LONG = 14
+"""Columns of a label from which on bars lie on their side."""
+_MOST_UPRIGHT, _MOST_LYING = 24, 30
 _MOST_NAMED = 40
 """With more labels than this, the axis names some of them only."""
-
-
-def pyplot() -> Any:
-    """matplotlib.pyplot, or an error that says which extra to install."""
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "plotting") from None
-    return plt
 
 
 def plot_estimate(
     estimate: Estimate, ax: Any = None, *, truth: Any = None, confidence: float = 0.95, title: str | None = None
 ) -> Any:
-    """Draw the shares as bars with their intervals, and the truth as marks where it is given; returns the axes."""
+    """Draw the shares as bars with their intervals, and the truth as marks where it is given; returns the axes.
+
+    Long texts stand beside horizontal bars; of many labels the largest are drawn.
+    """
+    order = estimate._order()
+    lying = not estimate.numeric and (len(order) > _MOST_UPRIGHT or max(text_width(str(x)) for x in estimate.labels) > _LONG)
+    if lying:
+        order = order[:_MOST_LYING]
     if ax is None:
-        _, ax = pyplot().subplots(figsize=(max(4.0, min(12.0, 1.2 + 0.5 * len(estimate.labels))), 3.6), layout="constrained")
-    places = np.arange(len(estimate.labels))
-    low, high = 100 * estimate.interval(confidence).T
-    shares = 100 * estimate.proportions
-    ax.bar(places, shares, width=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
+        wide = max(4.0, min(12.0, 1.2 + 0.5 * len(order)))
+        _, ax = pyplot().subplots(figsize=(6.4, max(2.4, 1.2 + 0.4 * len(order))) if lying else (wide, 3.6), layout="constrained")
+    places = np.arange(len(order))
+    low, high = 100 * estimate.interval(confidence)[order].T
+    shares = 100 * estimate.proportions[order]
     # Around its own middle: an interval need not be centred on the share, nor hold one that lies below 0.
     middle, reach = (low + high) / 2, (high - low) / 2
-    ax.errorbar(places, middle, yerr=reach, fmt="none", ecolor=_ESTIMATE, capsize=3, label=f"{100 * confidence:g} % interval")
+    style = {"fmt": "none", "ecolor": _ESTIMATE, "capsize": 3, "label": f"{100 * confidence:g} % interval"}
+    if lying:
+        ax.barh(places, shares, height=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
+        ax.errorbar(middle, places, xerr=reach, **style)
+    else:
+        ax.bar(places, shares, width=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
+        ax.errorbar(places, middle, yerr=reach, **style)
     if truth is not None:
         true_shares = np.asarray(truth, dtype=np.float64)
-        if true_shares.shape != shares.shape:
-            raise ParameterError("truth", true_shares.shape, f"must hold {len(shares)} shares, one a label")
-        ax.plot(places, 100 * true_shares, "D", color=_TRUTH, markersize=5, label="truth")
-    ax.axhline(0, color="0.4", linewidth=0.8)
-    name_ticks(ax, estimate.labels, "x")
-    ax.set_ylabel("share of the population (%)")
-    ax.set_title(title or f"{estimate.n:,} reports, epsilon {estimate.epsilon:.3g}", fontsize=10)
+        if true_shares.shape != estimate.proportions.shape:
+            raise ParameterError("truth", true_shares.shape, f"must hold {len(estimate.labels)} shares, one a label")
+        known = 100 * true_shares[order]
+        ax.plot(*((known, places) if lying else (places, known)), "D", color=_TRUTH, markersize=5, label="truth")
+    named = title or f"{estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
+    if len(order) < len(estimate.labels):
+        named += f"\nthe largest {len(order)} of {len(estimate.labels)} labels"
+    ax.set_title(named, fontsize=10)
+    if lying:
+        ax.axvline(0, color="0.4", linewidth=0.8)
+        ax.set_yticks(places, [wrapped(str(estimate.labels[at])) for at in order])
+        ax.invert_yaxis()
+        ax.set_xlabel("share of the population (%)")
+    else:
+        ax.axhline(0, color="0.4", linewidth=0.8)
+        name_ticks(ax, [estimate.labels[at] for at in order], "x")
+        ax.set_ylabel("share of the population (%)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
     return ax
 
 
-def plot_table(table: Table, ax: Any = None, *, title: str | None = None) -> Any:
-    """Draw a table of two axes as a heat map, each cell with its share and ± of 95 %; returns the axes."""
+def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confidence: float = 0.95) -> Any:
+    """Draw a table of two axes as a heat map, each cell with its share and ±; returns the axes."""
     if len(table.axes) != 2:
         raise ParameterError("table", table.axes, "must have two axes to be drawn: take a marginal() of two")
     plt = pyplot()
@@ -66,7 +84,7 @@ def plot_table(table: Table, ax: Any = None, *, title: str | None = None) -> Any
         _, ax = plt.subplots(figsize=(1.6 + 0.95 * columns, 1.4 + 0.5 * rows), layout="constrained")
     shares = 100 * table.proportions
     image = ax.imshow(shares, cmap="Blues", aspect="auto", vmin=min(0.0, float(shares.min())))
-    reach = 100 * (table.interval(0.95)[..., 1] - table.proportions)
+    reach = 100 * (table.interval(confidence)[..., 1] - table.proportions)
     dark = (shares.max() + min(0.0, shares.min())) / 2
     if shares.size <= 200:
         for row in range(rows):
@@ -87,7 +105,10 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
     """One figure with a panel a column and a panel a table of two axes."""
     drawable = [table for table in tables if len(table.axes) == 2]
     panels = len(estimates) + len(drawable)
-    figure, axes = pyplot().subplots(panels, 1, figsize=(8, 3.6 * panels), layout="constrained", squeeze=False)
+    heights = [max(3.6, 1.2 + 0.3 * min(len(e.labels), _MOST_LYING)) if not e.numeric else 3.6 for e in estimates.values()]
+    heights += [3.6] * len(drawable)
+    size, ratios = (8, sum(heights)), {"height_ratios": heights}
+    figure, axes = pyplot().subplots(panels, 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
     for ax, (name, estimate) in zip(axes[:, 0], estimates.items(), strict=False):
         plot_estimate(estimate, ax, title=f"{name}: {estimate.n:,} reports, epsilon {estimate.epsilon:.3g}")
     for ax, table in zip(axes[len(estimates) :, 0], drawable, strict=True):

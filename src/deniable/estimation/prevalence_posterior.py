@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result, fields_of
@@ -101,11 +102,17 @@ class PrevalencePosterior(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a parameter."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         document = self.to_dict(confidence)
         columns = ("mean", "sd", "median", "credible_low", "credible_high")
         return pandas().DataFrame({column: document[column] for column in columns}, index=list(self.names))
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows: list[tuple[Any, ...]] = []
+        for name, mean, sd in zip(self.names, self.mean, self.sd, strict=True):
+            rows.append((name, float(mean), float(sd), *self.credible_interval(confidence, name)))
+        bars = [Bar(self.meanings.get(name, "") or name, 100 * mean, 100 * low, 100 * high) for name, mean, _, low, high in rows]
+        columns = ("name", "mean", "sd", "credible_low", "credible_high")
+        return Display(columns, rows, tuple(str(self).splitlines()[len(self.names) :]), bars, "%")
 
     def __str__(self) -> str:
         width, lines = max(map(len, self.names)), []

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -333,9 +334,18 @@ class Regression(Result):
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row a coefficient, by answer and name."""
-        from deniable.estimation.estimate import pandas  # noqa: PLC0415 - an extra, and slow to import
-
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.rows(confidence)
+        columns = tuple(found[0])
+        rows = [tuple(row.values()) for row in found]
+        bars = [
+            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            for row in found
+        ]
+        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
+        return Display(columns, rows, notes, bars, "log-odds", 0.0)
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.interval_laws import IntervalLaw
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["Statistic", "decimals_for", "normal_reach"]
+__all__ = ["Statistic", "aligned_statistics", "decimals_for", "displayed_statistics", "normal_reach"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,12 @@ class Statistic(Result):
         limits = {"low": encode(low), "high": encode(high), "confidence": confidence, "covers_more": more}
         return {**fields_of(self), **limits}
 
+    def _display(self, confidence: float = 0.95) -> Display:
+        return displayed_statistics([self], self.notes, confidence)
+
+    def _limits(self, confidence: float) -> tuple[float | None, float | None]:
+        return (None, None) if self.biased else self.interval(confidence)
+
     def __float__(self) -> float:
         return self.value
 
@@ -68,6 +76,35 @@ class Statistic(Result):
         else:
             line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
         return "\n".join([line, *self.notes])
+
+
+def displayed_statistics(statistics: Sequence[Statistic], notes: tuple[str, ...], confidence: float) -> Display:
+    """Several statistics of one result: name, value, standard error and limits of each."""
+    rows = [(part.name, part.value, part.stderr, *part._limits(confidence)) for part in statistics]
+    bars = [Bar(part.name, part.value, *part._limits(confidence)) for part in statistics]
+    texts = [("", "value", f"{100 * confidence:g} % interval")]
+    for part in statistics:
+        digits = decimals_for(normal_reach(0.95) * part.stderr)
+        low, high = part._limits(confidence)
+        limits = "biased: none" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+        if part.law is not None and part.law.covers_more(confidence):
+            limits += " or more often"
+        texts.append((part.name, f"{part.value:.{digits}f}", limits))
+    return Display(("name", "value", "stderr", "low", "high"), rows, notes, bars, "", texts=texts)
+
+
+def aligned_statistics(statistics: Sequence[Statistic]) -> list[str]:
+    """Several statistics of one result as lines: value and 95 % interval."""
+    width = max(text_width(part.name) for part in statistics)
+    lines = []
+    for part in statistics:
+        digits = min(decimals_for(normal_reach(0.95) * part.stderr), 4)
+        low, high = part._limits(0.95)
+        limits = "biased, so no interval" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+        if part.law is not None and part.law.covers_more(0.95):
+            limits += " (at least 95 %)"
+        lines.append(f"{pad(part.name, width)}  {part.value:10.{digits}f}   {limits}")
+    return lines
 
 
 def normal_reach(confidence: float) -> float:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display, draw_bars, pad, pandas, text_width
 from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
@@ -23,7 +24,7 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population, pandas
+from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
 from deniable.estimation.statistic import normal_reach
 from deniable.estimation.unbias import without_negative_eigenvalues
 from deniable.results import Result, encode, fields_of
@@ -264,21 +265,56 @@ class Table(Result):
         columns = {"estimate": self.proportions.reshape(-1), "stderr": self.stderr.reshape(-1), "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw a table of two axes as a heat map, each cell with its share and ±; returns matplotlib's axes."""
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw two axes as a heat map, each cell with its share and ±; one axis, or more than two, as shares with intervals.
+
+        Returns matplotlib's axes.
+        """
+        if len(self.axes) != 2:
+            return draw_bars(self._display(confidence), ax)
         from deniable.estimation.plots import plot_table  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
-        return plot_table(self, ax)
+        return plot_table(self, ax, confidence=confidence)
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits = self.interval(confidence).reshape(-1, 2)
+        shares, errors = self.proportions.reshape(-1), self.stderr.reshape(-1)
+        rows: list[tuple[Any, ...]] = [
+            (*cell, float(share), float(error), float(low), float(high))
+            for cell, share, error, (low, high) in zip(self.cells(), shares, errors, limits, strict=True)
+        ]
+        bars = [Bar(", ".join(map(str, row[:-4])), 100 * row[-4], 100 * row[-2], 100 * row[-1]) for row in rows]
+        columns = (*self.axes, "estimate", "stderr", "low", "high")
+        if len(self.axes) == 1 or self.shape[-1] > _COLUMNS_SHOWN:
+            texts = [(*self.axes, "share", f"{100 * confidence:g} % interval")]
+            texts += [(*map(str, r[:-4]), f"{100 * r[-4]:.2f} %", f"{100 * r[-2]:.2f} to {100 * r[-1]:.2f}") for r in rows]
+        else:
+            texts = [(*self.axes[:-1], *(f"{self.axes[-1]} = {label}" for label in self.labels[-1]))]
+            width = self.shape[-1]
+            for start in range(0, len(rows), width):
+                cells = [f"{100 * r[-4]:.2f} % ± {100 * (r[-1] - r[-4]):.2f}" for r in rows[start : start + width]]
+                texts.append((*map(str, rows[start][: len(self.axes) - 1]), *cells))
+        return Display(columns, rows, (self._closing(), *self.notes), bars, "share (%)", texts=texts)
 
     def __str__(self) -> str:
         if len(self.axes) == 2 and self.shape[1] <= _COLUMNS_SHOWN and self.shape[0] <= _ROWS_SHOWN:
-            rows = _grid(self)
+            rows = _grid(self.axes, self.labels, self.proportions, self._reach())
+        elif len(self.axes) == 3 and self.shape[2] <= _COLUMNS_SHOWN and self.shape[0] * self.shape[1] <= 2 * _ROWS_SHOWN:
+            rows, reach = [], self._reach()
+            for label, shares, reaches in zip(self.labels[0], self.proportions, reach, strict=True):
+                grid = _grid(self.axes[1:], self.labels[1:], shares, reaches)
+                rows += [f"{self.axes[0]} = {label}", *(f"  {line}" for line in grid)]
         else:
             *rows, _ = str(replace(self, notes=()).estimate()).splitlines()
+        return "\n".join([*rows, self._closing(), *self.notes])
+
+    def _reach(self) -> _Floats:
+        return np.asarray(self.interval(0.95)[..., 1] - self.proportions)
+
+    def _closing(self) -> str:
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
-        closing = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together; ± covers 95 %"
-        return "\n".join([*rows, closing, *self.notes])
+        return f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together; ± covers 95 %"
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
@@ -411,19 +447,17 @@ def _doubts(conditions: Table) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _grid(table: Table) -> list[str]:
+def _grid(axes: tuple[str, ...], labels: tuple[tuple[Hashable, ...], ...], proportions: _Floats, reaches: _Floats) -> list[str]:
     """A table of two axes, with ± in every cell."""
-    reach = table.interval(0.95)[..., 1] - table.proportions
-    heads = [str(label) for label in table.labels[1]]
+    heads = [str(label) for label in labels[1]]
     cells = [
-        [f"{100 * share:.2f} ± {100 * plus_minus:.2f}" for share, plus_minus in zip(shares, reaches, strict=True)]
-        for shares, reaches in zip(table.proportions, reach, strict=True)
+        [f"{100 * share:.2f} ± {100 * plus_minus:.2f}" for share, plus_minus in zip(shares, reach, strict=True)]
+        for shares, reach in zip(proportions, reaches, strict=True)
     ]
-    sides = [str(label) for label in table.labels[0]]
-    first = max(len(text) for text in [table.axes[0], *sides])
-    widths = [max(len(head), *(len(row[j]) for row in cells)) for j, head in enumerate(heads)]
-    corner = f"{table.axes[0]:<{first}}"
-    lines = [f"{'':<{first}}  {table.axes[1]}, %"]
-    for side, row in zip([corner, *sides], [heads, *cells], strict=True):
-        lines.append("  ".join([f"{side:<{first}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))]))
+    sides = [str(label) for label in labels[0]]
+    first = max(text_width(text) for text in [axes[0], *sides])
+    widths = [max(text_width(head), *(text_width(row[j]) for row in cells)) for j, head in enumerate(heads)]
+    lines = [f"{'':<{first}}  {axes[1]}, %"]
+    for side, row in zip([axes[0], *sides], [heads, *cells], strict=True):
+        lines.append("  ".join([pad(side, first), *(pad(text, w, right=True) for text, w in zip(row, widths, strict=True))]))
     return lines

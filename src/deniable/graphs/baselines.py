@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.graphs.graph import Graph
 from deniable.graphs.noise import discrete_laplace, laplace_quantile, laplace_variance, round_up, scale_for
@@ -58,6 +59,12 @@ class CuratorRelease(Result):
         """Low and high, one row per value; they cover at least as often as they say."""
         reach = laplace_quantile(self.scale, confidence)
         return np.column_stack([self.values - reach, self.values + reach])
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        limits = self.interval(confidence).tolist()
+        rows = [(at, int(value), *limits[at]) for at, value in enumerate(self.values)]
+        bars = [Bar(str(place), float(value), low, high) for place, value, low, high in rows]
+        return Display(("number", "value", "low", "high"), rows, (str(self),), bars, "value")
 
     def __str__(self) -> str:
         guarantee = f"epsilon {self.epsilon:.4g}" + (f", delta {self.delta:.2g}" if self.delta else "")

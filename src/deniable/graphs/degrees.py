@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.estimation.em import em
 from deniable.estimation.intervals import check_confidence
@@ -61,6 +62,15 @@ class DegreeDistribution(Result):
     high: _Floats
     confidence: float
     nodes: int
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows = [
+            (k, float(share), float(low), float(high))
+            for k, share, low, high in zip(self.thresholds, self.at_most, self.low, self.high, strict=True)
+        ]
+        bars = [Bar(f"at most {k}", 100 * share, 100 * low, 100 * high) for k, share, low, high in rows]
+        notes = (f"{self.nodes:,} nodes; the limits cover {100 * self.confidence:g} % or more",)
+        return Display(("degree at most", "nodes", "low", "high"), rows, notes, bars, "nodes (%)")
 
     def __str__(self) -> str:
         width = max(6, *(len(f"<= {k}") for k in self.thresholds))

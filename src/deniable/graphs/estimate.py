@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.display import Display
 from deniable.errors import GraphError
 from deniable.estimation.intervals import check_confidence
-from deniable.estimation.statistic import Statistic, normal_reach
+from deniable.estimation.statistic import Statistic, displayed_statistics, normal_reach
 from deniable.graphs.limits import (
     CLEAR,
     ENOUGH,
@@ -208,11 +209,14 @@ class GraphEstimate(Result):
         at_nodes = None if self.node_triangles is None else self.node_triangle_coverage
         return {**fields_of(self), **figures, "degree_coverage": self.degree_coverage, "node_triangle_coverage": at_nodes}
 
-    def plot(self, ax: Any = None, *, truth: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the degrees, largest first, with their intervals, and the true ones where they are given; returns the axes."""
         from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_degrees(self, ax, truth=truth)
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        return displayed_statistics(self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence)
 
     def __str__(self) -> str:
         rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]

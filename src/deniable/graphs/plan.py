@@ -9,6 +9,7 @@ from math import comb
 
 import numpy as np
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.graphs.graph import check_nodes
 from deniable.graphs.response import EdgeResponse
@@ -49,6 +50,13 @@ class GraphPlan(Result):
     def protocol(self) -> EdgeResponse | TwoRounds:
         """The better one for triangles."""
         return self.one if self.rounds == 1 else self.two
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        errors = zip((1, 2), (self.one_round, self.two_rounds), self.degree_errors, strict=True)
+        rows = [(rounds, triangles, degree) for rounds, triangles, degree in errors]
+        bars = [Bar(("one round", "two rounds")[rounds - 1], triangles) for rounds, triangles, _ in rows]
+        columns = ("rounds", "stderr of triangles", "stderr of a degree")
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, "standard error of the number of triangles")
 
     def __str__(self) -> str:
         best = min(self.one_round, self.two_rounds)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deniable.display import pyplot
 from deniable.errors import ParameterError
-from deniable.estimation.plots import pyplot
 
 if TYPE_CHECKING:
     from deniable.graphs.comparison import MethodError

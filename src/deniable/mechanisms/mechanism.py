@@ -39,6 +39,9 @@ class Mechanism(ABC):
     numeric: ClassVar[bool] = False
     """Whether values are numbers of a range, not labels."""
 
+    exclusive: ClassVar[bool] = True
+    """Whether a person has one label only, so that the proportions sum to 1."""
+
     epsilon: float
     """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
     domain: Domain

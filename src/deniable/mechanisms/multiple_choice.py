@@ -28,12 +28,12 @@ _NOTE = "a person may choose several labels, or none: the shares need not sum to
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultipleChoice(UnaryReports):
-    """The share of people who chose each of k labels, where one may choose up to `most` of them, or none (default: all).
+    """The share of people who chose each of the labels (`values`), where one may choose up to `most` of them (all), or none.
 
     A report is one bit a label: whether it was chosen, turned over with probability b = 1/(e^(epsilon/m) + 1). Two answers with
-    at most c = `most` labels each differ in up to m = min(2c, k) bits, and each bit that differs loses epsilon/m: so epsilon is
-    the loss of the whole answer. Ones and zeros are kept equally often, for a label that half of the people choose is as usual
-    here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 - f)/n.
+    at most c = `most` labels each differ in up to m = min(2c, k) of the k bits, and each bit that differs loses epsilon/m: so
+    epsilon is the loss of the whole answer. Ones and zeros are kept equally often, for a label that half of the people choose
+    is as usual here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 - f)/n.
 
     Set `most` only where the questionnaire itself allows no more: an answer with more labels is refused.
 
@@ -54,6 +54,8 @@ class MultipleChoice(UnaryReports):
 
     independent_bits: ClassVar[bool] = False
     """A chosen label says something about another one: covariances are counted, not derived."""
+
+    exclusive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         domain = Domain.of(self.values)
@@ -176,7 +178,7 @@ class MultipleChoice(UnaryReports):
             np.fill_diagonal(covariance, variance)
             covariance = solving.without_negative_eigenvalues(covariance)
         estimate = self.describe((proportions, variance, covariance), n, population, (*self.doubts(tally.counts, n), _NOTE))
-        return dataclasses.replace(estimate, exclusive=False)
+        return dataclasses.replace(estimate, exclusive=self.exclusive)
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
         assert self.most is not None  # noqa: S101 - set when the mechanism was made

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact, solving
 from deniable.mechanisms.direct import DirectEncoding
-from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.mechanism import Mechanism, from_dict
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.unary import UnaryEncoding, UnaryMechanism
 from deniable.randomness import ONE, Source, system_source
@@ -261,6 +261,16 @@ class Questionnaire:
         return dataclasses.replace(estimate, epsilon=self.answer_epsilon(name), mechanism=described)
 
     # --- other forms ------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it: what :meth:`from_dict` reads."""
+        return {"mechanisms": {name: mechanism.to_dict() for name, mechanism in self.mechanisms.items()}, **self.rule()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Questionnaire:
+        """The questionnaire that :meth:`to_dict` described."""
+        mechanisms = {name: from_dict(description) for name, description in document["mechanisms"].items()}
+        return cls(mechanisms, document.get("ask"), document.get("weights"), document.get("fake", False))
 
     def rule(self) -> dict[str, Any]:
         """Which questions are asked, as a record holds it beside the mechanisms; empty if all of them are."""

@@ -75,8 +75,12 @@ class UnaryReports(Mechanism):
         return supporting_blanket(a / b, (1 - a) / (1 - b), only=b * (1 - b), both=b * b, base=True)
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
+        return self.doubts_of_sets(counts, n, unlabelled, 1)
+
+    def doubts_of_sets(self, counts: NDArray[np.int64], n: int, unlabelled: bool, ones: int) -> tuple[str, ...]:
+        """The same of answers with up to `ones` labels each."""
         bits = n * len(self.domain)
-        fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n))
+        fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n * ones))
         return improbable_weight("ones", int(counts.sum()), n, fewest, most)
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -113,6 +117,26 @@ class UnaryMechanism(UnaryReports):
         else:
             put_bits(rows, indices, coins)
         return rows
+
+    def draw_sets(self, sets: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
+        """One row for each person who may have several labels: a row of `sets` holds different indices, filled up with -1.
+
+        The bits of all labels that a person has are drawn with a, the others with b: see :meth:`answer_epsilon`.
+        """
+        rows = source.bit_rows(self._b, len(sets), len(self.domain))
+        for labels in sets.T:
+            coins = source.coins(self._a, len(sets))
+            put = flip_bits if self._a == ONE // 2 else put_bits
+            put(rows, np.ascontiguousarray(labels), coins)
+        return rows
+
+    def answer_epsilon(self, ones: int) -> float:
+        """The loss of an answer with up to so many labels: another one differs in up to 2 `ones` bits (Quoc 2017, appendix A).
+
+        >>> SymmetricUnary(4, 1.0).answer_epsilon(3)
+        3.0
+        """
+        return exact.log_ratio(self._ratio(self._a, self._b), ones)
 
     def channel(self) -> BitChannel:
         return BitChannel(self._a / ONE, self._b / ONE)

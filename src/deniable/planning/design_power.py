@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Protocol
 
+from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.power import open_share
 from deniable.privacy.checks import check_count
@@ -36,6 +37,11 @@ class DesignPower(Result):
     alternative: str
     null_stderr: float
     stderr: float
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        facts = [(name, " + ".join(map(str, value)) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
+        bars = [Bar("power", 100 * self.power)]
+        return Display(("fact", "value"), facts, (str(self),), bars, "power (%)", 80.0)
 
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.mechanism import Mechanism
@@ -196,6 +197,15 @@ class Plan(Result):
             "risk": list(self.risk),
             "notes": list(self.notes),
         }
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        what = rendering.figure_name(self.request)
+        factor, unit = (100.0, " (%)") if self.solved_for in ("share", "target") else (1.0, "")
+        columns = ("mechanism", what, "report bytes", "local epsilon", "sampled epsilon", "asked")
+        others = self.alternatives
+        rows = [(o.mechanism, o.figure, o.report_bytes, o.epsilon_local, o.epsilon_sampled, o.sampling) for o in others]
+        bars = [Bar(other.mechanism, factor * other.figure) for other in others]
+        return Display(columns, rows, tuple(str(self).splitlines()), bars, f"{what}{unit}")
 
     def __str__(self) -> str:
         return rendering.summary(self)

@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
@@ -29,6 +30,7 @@ from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.planning.precision import FEWEST_REPORTS, deviations
 from deniable.planning.questions import Question
 from deniable.privacy.checks import check_count
+from deniable.results import Result, fields_of
 
 __all__ = ["PlannedQuestion", "QuestionnairePlan", "Split", "Way", "margin_text", "plan_questionnaire"]
 
@@ -65,8 +67,8 @@ class Alternative:
     """The root of the mean squared error, weighed by importance; of numbers, in parts of their range."""
 
 
-@dataclass(frozen=True)
-class QuestionnairePlan:
+@dataclass(frozen=True, eq=False)
+class QuestionnairePlan(Result):
     """The questionnaire to randomize with, what to expect of each question, and the other ways to ask."""
 
     questions: tuple[Question, ...]
@@ -119,52 +121,48 @@ class QuestionnairePlan:
         return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
+        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
         asked = self.questionnaire
-        return {
-            "population": self.population,
-            "budget": self.budget,
-            "answer_budget": self.answer_budget,
-            "confidence": self.confidence,
-            "way": self.way,
-            "epsilon": asked.epsilon,
-            "questionnaire": asked.rule(),
-            "questions": [
-                {
-                    "name": planned.question.name,
-                    "mechanism": planned.mechanism.to_dict(),
-                    "importance": planned.question.importance,
-                    "inclusion": asked.inclusion(planned.question.name),
-                    "reports": planned.reports,
-                    "share": planned.share,
-                    "stderr": planned.stderr,
-                    "margin": planned.margin,
-                    "epsilon": planned.mechanism.epsilon,
-                    "answer_epsilon": planned.answer_epsilon,
-                }
-                for planned in self.expected
-            ],
-            "alternatives": [
-                {
-                    "way": other.way,
-                    "ask": other.questionnaire.ask,
-                    "error": other.error,
-                    "epsilon": other.questionnaire.epsilon,
-                    "answer_epsilon": _largest_answer(other.questionnaire),
-                }
-                for other in self.alternatives
-            ],
-            "notes": list(self.notes),
-        }
+        expected = [
+            {
+                "name": planned.question.name,
+                "mechanism": planned.mechanism.to_dict(),
+                "inclusion": asked.inclusion(planned.question.name),
+                "reports": planned.reports,
+                "share": planned.share,
+                "stderr": planned.stderr,
+                "margin": planned.margin,
+                "epsilon": planned.mechanism.epsilon,
+                "answer_epsilon": planned.answer_epsilon,
+            }
+            for planned in self.expected
+        ]
+        derived = {"way": self.way, "epsilon": asked.epsilon, "questionnaire": asked.rule(), "notes": list(self.notes)}
+        return {**fields_of(self), **derived, "expected": expected}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        found = self.expected
+        columns = ("question", "margin", "stderr", "reports", "mechanism", "epsilon", "answer_epsilon")
+        rows = [
+            (p.question.name, p.margin, p.stderr, p.reports, type(p.mechanism).__name__, p.mechanism.epsilon, p.answer_epsilon)
+            for p in found
+        ]
+        header = ("", f"± at {100 * self.confidence:g} %", "answers", "mechanism", "epsilon")
+        texts = [header]
+        for planned, row in zip(found, rows, strict=True):
+            texts.append((row[0], margin_text(planned), f"{planned.reports:,.0f}", row[4], f"{row[5]:.4g}"))
+        spans = [100.0 if p.share is not None else 100 / ((p.question.high or 1) - (p.question.low or 0)) for p in found]
+        bars = [Bar(p.question.name, span * p.margin) for p, span in zip(found, spans, strict=True)]
+        return Display(columns, rows, self.notes, bars, "± (percentage points, or % of the range)", texts=texts)
 
     def __str__(self) -> str:
-        width = max(len(question.name) for question in self.questions)
+        width = max(text_width(question.name) for question in self.questions)
         lines = []
         for planned in self.expected:
             shown = margin_text(planned)
             kind = type(planned.mechanism).__name__
             lines.append(
-                f"{planned.question.name:<{width}}  ± {shown}  {planned.reports:,.0f} answers, {kind}, "
+                f"{pad(planned.question.name, width)}  ± {shown}  {planned.reports:,.0f} answers, {kind}, "
                 f"epsilon {planned.mechanism.epsilon:.4g}"
             )
         return "\n".join([*lines, *self.notes])

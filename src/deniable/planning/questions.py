@@ -21,6 +21,7 @@ from deniable.mechanisms.square_wave import SquareWave
 from deniable.mechanisms.subset import SubsetSelection
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from deniable.planning.precision import Spread
+from deniable.results import Result
 
 __all__ = ["Question"]
 
@@ -31,8 +32,8 @@ _LEAST_EPSILON = 5e-3
 _POINTS = 65
 
 
-@dataclass(frozen=True)
-class Question:
+@dataclass(frozen=True, eq=False)
+class Question(Result):
     """A question with its labels, of which a person has one or chooses up to `choose`; or one for a number from `low` to `high`.
 
     `importance` weighs its squared error against those of other questions; `share` is the share at which the error is planned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -41,8 +41,6 @@ class PlanRequest(Result):
     confidence: float = 0.95
     finite: bool = False
     mechanism: str | None = None
-    open_ended: bool = field(default=False, init=False)
-    """Whether only the population and the privacy were given: then the target is that a share can be told from nothing."""
 
     def __post_init__(self) -> None:
         for name, least in (("population", 1), ("buckets", 1), ("epochs", 1), ("distinct", 1), ("report_bytes", 1)):
@@ -76,7 +74,6 @@ class PlanRequest(Result):
         missing = [name for name, given in self._given().items() if not given]
         if missing == ["share", "a target"]:  # what can be seen at all: the least share whose ± is not larger than itself
             object.__setattr__(self, "cv", self.noise_limit)
-            object.__setattr__(self, "open_ended", True)
             return
         if len(missing) > 1:
             raise PlanError(
@@ -116,6 +113,11 @@ class PlanRequest(Result):
         """
         missing = [name for name, given in self._given().items() if not given]
         return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether all that is asked is that a share can be told from nothing: with a population and an epsilon alone."""
+        return self.share is None and self.margin is None and self.cv == self.noise_limit
 
     @property
     def spares(self) -> str:

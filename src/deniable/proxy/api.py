@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import struct
 import time
@@ -22,6 +23,8 @@ from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.batch_api import BatchUploads, TokenList
 from deniable.proxy.board import Board
+from deniable.proxy.enrolment import Enrolment
+from deniable.proxy.http_peer import PEER
 from deniable.proxy.intake import Intake
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
@@ -35,6 +38,7 @@ from deniable.service.tokens import Role, Token, TokenStore
 __all__ = ["Proxy", "create_app"]
 
 _LARGEST_QUERY = 1 << 21
+_LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
 _ENOUGH = 8 << 20
 """Bytes of the log after which an answer holds no further block."""
@@ -65,6 +69,8 @@ class Proxy:
         """What the service itself refused, by reason, beside what the intake did."""
         inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
         self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
+        self.enrolment = Enrolment(folder, settings.enrolment, self.tokens, self.clock)
+        self._has_workers = inside is not None
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -73,8 +79,15 @@ class Proxy:
     def stop(self) -> None:
         """Flush, and let go of all files."""
         self.desk.stop()
+        self.enrolment.close()
         self.tokens.close()
         self.board.close()
+
+    def address_of(self, request: Request) -> str:
+        """The network address that a request came from: of its workers', the one that the worker names."""
+        if self._has_workers:
+            return request.headers.get(PEER, "")
+        return request.client.host if request.client else ""
 
     def queries_changed(self) -> None:
         """Have the intake know the channels of the board as it is now."""
@@ -129,6 +142,7 @@ def create_app(proxy: Proxy) -> HotFront:
     add_errors(app, proxy.refusals)
     _describe_hot_addresses(app)
     _add_queries(app, proxy)
+    _add_enrolment(app, proxy)
     _add_reading(app, proxy)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
@@ -148,6 +162,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "The proxy has too much to do; Retry-After says when to come back.",
     }.items()
 }
+_REFUSED: dict[str, Any] = {"description": "Not by this proxy's policy.", "content": {"application/problem+json": {}}}
 _BINARY = {"requestBody": {"required": True, "content": {SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
@@ -191,6 +206,28 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
         proxy.board.stop(query_id)
         proxy.queries_changed()
         return Response(status_code=204)
+
+
+def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
+    about: Any = {
+        "status_code": 201,
+        "responses": {status: _PROBLEMS.get(status, _REFUSED) for status in (400, 401, 403, 413, 429)},
+    }
+
+    @app.post("/v1/enrol", openapi_extra={"requestBody": {"content": {"application/json": {}}}}, **about)
+    async def enrol(request: Request) -> dict[str, str]:
+        """A token for a device, by the operator's policy: for nothing, for an invitation, or for a signed ticket."""
+        try:
+            body = json.loads(await proxy.receive(request, _LARGEST_ENROLMENT) or b"{}")
+        except (ValueError, RecursionError):
+            body = None
+        return {"token": proxy.enrolment.enrol(body, proxy.address_of(request))}
+
+    @app.post("/v1/enrol/rotate", **about)
+    async def rotate(request: Request) -> dict[str, str]:
+        """A new token in the place of the one that the request shows, which ends now."""
+        shown = request.headers.get("authorization", "").partition(" ")[2].strip()
+        return {"token": proxy.enrolment.rotate(shown, proxy.address_of(request))}
 
 
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:

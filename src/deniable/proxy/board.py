@@ -120,14 +120,14 @@ class Board:
         self._connection.execute("UPDATE versions SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
 
     def forget(self, before: int) -> int:
-        """Forget versions that were stopped, or expired, before a time; how many there were.
+        """Forget versions that were stopped, or expired, their own grace before a time; how many there were.
 
         The newest version of a stopped query is forgotten with the others: devices, not proxies, refuse to go back.
         """
         old = [
             (query.id, query.serial)
             for query, stopped in self._versions
-            if (query.schedule.expires if stopped is None else stopped) < before
+            if (query.schedule.expires if stopped is None else stopped) + (query.grace or 0) < before
         ]
         if old:
             with self._connection:

@@ -60,7 +60,7 @@ class Collector:
         self._tokens: dict[bytes, Token] = {}
         self._queries: tuple[bytes, str] | None = None
         self._tokens_tag = ""
-        self.admission = Admission(settings.limits, lambda: self._tokens)
+        self.admission = Admission(settings.limits, self._known_tokens)
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -95,6 +95,10 @@ class Collector:
             raise ConnectionError(f"the proxy {error.detail}") from None
         self.worker.reachable = True
         return float(self.settings.refresh)
+
+    def _known_tokens(self) -> dict[bytes, Token]:
+        self.listed()  # before the proxy was reached nobody is known, and nobody is refused for that
+        return self._tokens
 
     def listed(self) -> tuple[bytes, str]:
         """The proxy's list of queries and its tag."""

@@ -28,6 +28,7 @@ from deniable.errors import DeniableError, LogError, RefusedError
 from deniable.proxy.admission import Admission, QueryList, ShareUploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.board import Board
+from deniable.proxy.http_peer import PEER
 from deniable.proxy.proxy_settings import Settings
 from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.service.hosting import Endpoint
@@ -40,7 +41,9 @@ _LOGGER = logging.getLogger("deniable.proxy")
 _LARGEST_RELAYED = 1 << 21
 _SECONDS_BETWEEN_STARTS = 0.1
 _READY = b"ready"
-_NOT_RELAYED = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade", "expect", "te"})
+_NOT_RELAYED = frozenset(
+    {PEER, "connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade", "expect", "te"}
+)
 
 
 def supervise(
@@ -194,6 +197,7 @@ def _add_relay(app: FastAPI, settings: Settings) -> None:
         """Ask the intake's process the same, and answer what it answers."""
         body = await _body(request, seconds)
         headers = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in _NOT_RELAYED]
+        headers.append((PEER.encode(), (request.client.host if request.client else "").encode()))
         url = httpx.URL(path=request.scope["raw_path"].decode("latin-1"), query=request.scope["query_string"])
         try:
             answer = await request.app.state.client.request(request.method, url, content=body, headers=headers)

@@ -30,6 +30,11 @@ def proxy_metrics(proxy: Proxy) -> bytes:
     refusals = [({"reason": reason}, count) for reason, count in sorted(proxy.refusals.items())]
     others = [
         counter("refused_total", "Requests that were refused, by reason.", refusals),
+        counter(
+            "enrolment_total",
+            "Devices that asked for a token: enrolled, rotated, or refused by reason.",
+            [({"outcome": name}, n) for name, n in sorted(proxy.enrolment.counters.items())],
+        ),
         gauge("shares_waiting", "Shares that wait for a flush.", intake.n_waiting),
         gauge("log_away", "1 while the log cannot be reached, and shares wait in the spool.", int(intake.log_problem != "")),
         gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),

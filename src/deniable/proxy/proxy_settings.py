@@ -11,6 +11,7 @@ from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
+from deniable.proxy.enrolment import EnrolmentRules
 from deniable.proxy.intake import Rules
 from deniable.service.limits import ConnectionLimits, Tls
 from deniable.service.settings_file import WITHIN, FilePath, read_settings_file
@@ -33,6 +34,7 @@ class Settings:
     """A key ring: queries that are not signed by one of its keys are not relayed."""
     intake: Rules = field(default_factory=Rules)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    enrolment: EnrolmentRules = field(default_factory=EnrolmentRules)
     tls: Tls | None = None
     kafka: Annotated[KafkaSettings | None, WITHIN] = None
     """The log is a topic of Kafka, instead of a file in the folder."""

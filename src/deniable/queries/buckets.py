@@ -1,7 +1,8 @@
 """Buckets: what an analyst may tell apart. Ranges, exact values and text patterns, by column; columns combine as a product.
 
-All buckets of a column are disjoint, and that is checked when they are written. The bucket of an answer over several columns is
-the mixed-radix number of its columns' buckets, the first column counting most (Lavengood 2017, 5.3.1).
+All buckets of a column are disjoint, and that is checked when they are written, unless the column says that they may overlap.
+The bucket of an answer over several columns is the mixed-radix number of its columns' buckets, the first column counting most
+(Lavengood 2017, 5.3.1).
 """
 
 from __future__ import annotations
@@ -165,9 +166,16 @@ class Column:
     buckets: tuple[Range, ...] | tuple[Text, ...]
     other: bool = False
     kind: Literal["number", "text"] = "number"
+    overlapping: bool = False
+    """Whether a value may be in several buckets: for queries with `ones` above 1."""
 
     def __init__(
-        self, name: str, buckets: Iterable[Any], other: bool = False, kind: Literal["number", "text"] | None = None
+        self,
+        name: str,
+        buckets: Iterable[Any],
+        other: bool = False,
+        kind: Literal["number", "text"] | None = None,
+        overlapping: bool = False,
     ) -> None:
         check_text("name", name, 200, "the name of a column of the answer")
         if not isinstance(other, bool):
@@ -187,7 +195,11 @@ class Column:
         object.__setattr__(self, "buckets", parsed)
         object.__setattr__(self, "other", other)
         object.__setattr__(self, "kind", kind)
-        self._refuse_overlaps()
+        if not isinstance(overlapping, bool):
+            raise ParameterError("overlapping", overlapping, "must be true or false")
+        object.__setattr__(self, "overlapping", overlapping)
+        if not overlapping:
+            self._refuse_overlaps()
 
     def _refuse_overlaps(self) -> None:
         if self.kind == "number":
@@ -266,8 +278,28 @@ class Column:
         """Where a value goes that is in none of the buckets."""
         return len(self.buckets) if self.other else NONE
 
+    def indices(self, value: Any) -> list[int]:
+        """All buckets that one value is in, ascending; that of `other`, or none, if it is in no bucket.
+
+        >>> Column("age", ["[0,inf)", "[18,inf)", "[65,inf)"], overlapping=True).indices(40)
+        [0, 1]
+        """
+        if not self.overlapping:
+            found = self.index(value)
+            return [] if found == NONE else [found]
+        if isinstance(value, np.generic):
+            value = value.item()
+        if self.kind == "text":
+            inside = [i for i, text in enumerate(self._texts) if isinstance(value, str) and text.holds(value)]
+        else:
+            number = isinstance(value, int | float) and value == value  # noqa: PLR0124 - only NaN differs from itself
+            inside = [i for i, r in enumerate(self._ranges) if number and r.holds(value)]
+        return inside or ([self.outside] if self.other else [])
+
     def index(self, value: Any) -> int:
         """The bucket of one value."""
+        if self.overlapping:
+            return next(iter(self.indices(value)), NONE)
         if isinstance(value, np.generic):
             value = value.item()
         if self.kind == "text":
@@ -292,6 +324,8 @@ class Column:
         values = np.asarray(values)
         if values.ndim != 1:
             raise ParameterError("values", values.shape, "must have one dimension")
+        if self.overlapping:
+            return np.fromiter((self.index(value) for value in values.tolist()), dtype=np.intp, count=values.size)
         if self.kind == "number" and values.dtype.kind == "f" and values.dtype.itemsize <= 8:
             return _search(self._edges, values.astype(np.float64, copy=False))
         if self.kind == "number" and (values.dtype.kind in "ib" or (values.dtype.kind == "u" and values.dtype.itemsize < 8)):
@@ -307,7 +341,8 @@ class Column:
             written: list[Any] = [r.low if r.low == r.high else str(r) for r in self._ranges]
         else:
             written = [text.text if text.kind == "exact" else {text.kind: text.text} for text in self._texts]
-        return {"name": self.name, "kind": self.kind, "buckets": written, "other": self.other}
+        tree = {"name": self.name, "kind": self.kind, "buckets": written, "other": self.other}
+        return {**tree, "overlapping": True} if self.overlapping else tree
 
 
 def _search(edges: _Edges, values: NDArray[Any]) -> NDArray[np.intp]:
@@ -419,6 +454,14 @@ class Buckets:
                 return NONE
             total = total * len(column) + found
         return total
+
+    def indices(self, row: Sequence[Any]) -> list[int]:
+        """All buckets of one answer, ascending: every combination of those that its columns are in."""
+        self._check_width(len(row))
+        found = [0]
+        for column, value in zip(self.columns, row, strict=True):
+            found = [total * len(column) + place for total in found for place in column.indices(value)]
+        return found
 
     def index_many(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """The bucket of each of many answers, given as one array a column: what :meth:`index` says of each, in bulk.

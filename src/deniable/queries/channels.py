@@ -23,13 +23,15 @@ class Channel:
     """Epochs in which devices answer: before the last version expires or is stopped."""
     size_class: int
     most_messages: int = 1
+    grace: int = 0
+    """Seconds after the end of an epoch in which its shares are taken, if that is longer than a service has set for all."""
 
     @classmethod
     def of_query(cls, header: QueryHeader, stopped: int | None = None) -> Channel:
         """The channel of a query; of one that was stopped, up to the epoch in which it was."""
         schedule = header.schedule
         n_epochs = schedule.n_epochs if stopped is None else schedule.epochs_begun(stopped)
-        return cls(header.channel_tag, schedule, n_epochs, header.size_class, header.most_rows)
+        return cls(header.channel_tag, schedule, n_epochs, header.size_class, header.most_rows, header.grace or 0)
 
     @property
     def spelled(self) -> str:
@@ -61,7 +63,8 @@ class Channel:
         if (mine.origin, mine.every, self.size_class) != (theirs.origin, theirs.every, other.size_class):
             raise ParameterError("channel", self.spelled, "names two schedules or size classes, which it cannot")
         last = max(mine, theirs, key=lambda schedule: schedule.expires)
-        return replace(self, schedule=last, n_epochs=max(self.n_epochs, other.n_epochs), most_messages=most_messages)
+        n_epochs, grace = max(self.n_epochs, other.n_epochs), max(self.grace, other.grace)
+        return replace(self, schedule=last, n_epochs=n_epochs, most_messages=most_messages, grace=grace)
 
 
 def channels_of(queries: Iterable[tuple[QueryHeader, int | None]]) -> dict[int, Channel]:

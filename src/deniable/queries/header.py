@@ -16,11 +16,11 @@ from typing import Any
 from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.queries import canonical
-from deniable.queries.schedule import Schedule
+from deniable.queries.schedule import Schedule, duration, spoken_duration
 from deniable.queries.sizes import SIZE_CLASSES
 from deniable.queries.texts import check_text
 
-__all__ = ["FORMAT", "SEPARATOR", "QueryHeader", "digest_of"]
+__all__ = ["FORMAT", "LONGEST_GRACE", "SEPARATOR", "QueryHeader", "digest_of"]
 
 FORMAT = "deniable query 1"
 SEPARATOR = FORMAT.encode() + b"\0"
@@ -28,6 +28,7 @@ SEPARATOR = FORMAT.encode() + b"\0"
 _CHANNEL_SEPARATOR = b"deniable channel 1\0"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _MOST_ROWS = 1000
+LONGEST_GRACE = 30 * 86400
 
 
 def digest_of(content: bytes) -> bytes:
@@ -52,6 +53,8 @@ class QueryHeader:
     channel: str | None
     """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
     digest: bytes = b""
+    grace: int | None = None
+    """Seconds after the end of an epoch in which its answers still count, where that is longer than the services have it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
@@ -62,6 +65,10 @@ class QueryHeader:
             raise ParameterError("schedule", self.schedule, "must be a Schedule")
         object.__setattr__(self, "size_class", whole("size_class", self.size_class, 0, SIZE_CLASSES[-1]))
         object.__setattr__(self, "most_rows", whole("most_rows", self.most_rows, 1, _MOST_ROWS))
+        if self.grace is not None:
+            object.__setattr__(self, "grace", duration("grace", self.grace))
+            if self.grace > LONGEST_GRACE:
+                raise ParameterError("grace", self.grace, f"must be at most {spoken_duration(LONGEST_GRACE)}")
         if self.channel is not None:
             check_text("channel", self.channel, 200, "the name under which proxies see the query")
 
@@ -71,7 +78,7 @@ class QueryHeader:
         tree = canonical.decode(content)
         if not isinstance(tree, Mapping) or tree.get("format") != FORMAT:
             raise ParameterError("format", None, f"must be {FORMAT!r}, the only format this library reads")
-        given = {name: tree.get(name) for name in ("id", "analyst", "serial", "size_class", "most_rows", "channel")}
+        given = {name: tree.get(name) for name in ("id", "analyst", "serial", "size_class", "most_rows", "channel", "grace")}
         return cls(**given, schedule=_schedule(tree.get("schedule")), digest=digest_of(content))  # type: ignore[arg-type]
 
     @cached_property
@@ -91,3 +98,7 @@ def _schedule(given: Any) -> Schedule:
     if not isinstance(given, Mapping) or set(given) != set(names):
         raise ParameterError("schedule", given, f"must be a table with the keys {', '.join(names)}")
     return Schedule(**given)
+
+
+USUAL_QUEUE_AGE = 14 * 86_400
+"""Seconds that devices keep what they cannot deliver, unless their owners say otherwise."""

@@ -21,6 +21,7 @@ from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
+from deniable.queries.budget import Budget
 from deniable.queries.envelope import COINS, Envelope
 from deniable.queries.header import FORMAT, QueryHeader, digest_of
 from deniable.queries.schedule import Schedule
@@ -32,7 +33,7 @@ __all__ = ["Budget", "Query", "Stratum"]
 
 LONGEST_SQL = 8_192
 """Bytes of SQL that devices take."""
-_ROWS = ("random", "aggregate", "several")
+_ROWS = ("random", "aggregate", "several", "all")
 _MOST_PROXIES = 16
 _LARGEST_MATRIX = 1024
 """Buckets of a mechanism that draws from a matrix of them: building one takes half a second and 50 MB."""
@@ -65,24 +66,6 @@ class Stratum:
             object.__setattr__(self, "sampling", _sampling("sampling", self.sampling))
         if self.population is not None:
             object.__setattr__(self, "population", whole("population", self.population, 1, 1 << 40))
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a query may cost, and what it is worth."""
-
-    epsilon: float | None = None
-    """The most one person may lose over the query's whole life, against anyone who sees who answered; None for no bound."""
-    error: float | None = None
-    """The half-width of the 95 % interval the analyst wants for each proportion; None where it is left open."""
-
-    def __post_init__(self) -> None:
-        if self.epsilon is not None:
-            if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0 < self.epsilon <= 1e6:
-                raise ParameterError("budget.epsilon", self.epsilon, "must be a number above 0 and at most 1e6")
-            object.__setattr__(self, "epsilon", float(self.epsilon))
-        if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
-            raise ParameterError("budget.error", self.error, "must lie strictly between 0 and 1: it is an error of proportions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +108,10 @@ class Query:
     population: int | None = None
     minimum_cohort: int = 100
     """No result is released of fewer answers than this."""
-    budget: Budget = Budget()
+    budget: Budget = dataclasses.field(default_factory=Budget)
     rows: str = "random"
-    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one."""
+    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one.
+    `all` puts the buckets of all rows into one answer, which has up to `ones` of them."""
     most_rows: int = 1
     memoize: bool = False
     """Whether a device draws a permanent answer once for each true answer, and answers from that."""
@@ -142,6 +126,11 @@ class Query:
     them are paid for when the query is first answered, whatever the data are."""
     envelope: Envelope | None = None
     """What a controller may change without the analyst, if anything."""
+    grace: int | None = None
+    """Seconds (or a text such as "2 d") after the end of an epoch in which its answers still count. Results are then released
+    early, and revised as late answers come. By default, what proxies and aggregator have set, and one result for each window."""
+    ones: int = 1
+    """How many buckets one answer may be in (Quoc 2017, appendix A). Of a person who is in more, so many are drawn."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -161,21 +150,23 @@ class Query:
         buckets = Buckets(self.columns)
         recipe, mechanism = _build(self.mechanism, buckets)
         self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
+        self._validate_ones()
         self._validate_distinct()
         self._derive_size()
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
             rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
             raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
         if self.envelope is not None:
-            self._settle_envelope(self.envelope)
+            self._validate_envelope(self.envelope)
 
     def _set(self, **derived: Any) -> None:
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
     def _check_header(self, size_class: int) -> None:
-        header = QueryHeader(self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
-        self._set(serial=header.serial, most_rows=header.most_rows)
+        parts = (self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
+        header = QueryHeader(*parts, grace=self.grace)
+        self._set(serial=header.serial, most_rows=header.most_rows, grace=header.grace)
         if self.size_class is not None:
             self._set(size_class=header.size_class)
 
@@ -201,8 +192,24 @@ class Query:
         if (self.most_rows > 1) != (self.rows == "several"):
             raise ParameterError("most_rows", self.most_rows, "must be above 1 with rows = 'several', and 1 otherwise")
 
+    def _validate_ones(self) -> None:
+        self._set(ones=whole("ones", self.ones, 1, len(self.buckets)))
+        if self.ones == 1:
+            rule = "needs ones above 1: how many buckets an answer may be in"
+            for i, column in enumerate(self.columns):
+                if column.overlapping:
+                    raise ParameterError(f"columns[{i}].overlapping", True, rule)
+            if self.rows == "all":
+                raise ParameterError("rows", "all", rule)
+            return
+        if not isinstance(self.mechanism, UnaryMechanism):
+            rule = f"must be 1 with {self.recipe['name']}: only unary reports say of each bucket whether an answer is in it"
+            raise ParameterError("ones", self.ones, rule)
+        if self.rows == "several":
+            raise ParameterError("rows", self.rows, "must be another with ones above 1: 'all' puts all rows into one answer")
+
     def _validate_distinct(self) -> None:
-        answers = len(self.buckets) + (not self.buckets.complete)
+        answers = len(self.buckets) + (not self.buckets.complete) if self.ones == 1 else 1 << 16
         self._set(distinct=whole("distinct", self.distinct, 1, answers))
         if self.distinct > 1 and not self.memoize:
             raise ParameterError("distinct", self.distinct, "must be 1 without memoize: it counts permanent answers")
@@ -229,7 +236,7 @@ class Query:
             raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
         self._set(size_class=size_class)
 
-    def _settle_envelope(self, envelope: Envelope) -> None:
+    def _validate_envelope(self, envelope: Envelope) -> None:
         """Refuse an envelope that the query's own parameters are outside of, or that leaves the total open."""
         if not isinstance(envelope, Envelope):
             raise ParameterError("envelope", envelope, "must be an Envelope")
@@ -260,7 +267,7 @@ class Query:
     @property
     def epsilon(self) -> float:
         """The exact loss of one randomized row."""
-        return float(self.mechanism.epsilon)
+        return float(self.mechanism.epsilon if self.ones == 1 else self.mechanism.answer_epsilon(self.ones))
 
     @property
     def epsilon_local(self) -> float:
@@ -274,7 +281,7 @@ class Query:
         """What a ledger counts for each row that is drawn: the loss of the report or, where it is kept, of what is kept."""
         mechanism = self.mechanism
         kept = self.memoize and isinstance(mechanism, MemoizedMechanism)
-        return float(mechanism.lifetime_epsilon if kept else mechanism.epsilon)
+        return float(mechanism.lifetime_epsilon) if kept else self.epsilon
 
     @property
     def epsilon_sampled(self) -> float:
@@ -314,7 +321,7 @@ class Query:
     def header(self) -> QueryHeader:
         """What everyone may know of it who only carries its shares."""
         parts = (self.id, self.analyst, self.serial, self.schedule, self.size_class or 0, self.most_rows, self.channel)
-        return QueryHeader(*parts, digest_of(self.content))
+        return QueryHeader(*parts, digest_of(self.content), self.grace)
 
     @property
     def digest(self) -> bytes:
@@ -334,8 +341,8 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
 
-        `distinct` is written only where it is not 1, and `envelope` only where there is one, so that the bytes of a query without
-        them are what they were before there were such fields.
+        `distinct` and `ones` are written only where they are not 1, `envelope` and `grace` only where there is one, so that the
+        bytes of a query without them are what they were before there were such fields.
         """
         tree = {
             "format": FORMAT,
@@ -352,7 +359,7 @@ class Query:
             "strata": [dataclasses.asdict(stratum) for stratum in self.strata],
             "population": self.population,
             "minimum_cohort": self.minimum_cohort,
-            "budget": dataclasses.asdict(self.budget),
+            "budget": self.budget.to_dict(),
             "rows": self.rows,
             "most_rows": self.most_rows,
             "memoize": self.memoize,
@@ -364,6 +371,10 @@ class Query:
             tree["distinct"] = self.distinct
         if self.envelope is not None:
             tree["envelope"] = self.envelope.to_dict()
+        if self.ones != 1:
+            tree["ones"] = self.ones
+        if self.grace is not None:
+            tree["grace"] = self.grace
         return tree
 
     @classmethod
@@ -375,7 +386,7 @@ class Query:
             raise ParameterError("format", stated, f"must be {FORMAT!r}, the only format this library reads")
         for name in ("id", "analyst", "sql", "columns", "schedule", "proxies", "mechanism"):
             given.setdefault(name, None)
-        given["columns"] = _list("columns", given["columns"], Column, ("name", "buckets", "other", "kind"))
+        given["columns"] = _list("columns", given["columns"], Column, ("name", "buckets", "other", "kind", "overlapping"))
         given["strata"] = _list("strata", given.get("strata", []), Stratum, ("name", "sampling", "population"))
         given["schedule"] = Schedule(**_filled("schedule", given["schedule"], Schedule))
         given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
@@ -455,10 +466,16 @@ def _refuse_costly(recipe: Mapping[str, Any], n_buckets: int) -> None:
 
 
 def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
-    _table("mechanism", recipe, {"name", "p", "q"})
+    _table("mechanism", recipe, {"name", "p", "q", "inverted"})
     p, q = (check_probability(f"mechanism.{name}", recipe.get(name, "nothing")) for name in ("p", "q"))
     b = (1 - p) * q
     recipe.update(p=float(recipe["p"]), q=float(recipe["q"]))
+    inverted = recipe.pop("inverted", False)
+    _flag("mechanism.inverted", inverted)
+    if inverted:
+        # "Not in this bucket" with (p, q), sent as its complement: ones of a report still stand for the buckets.
+        recipe["inverted"] = True
+        b = (1 - p) * (1 - q)
     return _made("TwoCoin", {"mechanism": "UnaryEncoding", "values": list(buckets.labels), "a": float(p + b), "b": float(b)})
 
 

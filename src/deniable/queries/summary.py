@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deniable.queries.header import USUAL_QUEUE_AGE
+from deniable.queries.lasting import silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
@@ -32,12 +34,15 @@ def _asked(query: Query) -> list[str]:
         "random": "If there are several rows, one is drawn at random each epoch.",
         "aggregate": "The SQL has to give one row; a device where it gives more answers as if it had none.",
         "several": f"Up to {query.most_rows} rows are answered each epoch, and each of them costs.",
+        "all": "All rows are put into one answer.",
     }[query.rows]
     outside = (
         "An answer in no bucket is counted as other."
         if query.buckets.complete
         else 'An answer outside every bucket is sent, randomized, as "no bucket".'
     )
+    if query.ones > 1:
+        rows += f" An answer may be in up to {query.ones} buckets; of a person who is in more, {query.ones} are drawn."
     return [*query.sql.strip().splitlines(), rows, f"{len(query.labels)} buckets: {'  '.join(labels)}", outside]
 
 
@@ -47,7 +52,19 @@ def _when(query: Query) -> list[str]:
         f"Once every {spoken_duration(schedule.every)}, from {spoken_time(schedule.origin)} to {spoken_time(schedule.expires)}:"
         f" {schedule.n_epochs:,} epochs.",
         f"Results cover {spoken_duration(schedule.window)} and come every {spoken_duration(schedule.slide)}.",
+        *_late(query),
     ]
+
+
+def _late(query: Query) -> list[str]:
+    if query.grace is None:
+        return []
+    lines = [
+        f"Late answers are taken until {spoken_duration(query.grace)} after the end of their epoch, and results are revised."
+    ]
+    if query.grace > USUAL_QUEUE_AGE:
+        lines.append(f"But devices keep what they cannot deliver for {spoken_duration(USUAL_QUEUE_AGE)}, unless told otherwise.")
+    return lines
 
 
 def _hidden(query: Query) -> list[str]:
@@ -62,6 +79,8 @@ def _hidden(query: Query) -> list[str]:
     if query.recipe["name"] == "TwoCoin":
         p, q = query.recipe["p"], query.recipe["q"]
         lines.append(f"For each bucket it tells the truth with probability {p:g}, and else says yes with probability {q:g}.")
+        if query.recipe.get("inverted"):
+            lines.append("It does so for the inverted question, whether it is not in the bucket.")
     else:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
@@ -81,6 +100,7 @@ def _cost(query: Query) -> list[str]:
         f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against those who cannot tell whether the device answered:"
     )
     lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
+    lines += spending_words(query)
     if query.memoize:
         reserved = query.epsilon_charged * query.most_rows * query.distinct
         lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")
@@ -88,6 +108,7 @@ def _cost(query: Query) -> list[str]:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all.")
     elif query.affordable_epochs is not None:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
+        lines += silence_words(query)
     else:
         lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")
     return lines

@@ -6,7 +6,7 @@ import datetime
 
 from deniable.errors import ParameterError
 
-__all__ = ["moment", "spoken_time"]
+__all__ = ["iso_time", "moment", "spoken_time"]
 
 _RULE = "must be a time such as 2026-01-01, 2026-01-01T08:30 or 2026-01-01T08:30:00Z (UTC unless it gives an offset)"
 
@@ -29,6 +29,16 @@ def moment(name: str, text: str) -> int:
     if seconds < 0:
         raise ParameterError(name, text, "must not lie before 1970")
     return seconds
+
+
+def iso_time(seconds: int) -> str:
+    """A time of UTC as programs read it.
+
+    >>> iso_time(0)
+    '1970-01-01T00:00:00Z'
+    """
+    spoken = spoken_time(seconds)
+    return spoken if spoken.startswith("second") else f"{spoken[:10]}T{spoken[11:19]}Z"
 
 
 def spoken_time(seconds: int) -> str:

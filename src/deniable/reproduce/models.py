@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from deniable.curator import Curator, Histogram
 from deniable.curator.histograms import NumberHistogram, check_labels
 from deniable.curator.protection import Neighbours, Protection
+from deniable.display import Bar, Display, draw_bars
 from deniable.errors import ParameterError, ReleaseError
 from deniable.estimation.estimate import Estimate
 from deniable.mechanisms import exact
@@ -120,8 +121,22 @@ class ModelComparison(Result):
                 return found
         raise ParameterError("model", model, f"must be one of {', '.join(TRUST)}")
 
-    def plot(self) -> Any:
-        """Draw one estimate of each model with its intervals, and the errors beside theory; returns matplotlib's figure."""
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("model", "mechanism", "error", "theory", "stated", "worst label", "covered", "bytes")
+        rows = [
+            (m.model, m.mechanism, m.error, m.theory_error, m.stated_error, m.largest, m.coverage, m.report_bytes)
+            for m in self.models
+        ]
+        bars = [Bar(m.model, 100 * m.error) for m in self.models]
+        return Display(columns, rows, tuple(str(self).splitlines()[-2:]), bars, "error (percentage points)")
+
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw one estimate of each model with its intervals, and the errors beside theory; returns matplotlib's figure.
+
+        With `ax`, draw the errors of the models there, and return it.
+        """
+        if ax is not None:
+            return draw_bars(self._display(confidence), ax)
         from deniable.reproduce.models_plot import draw_models  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return draw_models(self)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.estimation.plots import name_ticks, pyplot
+from deniable.display import pyplot
+from deniable.estimation.plots import name_ticks
 
 if TYPE_CHECKING:
     from deniable.reproduce.models import ModelComparison

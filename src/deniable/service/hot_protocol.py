@@ -7,10 +7,13 @@ other request takes uvicorn's way, from its head on, as if there were no other.
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from deniable.service.hot_path import HotAddress, HotFront, Reply
 
@@ -71,12 +74,20 @@ class HotProtocol(HttpToolsProtocol):
     _hot: HotAddress | None = None
     _hot_body = b""
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the connection; who is at its ends is asked for the first request that has a scope."""
+        self.connections.add(self)
+        self.transport, self.flow = transport, FlowControl(transport)
+
     def on_message_begin(self) -> None:
         """Begin a request; its scope is made if it turns out to need one."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def _cool(self) -> None:
         """Let a request, the head of which has come, go uvicorn's way."""
+        if self.scheme is None:
+            self.server, self.client = get_local_addr(self.transport), get_remote_addr(self.transport)
+            self.scheme = "https" if is_ssl(self.transport) else "http"
         url, headers, expected = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.headers += headers  # the list that stands in the scope

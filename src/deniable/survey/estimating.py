@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from deniable.errors import NoReportsError, ParameterError, SurveyError
+from deniable.display import Bar, Display, draw_bars
+from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports, Tally
+from deniable.results import Result
 from deniable.survey.columns import read_questionnaire
 from deniable.survey.files import (
     Missing,
@@ -37,8 +40,8 @@ __all__ = ["Survey", "estimate_file", "recorded_questionnaire"]
 _MOST_GROUPS = 200
 
 
-@dataclass(frozen=True)
-class Survey:
+@dataclass(frozen=True, eq=False)
+class Survey(Result):
     """What a file of reports says."""
 
     n: int
@@ -50,6 +53,45 @@ class Survey:
     """The column by whose values people were grouped."""
     groups: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     """Of each group, the estimate of each column."""
+
+    def __getitem__(self, column: str) -> Estimate:
+        """The estimate of one column."""
+        if column not in self.estimates:
+            raise ParameterError("column", column, f"must be one of {', '.join(self.estimates)}")
+        return self.estimates[column]
+
+    def parts(self) -> list[tuple[str, Estimate]]:
+        """All estimates with what they are about: a column, or a column in one group."""
+        parts = list(self.estimates.items())
+        for group, estimates in self.groups.items():
+            parts += [(f"{name}, {self.by} = {group}", estimate) for name, estimate in estimates.items()]
+        return parts
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows: list[tuple[Any, ...]] = []
+        bars: list[Bar] = []
+        notes: list[str] = []
+        texts: list[tuple[str, ...]] = [("", "", "estimate", f"{100 * confidence:g} % interval")]
+        for name, estimate in self.parts():
+            shown = estimate._display(confidence)
+            rows += [(name, *row) for row in shown.rows]
+            bars += [bar._replace(label=f"{name}: {bar.label}") for bar in shown.bars if not estimate.numeric]
+            texts += [(name, row[0], row[1], row[-1]) for row in (shown.texts or [])[1:]]
+            notes += [f"{name}: {line}" for line in shown.notes]
+        columns = ("column", "label", "estimate", "stderr", "low", "high")
+        return Display(columns, rows, tuple(notes), bars, "share (%)", texts=texts)
+
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all shares go there, and it is returned."""
+        if ax is not None:
+            return draw_bars(self._display(confidence), ax)
+        from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+
+        return draw_survey(dict(self.parts()), self.tables)
+
+    def __str__(self) -> str:
+        parts = [f"{name}\n{_indented(str(estimate))}" for name, estimate in self.parts()]
+        return "\n\n".join([*parts, *map(str, self.tables)])
 
 
 @dataclass
@@ -132,7 +174,7 @@ def estimate_file(
     questionnaire = recorded_questionnaire(paths) if asked is None else asked
     known = questionnaire.mechanisms
     if by in known:
-        conditional = [*conditional, *(((name,), (str(by),)) for name in known if name != by)]
+        conditional = [*conditional, *(((name,), (str(by),)) for name in _conditioned(known, str(by)))]
         by = None
     _check_wishes(questionnaire, [*tables, *((*given, *of) for of, given in conditional)], options or {}, missing)
     kept = {name for table in tables for name in table} | {name for pair in conditional for part in pair for name in part}
@@ -160,6 +202,23 @@ def estimate_file(
     )
 
 
+def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:
+    """The columns whose shares can be given by a randomized column; warns of the others."""
+    can = {name: mechanism.exclusive and not mechanism.numeric for name, mechanism in mechanisms.items() if name != by}
+    if others := [name for name, able in can.items() if not able]:
+        warnings.warn(
+            f"{by} was randomized, so that it has no groups: {', '.join(others)}, of numbers or several labels each, "
+            f"cannot be estimated by it",
+            SurveyWarning,
+            stacklevel=3,
+        )
+    return [name for name, able in can.items() if able]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
 def _check_wishes(
     questionnaire: Questionnaire, tables: Sequence[Sequence[str]], options: Mapping[str, Any], missing: Missing
 ) -> None:
@@ -172,7 +231,10 @@ def _check_wishes(
                 raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
         if len(set(table)) < len(table):
             raise SurveyError(f"the table of {', '.join(table)} names a column twice")
-        if len(table) > 1 and questionnaire.ask == 1:
+        for name in table:
+            if not questionnaire.mechanisms[name].exclusive:
+                raise SurveyError(f"column {name!r} cannot be part of a table: a person may have several of its labels")
+        if len(table) > 1 and questionnaire.ask == 1 and (questionnaire.fake or questionnaire.sampled):
             raise SurveyError(f"each person gave one true answer, so that nothing is known about {', '.join(table)} together")
         if questionnaire.sampled and questionnaire.ask is not None and len(table) > questionnaire.ask:
             raise SurveyError(f"each person answered {questionnaire.ask} questions, so that there is no table of {len(table)}")

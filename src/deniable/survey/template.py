@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from deniable.errors import SurveyError
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.exact import check_epsilon
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.square_wave import SquareWave
 from deniable.mechanisms.unary import OptimizedUnary
 from deniable.survey.columns import write_columns
@@ -38,7 +40,11 @@ class _Seen:
     """The cells of a column of a pilot file."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    parts: Counter[str] = field(default_factory=Counter)
+    """The labels of cells that hold several of them."""
+    most_parts: int = 1
     missing: int = 0
+    whole: bool = True
     numbers: int = 0
     low: float = math.inf
     high: float = -math.inf
@@ -50,10 +56,14 @@ class _Seen:
                 continue
             text = cell_text(cell)
             self.counts[text] += 1
+            several = [part.strip() for part in re.split(r"[;|]", text) if part.strip()]
+            self.parts.update(set(several))
+            self.most_parts = max(self.most_parts, len(set(several)))
             number = _number(text)
             if number is not None:
                 self.numbers += 1
                 self.low, self.high = min(self.low, number), max(self.high, number)
+                self.whole = self.whole and number == round(number)
 
 
 @dataclass(frozen=True)
@@ -63,8 +73,15 @@ class _Proposal:
     labels: list[str]
     notes: list[str]
     interval: tuple[float, float] | None = None
+    integers: bool = False
+    several: bool = False
 
     def mechanism(self, epsilon: float) -> Mechanism:
+        if self.several:
+            return MultipleChoice(self.labels, epsilon)
+        if self.interval and self.integers:
+            low, high, bins = _whole_bins(*self.interval)
+            return SquareWave(epsilon, bins=bins, low=low, high=high, integers=True)
         if self.interval:
             return SquareWave(epsilon, bins=_BINS, low=self.interval[0], high=self.interval[1])
         # Direct encoding has the smaller variance up to about 3 exp(epsilon) + 2 labels (Wang et al. 2017).
@@ -162,8 +179,13 @@ def _from_pilot(seen: _Seen, at_least: int) -> _Proposal | str:
     if folded <= set(TRUTH) and {TRUTH[text] for text in folded} == {True, False}:
         return _with_missing(_Proposal(["no", "yes"], ["A yes or a no, in any spelling: yes, true, 1 and 1.0 are alike."]), seen)
     if seen.numbers == total and len(seen.counts) > _MOST_LABELS // 2:
-        note = "Numbers: set low and high to what is possible; the pilot's own range is rounded outwards."
-        return _Proposal([], [note], _round_range(seen.low, seen.high))
+        kind = "Whole numbers" if seen.whole else "Numbers"
+        note = f"{kind}: set low and high to what is possible; the pilot's own range is rounded outwards."
+        return _Proposal([], [note], _round_range(seen.low, seen.high), integers=seen.whole)
+    chosen = sorted(text for text, count in seen.parts.items() if count >= at_least)
+    if seen.most_parts > 1 and 2 <= len(chosen) <= _MOST_LABELS:
+        note = "Several labels in one cell: set most to how many the question allows, for fewer cost less."
+        return _Proposal(chosen, [note], several=True)  # an empty cell is an answer without labels, and not missing
     frequent = sorted(text for text, count in seen.counts.items() if count >= at_least)
     if not 2 <= len(frequent) <= _MOST_LABELS:
         return f"it has {len(frequent)} labels that at least {at_least} people gave; name its labels in a dictionary"
@@ -192,3 +214,11 @@ def _round_range(low: float, high: float) -> tuple[float, float]:
     """The range rounded outwards to a tenth of the power of ten that holds its width: the extremes are two people's answers."""
     step = 10.0 ** math.floor(math.log10(high - low))
     return math.floor(low / step) * step, (math.floor(high / step) + 1) * step
+
+
+def _whole_bins(low: float, high: float) -> tuple[int, int, int]:
+    """A range of whole numbers, its upper end moved so that bins of equal size fill it, and how many bins that are."""
+    count = round(high) - round(low) + 1
+    size = -(-count // _BINS)
+    bins = -(-count // size)
+    return round(low), round(low) + size * bins - 1, bins

@@ -1,8 +1,8 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes and
-accounts in one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows
-it completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes,
+accounts and, where a history is kept, the counted reports in one transaction. Then epochs that are due are closed, each in a
+transaction of its own that also releases the windows it completes.
 
 When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
 marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
@@ -26,14 +26,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.capacity import CapacityMeter
 from deniable.aggregator.catalogue import Catalogue, CountedChannel
-from deniable.aggregator.closing import close_epoch, due_epochs, overdue
+from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.health import ProxyProgress, health_report
+from deniable.aggregator.history.file_catalogue import make_tables
+from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.join import Bucket, Joined
 from deniable.aggregator.limits import EngineLimits
-from deniable.aggregator.panes import Counted
+from deniable.aggregator.panes import Counted, Reports
 from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.errors import ParameterError
 from deniable.logs.share_logs import Reading, ShareLog
@@ -57,12 +60,20 @@ class Engine:
     """Counts what the proxies' logs hold into the panes and results of a state."""
 
     def __init__(
-        self, state: State, logs: Sequence[ShareLog], limits: EngineLimits | None = None, clock: Clock | None = None
+        self,
+        state: State,
+        logs: Sequence[ShareLog],
+        limits: EngineLimits | None = None,
+        clock: Clock | None = None,
+        history: HistorySettings | None = None,
     ) -> None:
         if len(logs) != len(state.proxies) or len(logs) < 2:
             raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
         with state.transaction():
             state.settle_engine("embedded")
+            if history is not None:
+                make_tables(state.connection)
+        self.history = history
         self.state, self.logs, self.limits = state, list(logs), limits or EngineLimits()
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
@@ -70,12 +81,15 @@ class Engine:
         self._ahead = False
         """Whether memory may be ahead of the state, because a step failed in it."""
         self._more = [False] * len(logs)
+        self._revised_at = 0
         self._load()
 
     def _load(self) -> None:
         """Everything that is kept in memory, from the state."""
         n_proxies = len(self.logs)
         self.positions = self.state.positions()
+        self._meter = CapacityMeter(n_proxies)
+        self._meter.load(self.state.connection)
         self._identities = self.state.identities()
         self._epochs: dict[tuple[int, int], _Epoch] = {}
         self._marks = self.state.marks()
@@ -122,8 +136,10 @@ class Engine:
             self._load()
         self._ahead = True  # until this step is done: if it fails, what is true is what was committed
         self._refresh()
-        worked = self._count(self._read())
+        with self._meter.step():
+            worked = self._count(self._read())
         closed = self._close_due()
+        self._revise()
         self._ahead = False
         self._garbage = self._garbage or closed > 0
         if self._garbage:
@@ -213,11 +229,14 @@ class Engine:
                 if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
                     step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)
-        for task, joined, counted in self._executor.map(self._work, arrivals.items()):
+        for task, joined, counted, reports in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
+            step.reports += reports
         if step:
+            self._meter.counted(step.ledger, self.catalogue.channels)
             with self.state.transaction():
                 self.state.apply(step)
+                self._meter.store(self.state.connection, router.now)
         for proxy, position in step.positions.items():
             self.positions[proxy] = position
         for proxy, identity in step.identities.items():
@@ -226,11 +245,16 @@ class Engine:
         self._marks.update(step.marks)
         return bool(step)
 
-    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted]:
+    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted, Reports]:
         """What arrived in one bucket, joined and counted. Runs beside others; each has a bucket of its own."""
         task, parts = item
         channel, epoch, _ = task
-        return task, *join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel])
+        reports: Reports = []
+        keep = None if self.history is None else reports
+        joined, counted = join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel], keep)
+        if self.history is not None and self.history.never:
+            reports = [each for each in reports if self.history.keeps(each[0].query)]
+        return task, joined, counted, reports
 
     def _book(
         self, task: Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
@@ -259,6 +283,15 @@ class Engine:
                 n_closed += 1
         return n_closed
 
+    def _revise(self) -> None:
+        """Release early results, as far as the time for one has come: looked at once a second."""
+        now = self.clock()
+        channels = [channel for channel in self.catalogue.channels.values() if channel.grace]
+        if channels and now != self._revised_at:
+            with self.state.transaction():
+                revise(self.state, channels, self._firsts, now, self.limits.early)
+            self._revised_at = now
+
     def _close_epoch(self, channel: CountedChannel, epoch: int, missing: Sequence[int]) -> None:
         ledger = Ledger()
         place = self._epochs.get((channel.tag, epoch), _Epoch({}))
@@ -267,7 +300,7 @@ class Engine:
             ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         with self.state.transaction():
             self.state.enter(ledger)
-            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits.retention)
+            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits)
         self._fronts[channel.tag] = epoch + 1
         self._epochs.pop((channel.tag, epoch), None)
         self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]

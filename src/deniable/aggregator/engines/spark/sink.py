@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from deniable.aggregator.catalogue import Catalogue, Published, published
-from deniable.aggregator.closing import close_epoch, overdue
+from deniable.aggregator.closing import close_epoch, overdue, revise
 from deniable.aggregator.engines.spark import close_requests
 from deniable.aggregator.engines.spark.rows import Figures
+from deniable.aggregator.engines.spark.spark_history import Written
 from deniable.aggregator.external_engine import note_counted, note_health
 from deniable.aggregator.health import ProxyHealth, ProxyProgress, health_report
+from deniable.aggregator.history.file_catalogue import add_files, note_reports
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import Clock, State, Step, signed
 from deniable.errors import StateError
@@ -74,8 +76,11 @@ class Sink:
         found = self._note(_BATCH)
         return -1 if found is None else int(found)
 
-    def write(self, checkpoint: str, batch: int, figures: Figures) -> bool:
-        """All that a batch changes, or nothing if it is in the state already; whether it was written."""
+    def write(self, checkpoint: str, batch: int, figures: Figures, written: Written | None = None) -> bool:
+        """All that a batch changes, or nothing if it is in the state already; whether it was written.
+
+        With the history, `written` says which files the reports of the batch are in: they count from now on.
+        """
         with self._lock, self.state.transaction():
             known = self._note(_CHECKPOINT)
             if known not in (None, checkpoint):
@@ -87,8 +92,12 @@ class Sink:
                 rule = "state and checkpoint belong together"
                 raise StateError(f"the checkpoint is at batch {batch}, and {self.state.path} at {last}: {rule}")
             self.state.apply(Step(panes=figures.panes, ledger=figures.ledger, marks=figures.marks))
+            if written is not None:
+                add_files(self.state.connection, written.files)
+                note_reports(self.state.connection, written.reports)
             self._take_in(figures)
             self._close_complete()
+            self._revise()
             self._set_note(_CHECKPOINT, checkpoint)
             self._set_note(_BATCH, batch)
             return True
@@ -119,11 +128,17 @@ class Sink:
                     "SELECT proxy FROM spark_missing WHERE channel = ? AND epoch = ?", (signed(tag), epoch)
                 ).fetchall()
                 proxies = [proxy for (proxy,) in missing]
-                close_epoch(self.state, channel, epoch, proxies, firsts[tag], self.clock(), self.limits.retention)
+                close_epoch(self.state, channel, epoch, proxies, firsts[tag], self.clock(), self.limits)
         self.state.connection.execute(
             "DELETE FROM spark_missing WHERE EXISTS "
             "(SELECT 1 FROM channels WHERE channels.channel = spark_missing.channel AND epoch < front)"
         )
+
+    def _revise(self) -> None:
+        """Release early results, as far as the time for one has come."""
+        channels = [channel for channel in Catalogue.load(self.state.connection).channels.values() if channel.grace]
+        if channels:
+            revise(self.state, channels, self.state.firsts(), self.clock(), self.limits.early)
 
     # --- what the driver asks ---------------------------------------------------------------------------------------
 
@@ -183,4 +198,5 @@ class Sink:
                 progress.append(ProxyProgress(marked, totals.get(proxy, 0), problem=problem))
             health = health_report(self.state.proxies, progress, channels, firsts, self.limits, now)
             note_health(connection, health, problem, now)
+            self._revise()  # a revision may be due while nothing comes
         return health

@@ -88,6 +88,7 @@ async function show() {
   close = undefined;
   delete root.dataset.ready;
   try {
+    if (name === 'sign-in') return await signInOnce(given);
     const session = current() ?? (await resume());
     if (turn !== shown) return;
     head(name);
@@ -103,6 +104,14 @@ async function show() {
   } catch (error) {
     if (turn === shown) failed(error);
   }
+}
+
+/** The address that a demonstration opens has its token: it is taken out of the address before anything else is shown. @param {URLSearchParams} given */
+async function signInOnce(given) {
+  const token = given.get('token') ?? '', rest = new URLSearchParams([...given].filter(([key]) => key !== 'token'));
+  history.replaceState(null, '', `#live${rest.size ? `?${rest}` : ''}`);
+  await signIn(token).catch(() => undefined);
+  await show();
 }
 
 /** What went wrong, where the data would be. @param {unknown} error */

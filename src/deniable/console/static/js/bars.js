@@ -97,6 +97,7 @@ export class DnBars extends HTMLElement {
     this.#watch.disconnect();
     this.#seen.clear();
     this.#rows = this.#data.map((row, i) => this.#row(row.label, i));
+    this.#table.classList.toggle('wide-labels', this.#data.some((row) => row.label.length > 12));
     put(this.#table, this.#caption,
       h('colgroup', null, h('col', { class: 'c-label' }), h('col'), h('col', { class: 'c-est' }), h('col', { class: 'c-int' })),
       h('thead', null, h('tr', null, h('th', { scope: 'col' }, this.#head), this.#cell,

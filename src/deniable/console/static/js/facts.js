@@ -46,7 +46,7 @@ export function facts(query) {
     /** @param {WindowResult} result */
     now(result) {
       const told = /** @type {any} */ (result);
-      if (typeof told.epsilon_local === 'number') write(told.epsilon_local, told.epsilon_sampled ?? told.epsilon_local);
+      if (typeof told.epsilon_local === 'number') write(told.epsilon_local, told.epsilon_sampled ?? query.epsilon_sampled);
     },
     /** @param {Series} series */
     reach(series) {

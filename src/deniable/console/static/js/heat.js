@@ -30,7 +30,7 @@ export function heatTable(rows, columns, cells, caption, names, joint) {
 
 export function heatKey() {
   return h('div', { class: 'key-box' }, h('h3', null, 'Colour fades with certainty'),
-    h('table', { class: 'key' }, h('caption', { class: 'visually-hidden' }, 'Colours'), h('tbody', null,
+    h('table', { class: 'key', 'aria-label': 'Colours' }, h('tbody', null,
       h('tr', null, h('th', { scope: 'row' }, '\u00b1 under 30 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
       h('tr', null, h('th', { scope: 'row' }, '\u00b1 under all of it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
       h('tr', null, h('th', { scope: 'row' }, 'not told from 0'), h('td', { class: 'none', colspan: 5 })))),

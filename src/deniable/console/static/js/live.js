@@ -332,7 +332,14 @@ function livePanel(query, look) {
     article,
     aside: side.aside,
     async start() {
-      const newest = await store.latest(query.id).catch(() => null);
+      /** @type {WindowResult|null} */ let newest = null;
+      try {
+        newest = await store.latest(query.id);
+      } catch (error) {
+        if (error instanceof Problem) problem(error);
+        setTimeout(() => { if (article.isConnected) void this.start(); }, RETRY);
+        return;
+      }
       shown = newest;
       if (look.window !== null && newest && look.window !== newest.index) {
         const start = query.schedule.origin + look.window * query.schedule.slide;
@@ -375,7 +382,7 @@ function livePanel(query, look) {
   };
 }
 
-const MOST_POINTS = 1000;
+const MOST_POINTS = 1000, RETRY = 2000;
 
 /**
  * Add a window to a label's series, or replace the one that it revises.

@@ -122,6 +122,7 @@ function failed(error) {
 
 restoreTheme();
 main.className = 'view person';
+bar.classList.add('person-bar');
 put(bar, h('span', { class: 'brand' }, logo(), 'deniable'), h('span', { class: 'small muted' }, 'on this device'),
   h('div', { class: 'push' }, h('span', { class: 'pin-line', title: 'Only programs on this device can open this page' }, h('span', { class: 'pin' }, icons.lock()), location.hostname), themeButton()));
 try {

@@ -63,7 +63,7 @@
  * @property {(number|null)[]} widest
  * @property {(number|null)[]} [before]
  *
- * @typedef {{name: string, condition: string, lag: number, waiting: number, problem: string}} ProxyHealth
+ * @typedef {{name: string, condition: string, lag: number, problem: string}} ProxyHealth
  * @typedef {{status: string, engine: string, relay: string, proxies: ProxyHealth[]}} Health
  * @typedef {{name: string, role: string, csrf: string, proxies: string[]}} Session
  *

@@ -1,0 +1,83 @@
+"""The cost function of counting: how many answers a second this aggregator really sustains, for each size class.
+
+PrivApprox assumes a function from a budget to what can be computed with it (Quoc 2017, 2.2.5 and appendix B). Here it is
+measured: each busy step of the engine, reading, joining, counting and committing, adds its answers and its seconds to those of
+its size class, and what was measured before fades, so that the figure follows the machine.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from deniable.aggregator.catalogue import CountedChannel
+from deniable.aggregator.conservation import OUTSIDE, Ledger
+
+__all__ = ["CapacityMeter", "capacity"]
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS capacity (size_class INTEGER PRIMARY KEY, answers REAL NOT NULL, seconds REAL NOT NULL, "
+    "updated INTEGER NOT NULL)"
+)
+_FEWEST = 1000
+"""Answers of a step below which its time says more about the pause between two steps than about counting."""
+_FADE = 0.98
+"""What is left of the older figures after each busy step: the last fifty weigh the most."""
+
+
+class CapacityMeter:
+    """Takes the time of an engine's steps. What one step measured is stored by the next, so that no commit is added."""
+
+    def __init__(self, n_proxies: int) -> None:
+        self._n_proxies = n_proxies
+        self._measured: dict[int, tuple[float, float]] = {}
+        self._answers: dict[int, float] = {}
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Measure what is done inside; steps with little to do are left out."""
+        self._answers = {}
+        start = time.perf_counter()
+        yield
+        seconds, total = time.perf_counter() - start, sum(self._answers.values())
+        if total < _FEWEST:
+            return
+        for size_class, answers in self._answers.items():
+            before = self._measured.get(size_class, (0.0, 0.0))
+            spent = seconds * answers / total
+            self._measured[size_class] = (before[0] * _FADE + answers, before[1] * _FADE + spent)
+
+    def counted(self, ledger: Ledger, channels: Mapping[int, CountedChannel]) -> None:
+        """Take note of the shares that a step brought."""
+        for (_, channel, epoch), account in ledger.accounts.items():
+            if epoch != OUTSIDE and channel in channels and account.received:
+                size_class = channels[channel].size_class
+                self._answers[size_class] = self._answers.get(size_class, 0.0) + account.received / self._n_proxies
+
+    def store(self, connection: sqlite3.Connection, now: int) -> None:
+        """Write down what was measured, inside a transaction of the caller."""
+        if not self._measured:
+            return
+        connection.execute(_TABLE)
+        rows = [(size_class, answers, seconds, now) for size_class, (answers, seconds) in self._measured.items()]
+        connection.executemany("INSERT OR REPLACE INTO capacity VALUES (?, ?, ?, ?)", rows)
+
+    def load(self, connection: sqlite3.Connection) -> None:
+        """Go on from what an earlier run measured."""
+        self._measured = {
+            each["size_class"]: (each["answers"], each["answers"] / each["answers_per_second"]) for each in capacity(connection)
+        }
+
+
+def capacity(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """For each size class that was counted: answers a second, from how many recent answers, and when it was measured last."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'capacity'").fetchone():
+        return []
+    rows = connection.execute("SELECT size_class, answers, seconds, updated FROM capacity ORDER BY size_class")
+    return [
+        {"size_class": size_class, "answers_per_second": answers / seconds, "answers": answers, "updated": updated}
+        for size_class, answers, seconds, updated in rows
+    ]

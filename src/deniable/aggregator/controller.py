@@ -1,0 +1,237 @@
+"""The controller: after each window it compares the error with the wish, and signs the next version of the query if need be.
+
+It reads what is released and counted, decides by the rule of :mod:`deniable.planning.feedback`, and publishes a version inside
+the envelope that the analyst signed (:mod:`deniable.queries.envelope`): version, relay orders and history are one transaction,
+and the window that was looked at is noted with them, so that a controller that is killed decides each window once. It works on
+the state of any engine. What it changes depends on released results and on how many answers came, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from deniable.aggregator.catalogue import Published, publish, published
+from deniable.aggregator.relay import PUBLISH, order_relay
+from deniable.aggregator.state import Clock
+from deniable.aggregator.windows import PROXY_DOWN
+from deniable.planning.feedback import Coins, Decision, Limits, Outlook, Setting, decide, lasting_rate
+from deniable.queries.envelope import Envelope, Version
+from deniable.queries.header import digest_of
+from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.query import Query
+from deniable.queries.signing import sign_version
+from deniable.queries.times import iso_time
+from deniable.randomness import ONE
+
+__all__ = ["Change", "Controller", "versions_of"]
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS versions (query TEXT, serial INTEGER, number INTEGER NOT NULL, reason TEXT NOT NULL, "
+    "wish REAL NOT NULL, achieved REAL, PRIMARY KEY (query, serial)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS controlled (query TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+)
+_EPSILON_STEPS = 25
+
+
+@dataclass(frozen=True)
+class Change:
+    """A version that the controller made."""
+
+    query: str
+    serial: int
+    before: Setting
+    after: Setting
+    reason: str
+    achieved: float | None
+
+    def words(self) -> str:
+        """What changed, and why, in a sentence."""
+        return f"{self.query}, version {self.serial}: {self.before.words()} became {self.after.words()}, because {self.reason}"
+
+
+class Controller:
+    """Signs versions of the queries whose envelopes name its key."""
+
+    def __init__(self, key: AnalystKey, ring: KeyRing, proxies: Sequence[str], clock: Clock) -> None:
+        self.key, self.ring, self.proxies, self.clock = key, ring, tuple(proxies), clock
+
+    def step(self, connection: sqlite3.Connection) -> list[Change]:
+        """Look at the windows that were released since the last step, and publish what follows from them."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for table in _TABLES:
+                connection.execute(table)
+            newest = {entry.query.id: entry for entry in published(connection)}
+            changes = [self._control(connection, entry) for entry in newest.values() if self._is_mine(entry)]
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return [change for change in changes if change is not None]
+
+    def _is_mine(self, entry: Published) -> bool:
+        query, now = entry.query, self.clock()
+        envelope = query.envelope
+        if envelope is None or query.budget.wish is None or entry.stopped is not None or now >= query.schedule.expires:
+            return False
+        return envelope.controller == self.key.public.raw.hex() and (envelope.until is None or now < envelope.until)
+
+    def _control(self, connection: sqlite3.Connection, entry: Published) -> Change | None:
+        query = entry.query
+        found = connection.execute(
+            "SELECT number, document FROM results WHERE query = ?1 AND number > "
+            "coalesce((SELECT number FROM controlled WHERE query = ?1), -1) ORDER BY number DESC, revision DESC LIMIT 1",
+            (query.id,),
+        ).fetchone()
+        if found is None:
+            return None
+        number, window = int(found[0]), json.loads(found[1])
+        if not window["final"] and window["expected"] is None:
+            return None  # answers are still to come, and nobody knows how many
+        connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
+        if window["condition"] == PROXY_DOWN:  # answers are missing, and not because people stay away
+            return None
+        decision = self._decision(connection, query, number, window)
+        if decision is None or not decision.changed:
+            return None
+        return self._publish(connection, entry, number, decision, window.get("error"))
+
+    def _decision(self, connection: sqlite3.Connection, query: Query, number: int, window: dict[str, Any]) -> Decision | None:
+        envelope, limits = query.envelope, _limits(query.content)
+        support = query.mechanism.support()
+        if envelope is None or limits is None or support is None or query.budget.wish is None:
+            return None
+        if query.budget.epsilon is not None and not query.memoize:
+            spent, left = _spent(connection, query, self.clock())
+            rate = lasting_rate(query.budget.epsilon - spent, left, envelope.epsilon_per_answer)
+            limits = replace(limits, spending=rate)
+        outlook = _outlook(connection, query, number, window)
+        if outlook is None:
+            return None
+        last = connection.execute("SELECT max(number) FROM versions WHERE query = ?", (query.id,)).fetchone()[0]
+        channel = float(support[0][-1]), float(support[1][-1])
+        return decide(query.budget.wish, _present(query), channel, limits, outlook, None if last is None else number - last)
+
+    def _publish(
+        self, connection: sqlite3.Connection, entry: Published, number: int, decision: Decision, achieved: float | None
+    ) -> Change | None:
+        base, query, setting = entry.signed.without_version(), entry.query, decision.setting
+        serial = query.serial + 1
+        analysts = base.unverified()
+        if analysts.envelope is None or serial > analysts.serial + analysts.envelope.versions:
+            return None  # the envelope has no serial left: only the analyst can go on
+        coins = dict(setting.coins)
+        if analysts.envelope.inversion:
+            coins.setdefault("inverted", False)
+        strata = [setting.sampling] * len(query.strata) if query.strata else None
+        version = Version(digest_of(base.content).hex(), serial, setting.sampling, coins, strata)
+        publish(connection, sign_version(base, version, self.key), self.ring, self.proxies, self.clock())
+        order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
+        row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
+        connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)
+        return Change(query.id, serial, _present(query), setting, decision.reason, achieved)
+
+
+def _present(query: Query) -> Setting:
+    names = ("p", "q", "inverted", "epsilon")
+    return Setting(query.sampling, {name: query.recipe[name] for name in names if name in query.recipe})
+
+
+@lru_cache(maxsize=64)
+def _limits(content: bytes) -> Limits | None:
+    """What may be chosen for a query with these canonical bytes; None if its reports do not support labels."""
+    query = Query.from_content(content)
+    envelope = query.envelope
+    if envelope is None:
+        return None
+    coins = _coins(query, envelope)
+    return None if coins is None else Limits(envelope.sampling, coins.within(envelope.epsilon_per_answer), query.minimum_cohort)
+
+
+def _coins(query: Query, envelope: Envelope) -> Coins | None:
+    if envelope.p is not None and envelope.q is not None:
+        return Coins.two(envelope.p, envelope.q, query.most_rows * query.ones, envelope.inversion)
+    made, parameters = [query], [dict[str, float | bool]()]
+    if envelope.epsilon is not None:
+        low, high = envelope.epsilon
+        values = sorted({low, high, *np.linspace(low, high, _EPSILON_STEPS).round(3).clip(low, high).tolist()})
+        parameters = [{"epsilon": value} for value in values]
+        made = [query.revised(mechanism={**query.recipe, **each}, envelope=None) for each in parameters]
+    support = [each.mechanism.support() for each in made]
+    if any(each is None for each in support):
+        return None
+    a, b = (np.array([side[i][-1] for side in support if side is not None]) for i in (0, 1))
+    return Coins(parameters, a, b, np.array([each.epsilon_local for each in made]))
+
+
+def _outlook(connection: sqlite3.Connection, query: Query, number: int, window: dict[str, Any]) -> Outlook | None:
+    """What the next window is like if people go on as in the newest epoch; None if nothing was counted."""
+    epochs = query.schedule.epochs_of_window(number)
+    versions = {entry.query.serial: entry.query for entry in published(connection, query.id)}
+    rows = connection.execute(
+        "SELECT serial, stratum, n FROM panes WHERE query = ? AND epoch = ?", (query.id, epochs[-1])
+    ).fetchall()
+    people = sum(n / (versions[serial].sampling_of(stratum) / ONE) for serial, stratum, n in rows if serial in versions)
+    if people <= 0:
+        return None
+    if not window["final"]:
+        people *= 1 + window["expected"] / max(window["n"], 1)
+    known = query.population if not query.strata else None
+    reached = 0.0 if known is None or query.rows == "several" else min(1.0, people / known)
+    return Outlook(people * (1 if query.memoize else len(epochs)), window.get("estimate"), reached)
+
+
+def _spent(connection: sqlite3.Connection, query: Query, now: int) -> tuple[float, int]:
+    """What a person is expected to have spent on the versions of a query so far, and how many epochs are left."""
+    schedule = query.schedule
+    entries = published(connection, query.id)
+    starts = [schedule.epochs_over(entry.published) for entry in entries] + [schedule.epochs_over(now)]
+    spans = zip(entries, starts, starts[1:], strict=False)
+    spent = sum(max(0, end - start) * entry.query.sampling * entry.query.epsilon_local for entry, start, end in spans)
+    return spent, schedule.n_epochs - starts[-1]
+
+
+# --- the history -------------------------------------------------------------------------------------------------------
+
+
+def versions_of(connection: sqlite3.Connection, query_id: str) -> list[dict[str, Any]]:
+    """All versions of a query, oldest first: when, with which parameters, and why."""
+    made: dict[int, tuple[str, float, float | None]] = {}
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'versions'").fetchone():
+        rows = connection.execute("SELECT serial, reason, wish, achieved FROM versions WHERE query = ?", (query_id,))
+        made = {serial: (reason, wish, achieved) for serial, reason, wish, achieved in rows}
+    out = []
+    for entry in published(connection, query_id):
+        query, schedule = entry.query, entry.query.schedule
+        epoch = min(schedule.epochs_over(entry.published), schedule.n_epochs - 1)
+        reason, wish, achieved = made.get(query.serial, ("published by the analyst", query.budget.wish, None))
+        parameters = {"sampling": query.sampling, **{name: query.recipe.get(name) for name in ("p", "q")}}
+        if "epsilon" in query.recipe:
+            parameters["epsilon"] = query.recipe["epsilon"]
+        if query.recipe.get("inverted"):
+            parameters["inverted"] = True
+        if query.strata:
+            parameters["strata"] = {
+                stratum.name: query.sampling if stratum.sampling is None else stratum.sampling for stratum in query.strata
+            }
+        out.append(
+            {
+                "serial": query.serial,
+                "from_epoch": epoch,
+                "from": iso_time(schedule.start_of_epoch(epoch)),
+                "parameters": parameters,
+                "epsilon": {"local": query.epsilon_local, "sampled": query.epsilon_sampled},
+                "reason": reason,
+                "wish": wish,
+                "achieved": achieved if achieved is None or math.isfinite(achieved) else None,
+            }
+        )
+    return out

@@ -1,0 +1,181 @@
+"""`deniable query plan`, and what `deniable query check` says of budgets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.connecting import connect
+from deniable.cli.output import as_json, say
+from deniable.cli.plan import number
+from deniable.client.policy import DEFAULT_LIMITS
+from deniable.errors import DeniableError, InfeasiblePlanError, ParameterError, QueryFileError
+from deniable.queries.files import query_of_tree
+from deniable.queries.lasting import silence, spending_words
+from deniable.queries.query import Query
+from deniable.sizing.figures import Figures, Prices, read_figures
+from deniable.sizing.initializer import Assessment, Costs, assess, drafted, initialize
+from deniable.toml_file import TomlFile
+
+__all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]
+
+_UNITS = {
+    "epsilon": "local epsilon for life, as expected",
+    "epsilon_per_answer": "local epsilon of an answer",
+    "sampled": "sampled epsilon for life",
+    "sampled_per_answer": "sampled epsilon of an answer",
+    "zero_knowledge": "zero-knowledge epsilon for life",
+    "zero_knowledge_per_answer": "zero-knowledge epsilon of an answer",
+    "answers_per_second": "answers a second at the peak",
+    "bytes_per_day": "bytes a device sends in a day",
+    "latency": "seconds from a window's end to its result",
+    "money_per_month": "money a month",
+    "error": "± of a window, at 95 %",
+}
+
+
+def cost_options(command: Any) -> Any:
+    """How many people there are, and what running the system costs."""
+    for option in (
+        click.option("--people", type=number, help="People whose devices may answer [default: the query's population]."),
+        click.option(
+            "--participation", type=float, default=1.0, show_default=True, help="Part of them who are reachable in an epoch."
+        ),
+        click.option(
+            "--figures", "figures_file", type=click.Path(path_type=Path), help="TOML of your own measurements (deniable size)."
+        ),
+        click.option("--aggregator", "url", envvar="DENIABLE_AGGREGATOR", help="Use what this aggregator measured of itself."),
+        click.option(
+            "--token-file", type=click.Path(path_type=Path), envvar="DENIABLE_TOKEN_FILE", help="The file with your token for it."
+        ),
+        click.option("--price-storage", type=float, default=Prices.storage, show_default=True, help="A terabyte for a month."),
+        click.option(
+            "--price-egress", type=float, default=Prices.egress, show_default=True, help="A gigabyte that leaves a proxy."
+        ),
+        click.option("--price-core", type=float, default=Prices.core, show_default=True, help="A core for an hour."),
+    ):
+        command = option(command)
+    return command
+
+
+def costs_of(query: Query, given: dict[str, Any]) -> Costs | None:
+    """The costs that the options state; None if nobody knows how many people there are."""
+    people = given["people"] if given["people"] is not None else query.population
+    if people is None:
+        return None
+    if people != int(people) or people < 1:
+        raise ParameterError("--people", people, "must be a whole number of at least 1")
+    if not 0 < given["participation"] <= 1:
+        raise ParameterError("--participation", given["participation"], "must be a part above 0 and at most 1")
+    figures = Figures() if given["figures_file"] is None else read_figures(given["figures_file"])
+    if given["url"]:
+        with connect(given["url"], given["token_file"]) as analyst:
+            measured = analyst.capacity().get(query.size_class or 0)
+        if measured is not None:
+            figures = Figures(**{**{name: getattr(figures, name) for name in Figures.names()}, "embedded": measured})
+    prices = Prices(given["price_storage"], given["price_egress"], given["price_core"])
+    return Costs(int(people), figures, prices, given["participation"])
+
+
+def budget_words(query: Query, costs: Costs | None) -> list[str]:
+    """What a query's parameters come to beside its budgets, and when devices would fall silent, in lines for people."""
+    lines = []
+    if costs is not None:
+        lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
+    elif query.budget.wish is not None:
+        lines = ["The error cannot be told: state the query's population, or give --people."]
+    usual = silence(
+        query, [(float(limit.epsilon), limit.period, f"a person's usual limit, {limit},") for limit in DEFAULT_LIMITS]
+    )
+    if usual is not None:
+        lines.append(f"Under the settings that devices come with: {usual}.")
+    return lines
+
+
+def _reached(each: Assessment) -> str:
+    if each.name == "error":
+        return f"{100 * each.reached:.3g} points, and {100 * each.budget:.3g} is wished for"
+    return f"{each.reached:,.4g} of {each.budget:,.4g}"
+
+
+def check_budgets(query: Query, costs: Costs | None) -> None:
+    """Refuse budgets that the query's own parameters break, with the nearest that can be had."""
+    broken = [] if costs is None else [each for each in assess(query, costs) if not each.met]
+    if not broken or costs is None:
+        return
+    first = broken[0]
+    name = "relative_error" if first.name == "error" and query.budget.relative_error is not None else first.name
+    stated = getattr(query.budget, name)
+    problem = f"budget.{name} = {stated:g} cannot be met with these parameters: {_UNITS[first.name]} would be {first.reached:.4g}"
+    try:
+        planned = initialize(query, costs)
+    except InfeasiblePlanError as error:
+        raise InfeasiblePlanError(f"{problem}, nor with others: {error.problem}", error.nearest) from None
+    except DeniableError:
+        raise InfeasiblePlanError(problem, {f"budget.{name}": first.reached}) from None
+    p, q = (planned.recipe[coin] for coin in ("p", "q"))
+    raise InfeasiblePlanError(
+        f"{problem}, but with sampling = {planned.sampling:g}, p = {p:g} and q = {q:g} all budgets are (deniable query plan)", {}
+    )
+
+
+@click.command(name="plan")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the planned query [default: FILE itself].")
+@click.option("--json", "wants_json", is_flag=True, help="Print the parameters and what they come to, as JSON.")
+@cost_options
+def plan_command(file: Path, out: Path | None, wants_json: bool, **given: Any) -> None:
+    """Plan the sampling and the coins of the query in FILE from its budgets, and write them into it.
+
+    FILE is a query that may lack `sampling` and `[mechanism]`; those it has are replaced. What cannot be met is refused with the
+    nearest that can be.
+    """
+    source = TomlFile.read(file, QueryFileError)
+    draft = source.made(lambda tree: query_of_tree(drafted(tree)))
+    costs = costs_of(draft, given)
+    if costs is None:
+        raise ParameterError("population", None, "must be stated in the query, or --people given: a plan needs to know how many")
+    planned = initialize(draft, costs)
+    text = filled(source.text, planned)
+    target = out or file
+    TomlFile.parse(text, target.name, QueryFileError).made(query_of_tree)  # what is written can be read
+    try:
+        fresh = target.with_name(f"{target.name}.new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(target)
+    except OSError as error:
+        raise QueryFileError("file", str(target), f"cannot be written: {error.strerror}", target.name) from None
+    if wants_json:
+        reached = {each.name: {"budget": each.budget, "reached": each.reached} for each in assess(planned, costs)}
+        say(as_json({"sampling": planned.sampling, **planned.recipe, "epsilon_local": planned.epsilon_local, "budgets": reached}))
+        return
+    coins = ", ".join(f"{name} = {planned.recipe[name]:g}" for name in ("p", "q"))
+    say(f"Planned {planned.id}: sampling = {planned.sampling:g}, {coins}; wrote {target}.")
+    for line in (*spending_words(planned), *budget_words(planned, costs)):
+        say(f"  {line}")
+
+
+def filled(text: str, planned: Query) -> str:
+    """The text of a query file with these parameters in the place of its own; all else stays as it is written."""
+    lines = text.splitlines()
+    kept: list[str] = []
+    table = ""
+    for line in lines:
+        header = re.fullmatch(r"\s*\[\[?\s*([\w.\-]+)\s*\]\]?\s*(#.*)?", line)
+        table = header[1] if header else table
+        key = re.match(r"\s*([\w\-]+)\s*=", line)
+        replaced = key is not None and (
+            (not table and key[1] in ("sampling", "mechanism")) or (table == "strata" and key[1] == "sampling")
+        )
+        if table != "mechanism" and not replaced:
+            kept.append(line)
+    first = next((i for i, line in enumerate(kept) if re.match(r"\s*\[", line)), len(kept))
+    while first and not kept[first - 1].strip():
+        first -= 1
+    head = [*kept[:first], f"sampling = {planned.sampling!r}", ""]
+    coins = [f"{name} = {value!r}" for name, value in planned.recipe.items() if name != "name"]
+    tail = "\n".join(kept[first:]).strip("\n")
+    return "\n".join([*head, *([tail, ""] if tail else []), "[mechanism]", 'name = "TwoCoin"', *coins]) + "\n"

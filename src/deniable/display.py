@@ -1,0 +1,178 @@
+"""Results that show themselves: as a table in a notebook, as a frame, as a picture, and in columns on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from deniable.errors import MissingExtraError
+
+__all__ = ["Bar", "Display", "Displayed", "draw_bars", "pad", "pandas", "pyplot", "text_width", "wrapped"]
+
+_ROWS_SHOWN = 24
+_LABEL_WIDTH = 36
+_COLOUR, _REFERENCE = "#2a6f97", "0.5"
+
+
+# --- text --------------------------------------------------------------------------------------------------------------
+
+
+def text_width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for one that combines with another.
+
+    >>> text_width("Oslo"), text_width("東京"), text_width("e\\u0301te\\u0301")
+    (4, 4, 3)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """The text with spaces up to a width in columns, after it or, with `right`, before it."""
+    spaces = " " * max(0, width - text_width(text))
+    return spaces + text if right else text + spaces
+
+
+def wrapped(text: str, width: int = _LABEL_WIDTH) -> str:
+    """A label on several lines, of which none is too long to stand beside an axis."""
+    return "\n".join(textwrap.wrap(text, width) or [text])
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool | str) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}"
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+
+class Bar(NamedTuple):
+    """A value with its limits, where it has any."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Display:
+    """A table with plain values, lines below it, and the values that a picture has."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]]
+    notes: tuple[str, ...] = ()
+    bars: Sequence[Bar] = ()
+    unit: str = ""
+    """Along the axis of the picture."""
+    reference: float | None = None
+    """Where a line is drawn to compare with."""
+    texts: Sequence[tuple[str, ...]] | None = None
+    """The rows as a person reads them, where these are not just the values, with their own headings first."""
+
+    def to_html(self) -> str:
+        """A small table that takes its colours from the page it stands on."""
+        header, *rows = self.texts or [self.columns, *(tuple(map(_cell, row)) for row in self.rows)]
+        shown = rows if len(rows) <= _ROWS_SHOWN else rows[: _ROWS_SHOWN - 4]
+        head = "".join(f"<th{_side(place)}>{_escaped(name)}</th>" for place, name in enumerate(header))
+        body = "".join(
+            f'<tr><th style="text-align:left">{_escaped(first)}</th>'
+            + "".join(f'<td style="text-align:right">{_escaped(text)}</td>' for text in rest)
+            + "</tr>"
+            for first, *rest in shown
+        )
+        more = [f"… and {len(rows) - len(shown)} more"] if len(shown) < len(rows) else []
+        notes = "".join(f"<div><small>{_escaped(line)}</small></div>" for line in [*more, *self.notes])
+        return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+
+
+def _side(place: int) -> str:
+    return ' style="text-align:left"' if place == 0 else ' style="text-align:right"'
+
+
+def _escaped(text: Any) -> str:
+    return html.escape(str(text)).replace("\n", "<br>")
+
+
+class Displayed:
+    """What every result has: `_repr_html_` for notebooks, `to_frame` and `plot`.
+
+    A class says what there is to see in :meth:`_display`; unless it does, its plain fields are shown as facts.
+    """
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        fields: list[str] = [field.name for field in dataclasses.fields(self)] if dataclasses.is_dataclass(self) else []
+        facts = [(name, value) for name in fields if isinstance(value := getattr(self, name), str | int | float)]
+        p_value = getattr(self, "p_value", None)
+        if p_value is not None and ("p_value", p_value) not in facts:
+            facts.append(("p_value", p_value))
+        bars = [Bar("p-value", float(p_value))] if p_value is not None else []
+        notes = tuple(str(self).splitlines())
+        return Display(("fact", "value"), facts, notes, bars, "p-value", 0.05 if bars else None)
+
+    def _repr_html_(self) -> str:
+        return self._display().to_html()
+
+    def to_frame(self, confidence: float = 0.95) -> Any:
+        """A pandas DataFrame with the figures; limits are those of the given confidence."""
+        display = self._display(confidence)
+        return pandas().DataFrame([dict(zip(display.columns, row, strict=True)) for row in display.rows], columns=display.columns)
+
+    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw the figures with their intervals; returns matplotlib's axes."""
+        return draw_bars(self._display(confidence), ax)
+
+
+# --- frames and pictures -----------------------------------------------------------------------------------------------
+
+
+def pandas() -> Any:
+    """The library, where it is installed."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtraError("pandas", "frames", "to_frame()") from None
+    return pd
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, or an error that says which extra to install."""
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot", "plotting") from None
+    return plt
+
+
+def draw_bars(display: Display, ax: Any = None) -> Any:
+    """Points with their intervals, one below the other: texts beside them have room, however long they are."""
+    bars = list(display.bars)[:_ROWS_SHOWN]
+    if ax is None:
+        _, ax = pyplot().subplots(figsize=(6.4, 1.3 + 0.42 * max(len(bars), 1)), layout="constrained")
+    for place, bar in enumerate(bars):
+        if bar.low is not None and bar.high is not None:
+            ax.plot([bar.low, bar.high], [place, place], color=_COLOUR, linewidth=2, solid_capstyle="butt")
+        ax.plot([bar.value], [place], "o", color=_COLOUR)
+    if display.reference is not None:
+        ax.axvline(display.reference, color=_REFERENCE, linewidth=0.9, linestyle="--")
+    ax.set_yticks(range(len(bars)), [wrapped(bar.label) for bar in bars])
+    ax.set_ylim(len(bars) - 0.4, -0.6)
+    ax.set_xlabel(display.unit)
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(display.bars) > len(bars):
+        ax.set_title(f"the first {len(bars)} of {len(display.bars)}", fontsize=9)
+    return ax

@@ -1,0 +1,253 @@
+"""The controller's rule: from the error that a window achieved to the sampling and coins of the next epochs.
+
+A wish is a half-width w of the 95 % interval for every proportion. With M people who could answer in a window, s of whom are
+sampled, and bits that are 1 with probability a for a true bucket and b for another, the half-width for a proportion f is
+
+    h = z sqrt( (lam (1 - lam) / (a - b)^2 - s R f (1 - f)) / (s M) ),        lam = b + (a - b) f,  z = 1.96
+
+where R is the part of a stated population that could answer (0 if none is stated). For given coins this says which s is needed.
+Of the settings that fulfil the wish, those that a person's budget pays for to the end of the query come first: ledgers count s
+times the local epsilon an epoch, and devices whose budget is used up fall silent. Among them, the one with the least *sampled*
+epsilon, ln(1 + s (E - 1)), is chosen: it is what the analyst learns about a person. If the budget lasts with none, the setting
+that spends it slowest is chosen.
+
+Hysteresis. Plans aim at 0.85 w. Nothing changes while the error to be expected stays between 0.7 w and w, so that chance alone
+moves nothing; a setting that was changed within the last three windows stays unless the error would pass 1.15 w.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AIM", "Coins", "Decision", "Limits", "Outlook", "Setting", "best_setting", "decide", "expected_error", "lasting_rate"]
+
+AIM = 0.85
+"""A plan's error, as a part of the wish."""
+_SPARING, _URGENT = 0.7, 1.15
+_WINDOWS_BETWEEN_CHANGES = 3
+_Z = 1.959963984540054
+_SPARE_COHORT = 1.25
+_GAIN = 0.95
+"""A change that cannot fulfil the wish is made only if it brings the error below this part of what it was."""
+_Floats = NDArray[np.float64]
+_P_STEPS, _Q_STEPS = 121, 61
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sampling and coins, as a version of a query states them."""
+
+    sampling: float
+    coins: Mapping[str, float | bool]
+    """`p`, `q` and, where answers are inverted, `inverted`; or `epsilon`."""
+
+    def words(self) -> str:
+        """In a few words: 's = 0.4, p = 0.3, q = 0.5'."""
+        coins = [f"{name} = {value:g}" for name, value in self.coins.items() if name != "inverted"]
+        inverted = ["inverted"] if self.coins.get("inverted") else []
+        return ", ".join([f"s = {self.sampling:g}", *coins, *inverted])
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Coins to choose from: for each, its parameters, the channel (a, b) of a bit, and the local epsilon of a whole answer."""
+
+    parameters: Sequence[Mapping[str, float | bool]]
+    a: _Floats
+    b: _Floats
+    epsilon: _Floats
+
+    @classmethod
+    def two(cls, p: tuple[float, float], q: tuple[float, float], changes: int = 1, inversion: bool = False) -> Coins:
+        """TwoCoin with p and q in these ranges, on a grid; an answer changes `changes` times the bits of a one-hot one.
+
+        >>> coins = Coins.two((0.5, 0.5), (0.5, 0.5))
+        >>> coins.parameters, coins.epsilon.round(4).tolist()
+        ([{'p': 0.5, 'q': 0.5}], [2.1972])
+        """
+        ps, qs = _grid(p, _P_STEPS), _grid(q, _Q_STEPS)
+        every_p, every_q = (axis.reshape(-1) for axis in np.meshgrid(ps, qs, indexing="ij"))
+        keep = (every_p < 1) & (every_q < 1)
+        every_p, every_q = every_p[keep], every_q[keep]
+        b = (1 - every_p) * every_q
+        a = b + every_p
+        loss = changes * np.log(a * (1 - b) / (b * (1 - a)))
+        named: list[Mapping[str, float | bool]] = [
+            {"p": x, "q": y} for x, y in zip(every_p.tolist(), every_q.tolist(), strict=True)
+        ]
+        if not inversion:
+            return cls(named, a, b, loss)
+        inverted = [{**each, "inverted": True} for each in named]
+        return cls([*named, *inverted], np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([loss, loss]))
+
+    def within(self, ceiling: float) -> Coins:
+        """Those whose answers cost at most `ceiling`."""
+        kept = np.flatnonzero(self.epsilon <= ceiling * (1 - 1e-9))
+        return Coins([self.parameters[i] for i in kept.tolist()], self.a[kept], self.b[kept], self.epsilon[kept])
+
+
+def _grid(bounds: tuple[float, float], steps: int) -> _Floats:
+    """Round numbers inside the bounds, with the bounds themselves."""
+    low, high = bounds
+    if low == high:
+        return np.array([low])
+    inner = np.round(np.linspace(low, high, steps), 3)
+    return np.unique(np.concatenate([[low, high], inner[(inner > low) & (inner < high)]]))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a controller may choose from."""
+
+    sampling: tuple[float, float]
+    coins: Coins
+    minimum_cohort: int = 1
+    spending: float = math.inf
+    """The local epsilon that a person may be expected to spend in an epoch, if the budget is to last."""
+    caps: _Floats | None = None
+    """For each of the coins the largest sampling, where other budgets bound it."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the next window is expected to be like, if people go on as they do."""
+
+    people: float
+    """How many people could answer in it, each counted once an epoch: n / s of the newest epoch, for each epoch of a window."""
+    proportions: Sequence[float] | None = None
+    """The proportions as estimated last; None if there is no estimate, and then the hardest ones are assumed."""
+    reached: float = 0.0
+    """The part of the stated population that could answer in an epoch; 0 if no population is stated."""
+
+    def shares(self) -> _Floats:
+        """The proportions to plan for."""
+        if self.proportions is None:
+            return np.linspace(0, 1, 21)
+        return np.clip(np.asarray(self.proportions, dtype=np.float64), 0, 1)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The setting for the next epochs, and why; `changed` tells whether it is a new one."""
+
+    setting: Setting
+    changed: bool
+    reason: str
+    expected: float
+    """The error that the setting is expected to have."""
+
+
+def _variances(coins: Coins, shares: _Floats) -> _Floats:
+    """n times the variance for each of the coins (rows) and proportions (columns), in an infinite population."""
+    gap = coins.a - coins.b
+    lam = coins.b[:, None] + gap[:, None] * shares
+    out: _Floats = lam * (1 - lam) / gap[:, None] ** 2
+    return out
+
+
+def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> float:
+    """The half-width of the widest 95 % interval of a window.
+
+    >>> round(expected_error(0.75, 0.25, 1.0, Outlook(people=10_000, proportions=[0.5])), 4)
+    0.0196
+    """
+    shares = outlook.shares()
+    one = Coins([{}], np.array([a]), np.array([b]), np.zeros(1))
+    spared = sampling * outlook.reached * shares * (1 - shares)
+    worst = float((_variances(one, shares)[0] - spared).max())
+    return _Z * math.sqrt(max(worst, 0.0) / (sampling * outlook.people)) if outlook.people > 0 else math.inf
+
+
+def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setting, float]:
+    """The best setting whose error is at most `target`, and its error. Where none is, the setting with the least error."""
+    coins, shares = limits.coins, outlook.shares()
+    low, high = limits.sampling
+    people = max(outlook.people, 1e-9)
+    variances = _variances(coins, shares)
+    spared = outlook.reached * shares * (1 - shares)
+    needed = (_Z**2 * variances / (target**2 * people + _Z**2 * spared)).max(axis=1)
+    most = np.full(needed.size, high) if limits.caps is None else np.minimum(limits.caps, high)
+    least = max(low, min(high, _SPARE_COHORT * limits.minimum_cohort / people))
+    sampling = np.minimum(np.maximum(needed, least), most)
+    feasible = needed <= most
+    spent = sampling * coins.epsilon
+    if (feasible & (spent <= limits.spending)).any():
+        goal = np.where(feasible & (spent <= limits.spending), np.log1p(sampling * np.expm1(coins.epsilon)), math.inf)
+    elif feasible.any():
+        goal = np.where(feasible, spent, math.inf)
+    else:
+        sampling = most
+        goal = (variances - most[:, None] * spared).max(axis=1) / (most * people)
+    chosen = int(np.flatnonzero(goal <= goal.min() * (1 + 1e-9))[0])
+    setting = Setting(_rounded_up(float(sampling[chosen]), float(most[chosen])), dict(coins.parameters[chosen]))
+    return setting, expected_error(float(coins.a[chosen]), float(coins.b[chosen]), setting.sampling, outlook)
+
+
+def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
+    """What a person may be expected to spend in an epoch, so that a budget lasts for some epochs with a probability of 97.5 %.
+
+    A device answers each epoch with probability s. With rate r = s epsilon, it spends r T in T epochs, with a standard
+    deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon T) must be within the budget; `dearest` is the
+    largest epsilon.
+
+    >>> round(lasting_rate(100.0, 100, 1.0), 3)
+    0.819
+    """
+    if epochs <= 0:
+        return math.inf
+    spread = math.sqrt(dearest * epochs)
+    return ((math.sqrt(dearest * epochs + epochs * max(budget, 0.0)) - spread) / epochs) ** 2
+
+
+def _rounded_up(value: float, most: float) -> float:
+    """To three significant digits, and not above `most`."""
+    scale = 10.0 ** (2 - math.floor(math.log10(value)))
+    return min(math.ceil(value * scale - 1e-9) / scale, most)
+
+
+def decide(
+    wish: float,
+    present: Setting,
+    channel: tuple[float, float],
+    limits: Limits,
+    outlook: Outlook,
+    windows_since_change: int | None = None,
+) -> Decision:
+    """What to ask with in the next epochs. `channel` is (a, b) of the present coins.
+
+    >>> limits = Limits((0.1, 1.0), Coins.two((0.2, 0.5), (0.5, 0.5)))
+    >>> half, channel = Setting(0.5, {"p": 0.5, "q": 0.5}), (0.75, 0.25)
+    >>> decide(0.05, half, channel, limits, Outlook(10_000, [0.1])).reason
+    'the error to be expected, ± 2.54 points, is far below the wish of ± 5.00'
+    >>> decide(0.03, half, channel, limits, Outlook(10_000, [0.1])).changed
+    False
+    >>> decide(0.02, half, channel, limits, Outlook(10_000, [0.1])).setting.words()
+    's = 1, p = 0.5, q = 0.5'
+    """
+    expected = expected_error(*channel, present.sampling, outlook)
+    recent = windows_since_change is not None and windows_since_change < _WINDOWS_BETWEEN_CHANGES
+    stays = Decision(present, False, "", expected)
+    shown = f"the error to be expected, {_points(expected)}"
+    if expected > (wish * _URGENT if recent else wish):
+        reason = f"{shown}, is above the wish of ± {100 * wish:.2f}"
+    elif expected < _SPARING * wish and not recent:
+        reason = f"{shown}, is far below the wish of ± {100 * wish:.2f}"
+    else:
+        return stays
+    setting, reached = best_setting(limits, outlook, AIM * wish)
+    if setting == present:
+        return stays
+    if reached > wish:
+        if reached > _GAIN * expected:  # at the edge of the envelope: nothing to be gained
+            return stays
+        reason += f"; {_points(reached)} is the least inside the envelope"
+    return Decision(setting, True, reason, reached)
+
+
+def _points(error: float) -> str:
+    return f"± {100 * error:.2f} points"

@@ -1,0 +1,399 @@
+"""Lavengood 2017: parameters that show the smallest proportions, and queries of one and of two columns through SQL."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.mechanisms.unary import UnaryEncoding
+from deniable.planning.grid import lavengood_grid
+from deniable.planning.precision import Spread
+from deniable.privacy.response import answer_epsilon, bit_epsilon, sampled_epsilon, zero_knowledge_epsilon
+from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, Finding, Outcome, Series, plot_lines
+
+__all__ = ["EXPERIMENTS"]
+
+PAPER = "Lavengood 2017"
+_Floats = NDArray[np.float64]
+_ZK_NOTE = "the thesis adds 1 within the logarithm of the zero-knowledge formula"
+_BETTER_NOTE = "the parameters found keep the loss and the CV and show a smaller proportion: the printed one is not the smallest"
+_BIT_NOTE = "the thesis gives the loss of one bit; an answer changes two bits"
+
+
+def _privacy(s: float, p: float, q: float, epsilon: float, zero_knowledge: float) -> list[Finding]:
+    bit = bit_epsilon(p, q)
+    exact = zero_knowledge_epsilon(bit, s)
+    answer = sampled_epsilon(answer_epsilon(p, q), s)
+    name = f"s = {s}, p = {p}, q = {q}"
+    return [
+        Compared(f"sampled epsilon of an answer, {name}", epsilon, answer, 0.02, _BIT_NOTE, sampled_epsilon(bit, s)),
+        Compared(f"zero-knowledge epsilon, {name}", zero_knowledge, exact, 0.006, _ZK_NOTE, math.log1p(math.exp(exact))),
+    ]
+
+
+def _cv(share: float, n: float, s: float, p: float, q: float) -> float:
+    b = (1 - p) * q
+    return Spread.of_pair(p + b, b).stderr(share, s * n) / share
+
+
+def _table_6_1(settings: SimpleNamespace, context: Context) -> Outcome:
+    findings: list[Finding] = []
+    rows = []
+    for place, (size, five, ten) in enumerate(settings.printed):
+        for cv, printed in ((0.05, five), (0.1, ten)):
+            found = lavengood_grid(settings.epsilon, size, cv)
+            best = lavengood_grid(settings.epsilon, size, cv, step=None)
+            rows.append(
+                (size, cv, printed, 100 * found.smallest_share, 100 * best.smallest_share, found.sampling, found.p, found.q)
+            )
+            findings.append(
+                Compared(f"N = {size:,}, CV {100 * cv:g} %, in %", printed, 100 * found.smallest_share, 0.0051, _BETTER_NOTE)
+            )
+        context.done((place + 1) / len(settings.printed))
+    findings.append(
+        Claim(
+            "Comparing proportions exactly, not in steps of 0.001, shows none that is larger",
+            all(row[4] <= row[3] + 1e-12 for row in rows),
+            f"largest gain {max(100 * (1 - row[4] / row[3]) for row in rows):.1f} %",
+        )
+    )
+    sizes = [size for size, *_ in settings.printed]
+    lines = [Series(f"CV {100 * cv:g} %", sizes, [row[3] for row in rows if row[1] == cv]) for cv in (0.05, 0.1)]
+
+    def draw(figure: Any) -> None:
+        ax = figure.subplots()
+        plot_lines(ax, lines, "sample size", "smallest proportion (%)", log="xy")
+        ax.plot([row[0] for row in rows], [row[2] for row in rows], "x", color="0.3", label="printed")
+        ax.legend(fontsize=8, frameon=False)
+
+    header = ("N", "CV", "paper %", "ours %", "compared exactly %", "s", "p", "q")
+    return Outcome(tuple(findings), header, tuple(rows), draw)
+
+
+def _figure_6_1(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows = []
+    for place, epsilon in enumerate(settings.epsilons):
+        for cv in (0.05, 0.1):
+            found = lavengood_grid(epsilon, settings.n, cv)
+            zero = zero_knowledge_epsilon(bit_epsilon(found.p, found.q), found.sampling) if found.sampling < 1 else math.inf
+            rows.append(
+                (epsilon, cv, found.sampling, found.p, found.q, 100 * found.smallest_share, zero, math.log1p(math.exp(zero)))
+            )
+        context.done((place + 1) / len(settings.epsilons))
+    at = {(row[0], row[1]): row for row in rows}
+    first, last = at[settings.epsilons[0], 0.05], at[settings.epsilons[-1], 0.05]
+    findings = (
+        Compared("smallest proportion at epsilon 1, CV 5 %, in %", 1.2, at[1.0, 0.05][5], 0.05),
+        Compared("smallest proportion at epsilon 1, CV 10 %, in %", 0.6, at[1.0, 0.1][5], 0.05),
+        Compared("zero-knowledge epsilon at epsilon 0.1", 0.8, first[6], 0.06, _ZK_NOTE, first[7]),
+        Compared("zero-knowledge epsilon at epsilon 2", 2.7, last[6], 0.06, _ZK_NOTE, last[7]),
+    )
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(1, 3)
+        for cv, style in ((0.05, "-"), (0.1, "--")):
+            mine = [row for row in rows if row[1] == cv]
+            x = [row[0] for row in mine]
+            for column, name in ((2, "s"), (3, "p"), (4, "q")):
+                axes[0].plot(x, [row[column] for row in mine], style, color=f"C{column}", label=name if cv == 0.05 else None)
+            axes[1].plot(x, [row[5] for row in mine], style, color="C0", label=f"CV {100 * cv:g} %")
+            axes[2].plot(x, [row[6] for row in mine], style, color="C0")
+        for ax, label in zip(axes, ("best parameter", "smallest proportion (%)", "zero-knowledge epsilon"), strict=True):
+            ax.set_xlabel("epsilon")
+            ax.set_ylabel(label)
+            ax.spines[["top", "right"]].set_visible(False)
+        axes[1].set_yscale("log")
+        axes[0].legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.75))
+        axes[1].legend(fontsize=7, frameon=False)
+
+    header = ("epsilon", "CV", "s", "p", "q", "proportion %", "epsilon zk", "epsilon zk by the thesis")
+    return Outcome(findings, header, tuple(rows), draw)
+
+
+def _figure_6_2(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows = []
+    for place, size in enumerate(settings.sizes):
+        found = lavengood_grid(settings.epsilon, size, 0.05)
+        naive = 100 * _cv(found.smallest_share, size, 0.5, 0.5, 0.5)
+        optimised = 100 * _cv(found.smallest_share, size, found.sampling, found.p, found.q)
+        rows.append((size, 100 * found.smallest_share, optimised, naive))
+        context.done((place + 1) / len(settings.sizes))
+    findings = (
+        Compared("largest CV with s = p = q = 0.5, in %", 5.6, max(row[3] for row in rows), 0.05),
+        Claim(
+            "Best parameters are ahead of s = p = q = 0.5 at every size, modestly",
+            all(row[2] <= row[3] for row in rows) and max(row[3] for row in rows) < 6,
+            f"{min(row[3] for row in rows):.2f} to {max(row[3] for row in rows):.2f} % beside 5 %",
+        ),
+    )
+    lines = [
+        Series("s = p = q = 0.5", settings.sizes, [row[3] for row in rows]),
+        Series("best", settings.sizes, [row[2] for row in rows]),
+    ]
+
+    def draw(figure: Any) -> None:
+        plot_lines(figure.subplots(), lines, "sample size", "coefficient of variation (%)", log="x")
+
+    return Outcome(findings, ("N", "proportion %", "CV best %", "CV naive %"), tuple(rows), draw)
+
+
+def _trials(truth: NDArray[np.int64], k: int, s: float, p: float, q: float, trials: int, context: Context, salt: int) -> _Floats:
+    """Estimated proportions of the k labels, one row a trial; `truth` is the label of each row, as SQL gave it."""
+    b = (1 - p) * q
+    mechanism = UnaryEncoding(k, p + b, b)
+    random, source = context.random(salt), context.source(salt)
+    out = np.empty((trials, k))
+    for trial in range(trials):
+        answers = truth[random.random(truth.size) < s]
+        out[trial] = mechanism.estimate(mechanism.privatize(answers, source)).proportions
+        context.done((trial + 1) / trials)
+    return out
+
+
+def _variances_agree(estimates: _Floats, expected: _Floats) -> tuple[bool, float]:
+    """Whether empirical variances are those of theory: all together, within 4 standard errors; and their mean ratio."""
+    trials = len(estimates)
+    ratio = float((estimates.var(axis=0, ddof=1) / expected**2).mean())
+    return abs(ratio - 1) < 4 * math.sqrt(2 / (trials - 1) / estimates.shape[1]), ratio
+
+
+def _figure_6_3(settings: SimpleNamespace, context: Context) -> Outcome:
+    random = context.random()
+    weights = 1 / (np.arange(settings.tags) + settings.shift) ** settings.zipf
+    names = np.array([f"#tag{i:05d}" for i in range(settings.tags)])
+    tags = names[random.choice(settings.tags, settings.rows, p=weights / weights.sum())]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE hashtags (content TEXT)")
+        connection.executemany("INSERT INTO hashtags VALUES (?)", ((tag,) for tag in tags.tolist()))
+        popular = connection.execute("SELECT content FROM hashtags GROUP BY content ORDER BY count(*) DESC LIMIT 20").fetchall()
+        place = {row[0]: i for i, row in enumerate(popular)}
+        # Tags that are not among them go to the bucket of all others.
+        answers = [place.get(row[0], 20) for row in connection.execute("SELECT content FROM hashtags")]
+    truth = np.array(answers, dtype=np.int64)
+    shares = np.bincount(truth, minlength=21)[:20] / truth.size
+    rows, findings, panels = [], [], []
+    for number, (s, p, q, epsilon, zero) in enumerate(settings.trials_of):
+        estimates = _trials(truth, 21, s, p, q, settings.trials, context, number)[:, :20]
+        expected = np.array([_cv(share, truth.size, s, p, q) for share in shares]) * shares
+        agree, ratio = _variances_agree(estimates, expected)
+        cv = estimates.std(axis=0, ddof=1) / shares
+        findings += _privacy(s, p, q, epsilon, zero)
+        text = f"mean ratio of variances {ratio:.3f} over 20 tags and {settings.trials} trials"
+        findings.append(Claim(f"Empirical and theoretical variation coincide (epsilon {epsilon})", agree, text))
+        # A smaller table varies more; what is claimed is about 2 million rows.
+        scaled = np.array([_cv(share, settings.paper_rows, s, p, q) for share in shares])
+        if number == 0:
+            findings.append(
+                Claim(
+                    "Tags above 1 % have a coefficient of variation of at most 10 %, rare ones decline quickly (epsilon 0.7)",
+                    bool((scaled[shares >= 0.01] <= 0.1).all() and scaled.max() > 0.1),
+                    f"{100 * scaled[shares >= 0.01].max():.1f} % at 1 %, {100 * scaled.max():.0f} % for the rarest",
+                )
+            )
+        else:
+            findings.append(
+                Claim(
+                    "Almost all have at most 10 % (epsilon 2)",
+                    float((scaled <= 0.1).mean()) >= 0.8,
+                    f"{(scaled <= 0.1).sum()} of 20",
+                )
+            )
+        rows += [
+            (epsilon, popular[i][0], shares[i], estimates[0, i], 1.96 * expected[i], cv[i], expected[i] / shares[i])
+            for i in range(20)
+        ]
+        panels.append((epsilon, estimates[0], expected, cv))
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(2, 2)
+        for (one, two), (epsilon, estimate, expected, cv) in zip(axes, panels, strict=True):
+            one.bar(np.arange(20), 100 * shares, color="0.85", label="truth")
+            one.errorbar(np.arange(20), 100 * estimate, 196 * expected, fmt="o", markersize=3, linewidth=1, label="one trial")
+            one.set_ylabel("tag (%)")
+            two.plot(100 * shares, 100 * cv, "o", markersize=3.5, label="empirical")
+            two.plot(100 * shares, 100 * expected / shares, "-", color="0.4", label="theory")
+            two.set_ylabel("CV (%)")
+            two.set_title(f"epsilon {epsilon}", fontsize=9)
+            for ax in (one, two):
+                ax.spines[["top", "right"]].set_visible(False)
+        axes[1][0].set_xlabel("the 20 most frequent tags")
+        axes[1][1].set_xlabel("true proportion (%)")
+        axes[0][0].legend(fontsize=8, frameon=False)
+        axes[0][1].legend(fontsize=8, frameon=False)
+
+    header = ("epsilon", "tag", "truth", "one trial", "±", "CV", "CV by theory")
+    return Outcome(tuple(findings), header, tuple(rows), draw)
+
+
+_EDGES = (50, 90, 110, 130)
+_LENGTHS = ("0-50", "51-90", "91-110", "111-130", "131-140")
+
+
+def _tweets(settings: SimpleNamespace, context: Context) -> NDArray[np.int64]:
+    """Pairs of buckets, first length times 5 plus next, as the thesis's SQL gives them from a table with links."""
+    random = context.random()
+    # Lengths of one author resemble each other: each is drawn from a latent number that half remembers the one before.
+    latent = random.normal(size=settings.rows + 1)
+    memory = settings.memory
+    latent[1:] = memory * latent[:-1] + math.sqrt(1 - memory**2) * latent[1:]
+    order = latent.argsort().argsort() / latent.size
+    lengths = np.interp(order, (0, 0.28, 0.52, 0.68, 0.84, 1), (1, 50, 90, 110, 130, 140)).round().astype(int)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE tweets (id INTEGER PRIMARY KEY, content TEXT, next INTEGER)")
+        made = ((i, "x" * n, i + 1) for i, n in enumerate(lengths.tolist()))
+        connection.executemany("INSERT INTO tweets VALUES (?, ?, ?)", made)
+        sql = "SELECT length(a.content), length(b.content) FROM tweets AS a JOIN tweets AS b ON a.next = b.id"
+        pairs = np.array(connection.execute(sql).fetchall())
+    buckets = np.searchsorted(_EDGES, pairs, side="left")
+    return np.asarray(buckets[:, 0] * 5 + buckets[:, 1], dtype=np.int64)
+
+
+def _figures_6_4(settings: SimpleNamespace, context: Context) -> Outcome:
+    s, p, q = settings.parameters
+    truth = _tweets(settings, context)
+    shares = np.bincount(truth, minlength=25) / truth.size
+    estimates = _trials(truth, 25, s, p, q, settings.trials, context, 1)
+    expected = np.array([_cv(share, truth.size, s, p, q) for share in shares]) * shares
+    tables = estimates.reshape(-1, 5, 5)
+    after = tables / tables.sum(axis=2, keepdims=True)
+    true_after = shares.reshape(5, 5) / shares.reshape(5, 5).sum(axis=1, keepdims=True)
+    scale = math.sqrt(truth.size / settings.paper_rows)
+    before_cv = estimates.std(axis=0, ddof=1) / shares
+    after_cv = after.std(axis=0, ddof=1) / true_after
+    agree, ratio = _variances_agree(estimates, expected)
+    means = after.mean(axis=0)
+    slack = 1 + 4 / math.sqrt(2 * settings.trials)
+    findings: list[Finding] = _privacy(s, p, q, 0.7, 1.42)
+    findings += [
+        Claim("Empirical and theoretical variation coincide", agree, f"mean ratio of variances {ratio:.3f} over 25 buckets"),
+        Claim(
+            "With 2,052,205 answers no bucket has a coefficient of variation above 10 %, before or after conditioning",
+            max(before_cv.max(), after_cv.max()) * scale < 0.1 * slack,
+            f"largest {100 * before_cv.max() * scale:.1f} % and {100 * after_cv.max() * scale:.1f} %",
+        ),
+        Claim(
+            "Conditioning on the first length has no great effect on the variation",
+            0.8 < float((after_cv.reshape(-1) / before_cv).mean()) < 1.25,
+            f"mean ratio {float((after_cv.reshape(-1) / before_cv).mean()):.2f}",
+        ),
+        Claim("A long second tweet becomes more likely with the length of the first", bool((np.diff(means[:, 4]) > 0).all())),
+        Claim("A short second tweet becomes less likely with the length of the first", bool((np.diff(means[:, 0]) < 0).all())),
+    ]
+    rows = tuple(
+        (
+            _LENGTHS[i // 5],
+            _LENGTHS[i % 5],
+            shares[i],
+            estimates[0, i],
+            expected[i],
+            before_cv[i],
+            true_after[i // 5, i % 5],
+            after[0, i // 5, i % 5],
+            after_cv[i // 5, i % 5],
+        )
+        for i in range(25)
+    )
+
+    def draw(figure: Any) -> None:
+        raw, conditional, variation = figure.subplots(1, 3, width_ratios=(1.3, 1.3, 1))
+        raw.bar(np.arange(25), 100 * shares, color="0.85", label="truth")
+        raw.errorbar(np.arange(25), 100 * estimates[0], 196 * expected, fmt="o", markersize=3, linewidth=1, label="one trial")
+        raw.set_xlabel("first length x next length")
+        raw.set_ylabel("pairs (%)")
+        raw.legend(fontsize=8, frameon=False)
+        for i in range(5):
+            conditional.plot(_LENGTHS, 100 * after[0, i], "o-", markersize=3, label=_LENGTHS[i])
+            conditional.plot(_LENGTHS, 100 * true_after[i], ":", color=f"C{i}")
+        conditional.tick_params(axis="x", labelsize=7, rotation=30)
+        conditional.set_xlabel("next length (dotted: truth)")
+        conditional.set_ylabel("given the first length (%)")
+        conditional.legend(fontsize=7, frameon=False)
+        variation.plot(100 * shares, 100 * before_cv, "o", markersize=3, label="pairs")
+        variation.plot(100 * shares, 100 * after_cv.reshape(-1), "x", markersize=4, label="conditional")
+        order = np.argsort(shares)
+        variation.plot(100 * shares[order], 100 * (expected / shares)[order], "-", color="0.4", label="theory")
+        variation.set_xlabel("pairs (%)")
+        variation.set_ylabel("CV (%)")
+        variation.legend(fontsize=7, frameon=False)
+        for ax in (raw, conditional, variation):
+            ax.spines[["top", "right"]].set_visible(False)
+
+    header = (
+        "first",
+        "next",
+        "truth",
+        "one trial",
+        "stderr by theory",
+        "CV",
+        "conditional truth",
+        "conditional",
+        "conditional CV",
+    )
+    return Outcome(tuple(findings), header, rows, draw)
+
+
+_PRINTED = (
+    (1_000, 83.27, 44.50),
+    (5_000, 39.79, 18.90),
+    (10_000, 27.39, 12.86),
+    (50_000, 11.37, 5.37),
+    (100_000, 7.88, 3.69),
+    (500_000, 3.30, 1.60),
+    (1_000_000, 2.29, 1.10),
+    (5_000_000, 0.99, 0.50),
+    (10_000_000, 0.70, 0.39),
+)
+_EPSILONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+_TWEETS = {"rows": 2_052_205, "paper_rows": 2_052_205, "memory": 0.25, "parameters": (0.07, 0.87, 0.47), "trials": 100}
+
+EXPERIMENTS = (
+    Experiment(
+        "lavengood-table-6.1", PAPER, "Table 6.1", _table_6_1, {"epsilon": 0.7, "printed": _PRINTED}, {"printed": _PRINTED[1:8:3]}
+    ),
+    Experiment(
+        "lavengood-figure-6.1",
+        PAPER,
+        "Figure 6.1: best parameters by epsilon",
+        _figure_6_1,
+        {"n": 2_000_000, "epsilons": _EPSILONS},
+        {"epsilons": (0.1, 1.0, 2.0)},
+    ),
+    Experiment(
+        "lavengood-figure-6.2",
+        PAPER,
+        "Figure 6.2: beside naive parameters",
+        _figure_6_2,
+        {"epsilon": 0.7, "sizes": tuple(row[0] for row in _PRINTED)},
+        {"sizes": (1_000, 10_000, 10_000_000)},
+    ),
+    Experiment(
+        "lavengood-figure-6.3",
+        PAPER,
+        "Figure 6.3: hashtags through SQL",
+        _figure_6_3,
+        {
+            "rows": 2_000_000,
+            "paper_rows": 2_000_000,
+            "tags": 5_000,
+            "zipf": 1.05,
+            "shift": 6,
+            "trials": 100,
+            "trials_of": ((0.05, 0.88, 0.37, 0.7, 1.41), (0.08, 0.94, 0.2, 2.0, 2.72)),
+        },
+        {"rows": 100_000, "trials": 40},
+    ),
+    Experiment(
+        "lavengood-figure-6.4",
+        PAPER,
+        "Figures 6.4 to 6.6: two columns, conditional tables",
+        _figures_6_4,
+        _TWEETS,
+        {"rows": 100_000, "trials": 40},
+    ),
+)

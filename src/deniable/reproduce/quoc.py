@@ -1,0 +1,444 @@
+"""PrivApprox (Quoc et al. 2017): utility and privacy of sampled randomized response, by simulation and by formula.
+
+The paper's accuracy loss is |estimate - y|/y, y the proportion that answers were drawn with, averaged over 100 runs. Of two such
+averages the relative standard errors are 7.6 % each (the absolute value of a normal number has a standard deviation of 0.756
+times its mean), so that tolerances are four standard errors of their difference.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from deniable.estimation.pooling import stratified
+from deniable.mechanisms.binary import BinaryResponse
+from deniable.privacy.composition import rappor_lifetime_epsilon
+from deniable.privacy.response import (
+    answer_epsilon,
+    bit_epsilon,
+    quoc_one_sided_epsilon,
+    sampled_epsilon,
+    zero_knowledge_epsilon,
+)
+from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, Finding, Outcome, Series, plot_lines
+from deniable.reproduce.real_data import taxi_miles
+
+__all__ = ["EXPERIMENTS", "accuracy_loss", "expected_loss"]
+
+PAPER = "Quoc et al. 2017"
+_SPREAD = math.sqrt(math.pi / 2 - 1)
+"""The standard deviation of |x| over its mean, x normal."""
+
+
+def accuracy_loss(y: float, clients: int, s: float, p: float, q: float, runs: int, context: Context, salt: int) -> float:
+    """The mean of |estimate - y|/y: each run draws everybody's answer, who takes part, and the coins."""
+    random, source = context.random(salt), context.source(salt)
+    mechanism = BinaryResponse(p, q) if p < 1 else None
+    losses = []
+    for _ in range(runs):
+        answers = (random.random(int(random.binomial(clients, s))) < y).astype(np.int64)
+        share = answers.mean() if mechanism is None else mechanism.estimate(mechanism.privatize(answers, source)).proportions[1]
+        losses.append(abs(float(share) - y) / y)
+    return float(np.mean(losses))
+
+
+def expected_loss(y: float, clients: float, s: float, p: float, q: float) -> float:
+    """The same by theory: the error is normal with variance lam (1 - lam)/(p^2 s N), lam = p y + (1 - p) q."""
+    lam = p * y + (1 - p) * q
+    return math.sqrt(2 / math.pi * lam * (1 - lam) / (s * clients)) / (p * y)
+
+
+def _tolerance(value: float, runs: int, paper_runs: int = 100) -> float:
+    return 4 * _SPREAD * value * math.sqrt(1 / runs + 1 / paper_runs)
+
+
+def _table_1(settings: SimpleNamespace, context: Context) -> Outcome:
+    findings: list[Finding] = []
+    rows, by_q = [], []
+    for place, (p, q, loss, level) in enumerate(settings.printed):
+        ours = accuracy_loss(settings.yes, settings.clients, settings.s, p, q, settings.runs, context, place)
+        exact = zero_knowledge_epsilon(bit_epsilon(p, q), settings.s)
+        one_sided = zero_knowledge_epsilon(quoc_one_sided_epsilon(p, q), settings.s)
+        theory = expected_loss(settings.yes, settings.clients, settings.s, p, q)
+        findings.append(Compared(f"accuracy loss, p = {p}, q = {q}", loss, ours, _tolerance(theory, settings.runs)))
+        note = "the paper's equation 8 keeps only P(1|1)/P(1|0); for q > 1/2 the other ratio is the larger one"
+        findings.append(Compared(f"zero-knowledge epsilon, p = {p}, q = {q}", level, exact, 5e-4, note, one_sided))
+        rows.append((p, q, loss, ours, theory, level, exact, one_sided))
+        by_q.append((p, q, theory))
+        context.done((place + 1) / len(settings.printed))
+    best = {p: min((loss, q) for other, q, loss in by_q if other == p)[1] for p in (0.3, 0.6, 0.9)}
+    findings.append(
+        Claim(
+            "The closer q is to the proportion of yes answers (0.6), the smaller the loss",
+            all(q == 0.6 for q in best.values()),
+            ", ".join(f"p = {p}: smallest at q = {q}" for p, q in best.items()),
+            "lam (1 - lam) is largest, not smallest, near lam = 1/2; the paper's differences over q are within its own noise",
+        )
+    )
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        for p in (0.3, 0.6, 0.9):
+            mine = [row for row in rows if row[0] == p]
+            qs = [row[1] for row in mine]
+            left.plot(qs, [row[3] for row in mine], "o-", label=f"p = {p}")
+            left.plot(qs, [row[2] for row in mine], "x", color="0.3")
+            right.plot(qs, [row[6] for row in mine], "o-", label=f"p = {p}")
+            right.plot(qs, [row[5] for row in mine], "x", color="0.3")
+        for ax, label in ((left, "accuracy loss"), (right, "zero-knowledge epsilon")):
+            ax.plot([], [], "x", color="0.3", label="paper")
+            ax.set_xlabel("q")
+            ax.set_ylabel(label)
+            ax.set_ylim(bottom=0)
+            ax.spines[["top", "right"]].set_visible(False)
+        left.legend(fontsize=8, frameon=False)
+
+    header = ("p", "q", "paper loss", "loss", "loss by theory", "paper epsilon", "epsilon", "epsilon by the paper's formula")
+    return Outcome(tuple(findings), header, tuple(rows), draw)
+
+
+def _figure_4a(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows, findings, lines = [], [], []
+    pairs = [(p, q) for p in settings.p for q in settings.q]
+    for place, (p, q) in enumerate(pairs):
+        losses = [
+            accuracy_loss(settings.yes, settings.clients, s, p, q, settings.runs, context, 100 * place + i)
+            for i, s in enumerate(settings.s)
+        ]
+        theory = [expected_loss(settings.yes, settings.clients, s, p, q) for s in settings.s]
+        rows += [(p, q, s, loss, expected) for s, loss, expected in zip(settings.s, losses, theory, strict=True)]
+        lines.append(Series(f"p = {p}, q = {q}", settings.s, losses))
+        context.done((place + 1) / len(pairs))
+    deviations = [(loss - theory) / (theory * _SPREAD / math.sqrt(settings.runs)) for *_, loss, theory in rows]
+    findings.append(
+        Claim(
+            "The loss decreases with the sampling fraction as 1/sqrt(s), whatever p and q",
+            max(map(abs, deviations)) < 4.5,
+            f"largest deviation from theory {max(map(abs, deviations)):.1f} standard errors of {len(rows)}",
+        )
+    )
+    ends = [(line.y[-1], line.y[-2]) for line in lines]
+    gain = 1 - math.sqrt(settings.s[-2] / settings.s[-1])
+    text = f"theory: from s = {settings.s[-2]} to {settings.s[-1]} the loss falls by {100 * gain:.0f} %"
+    findings.append(Claim("Beyond s = 0.8 there is little to gain", gain < 0.15 and len(ends) > 0, text))
+    draw = _one_plot(lines, "sampling fraction s", "accuracy loss")
+    return Outcome(tuple(findings), ("p", "q", "s", "loss", "loss by theory"), tuple(rows), draw)
+
+
+def _one_plot(lines: list[Series], x: str, y: str, log: str = "") -> Any:
+    def draw(figure: Any) -> None:
+        plot_lines(figure.subplots(), lines, x, y, log=log)
+
+    return draw
+
+
+def _figure_4b(settings: SimpleNamespace, context: Context) -> Outcome:
+    p, q, y, n, runs = settings.p, settings.q, settings.yes, settings.clients, settings.runs
+    response = accuracy_loss(y, n, 1.0, p, q, runs, context, 1)
+    rows = []
+    for place, s in enumerate(settings.s):
+        sampling = accuracy_loss(y, n, s, 1.0, q, runs, context, 10 + place)
+        both = accuracy_loss(y, n, s, p, q, runs, context, 50 + place)
+        rows.append((s, sampling, response, both, math.hypot(sampling, response), sampling + response))
+        context.done((place + 1) / len(settings.s))
+    # The coins of fewer reports err more: at s, those of s N. Squares of the two parts add up to the square of the whole.
+    exact = [math.hypot(expected_loss(y, n, s, 1.0, q), math.sqrt(_coins(y, n, s, p, q))) for s in settings.s]
+    theory = [expected_loss(y, n, s, p, q) for s in settings.s]
+    added = [expected_loss(y, n, s, 1.0, q) + expected_loss(y, n, 1.0, p, q) for s in settings.s]
+    findings = (
+        Claim(
+            "The errors of sampling and of randomized response are independent: their squares add up to that of both",
+            max(abs(a / b - 1) for a, b in zip(exact, theory, strict=True)) < 1e-12,
+            "lam (1 - lam)/p^2 = y (1 - y) + coins, to 1e-12",
+        ),
+        Claim(
+            "The two losses can be added together to give the total loss",
+            max(abs(total / summed - 1) for total, summed in zip(theory, added, strict=True)) < 0.05,
+            f"by theory at s = {settings.s[-1]}: {added[-1]:.4f} beside {theory[-1]:.4f}",
+            "squares add up, not the losses; and the coins' part grows as 1/sqrt(s), while the paper measures it at s = 1",
+        ),
+    )
+    names = ("sampling alone", "response alone (s = 1)", "both")
+    lines = [Series(name, settings.s, [row[i + 1] for row in rows]) for i, name in enumerate(names)]
+    lines.append(Series("both, by theory", settings.s, theory, "--"))
+    header = ("s", "sampling", "response", "both", "root of summed squares", "sum")
+    return Outcome(findings, header, tuple(rows), _one_plot(lines, "sampling fraction s", "accuracy loss"))
+
+
+def _coins(y: float, n: float, s: float, p: float, q: float) -> float:
+    a, b = p + (1 - p) * q, (1 - p) * q
+    return 2 / math.pi * (y * a * (1 - a) + (1 - y) * b * (1 - b)) / (p * p * s * n) / y**2
+
+
+def _figure_4c(settings: SimpleNamespace, context: Context) -> Outcome:
+    arguments = settings.s, settings.p, settings.q
+    losses = [
+        accuracy_loss(settings.yes, n, *arguments, settings.runs, context, place) for place, n in enumerate(settings.clients)
+    ]
+    theory = [expected_loss(settings.yes, n, *arguments) for n in settings.clients]
+    slope = float(np.polyfit(np.log(settings.clients), np.log(losses), 1)[0])
+    rows = tuple(zip(settings.clients, losses, theory, strict=True))
+    findings = (
+        Claim(
+            "Utility improves with the number of clients: the loss falls as its inverse root",
+            abs(slope + 0.5) < 0.08,
+            f"slope {slope:.3f} on a log-log scale",
+        ),
+        Claim("Fewer than 100 clients give results of low utility", losses[0] > 0.05, f"loss {losses[0]:.3f} with {rows[0][0]}"),
+    )
+    lines = [Series("simulated", settings.clients, losses), Series("theory", settings.clients, theory, "--")]
+    return Outcome(findings, ("clients", "loss", "theory"), rows, _one_plot(lines, "clients", "accuracy loss", "xy"))
+
+
+def _figure_5a(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows = []
+    for place, y in enumerate(settings.yes):
+        # The inverse query counts the no answers. Its estimate is 1 less the other one, and so is its error; only the
+        # proportion that the error is divided by is another one.
+        arguments = settings.clients, settings.s, settings.p, settings.q, settings.runs, context, place
+        native = accuracy_loss(y, *arguments)
+        rows.append((y, native, native * y / (1 - y), expected_loss(y, *arguments[:4])))
+        context.done((place + 1) / len(settings.yes))
+    at = next(row for row in rows if row[0] == 0.1)
+    tolerance = _tolerance(at[3], settings.runs)
+    findings = (
+        Compared("loss at y = 0.1, native query", 0.0254, at[1], tolerance),
+        Compared("loss at y = 0.1, inverted query", 0.004, at[2], tolerance / 9 + 5e-4),
+        Claim(
+            "The loss is smaller the closer the proportion of yes answers is to q",
+            min(rows, key=lambda row: row[3])[0] == min(settings.yes, key=lambda y: abs(y - settings.q)),
+            f"smallest at y = {min(rows, key=lambda row: row[3])[0]}, q = {settings.q}",
+            "the loss is relative to y, and falls as y grows all the way; inverting changes what it is divided by, not the error",
+        ),
+    )
+    lines = [Series("native", settings.yes, [row[1] for row in rows]), Series("inverted", settings.yes, [row[2] for row in rows])]
+    draw = _one_plot(lines, "proportion of yes answers", "accuracy loss", "y")
+    return Outcome(findings, ("y", "native", "inverted", "native by theory"), tuple(rows), draw)
+
+
+def _figure_5c(settings: SimpleNamespace, context: Context) -> Outcome:
+    random = context.random()
+    mechanism = BinaryResponse(0.9, 0.6)
+    rates = np.array(settings.rates)
+    rows, covered = [], 0
+    for s in settings.s:
+        taken = np.zeros((settings.runs, len(rates)))
+        for run in range(settings.runs):
+            items = random.poisson(settings.window * rates / rates.sum())
+            taken[run] = random.binomial(items, s)
+            shares = np.array([0.2, 0.5, 0.8])
+            estimates = [
+                mechanism.estimate(mechanism.privatize((random.random(int(n)) < share).astype(int), context.source(run)))
+                for n, share in zip(taken[run], shares, strict=True)
+            ]
+            total = stratified(estimates, items.tolist())
+            low, high = total.interval(0.95)[1]
+            covered += low <= float((items * shares).sum() / items.sum()) <= high
+        rows.append((s, *taken.mean(axis=0).tolist(), *(settings.window * s * rates / rates.sum()).tolist()))
+        context.done(s)
+    largest = max(abs(row[1 + i] / row[4 + i] - 1) for row in rows for i in range(3))
+    share = covered / settings.runs / len(settings.s)
+    findings = (
+        Claim(
+            "Items taken from each source are proportional to its rate and to the sampling fraction",
+            largest < 5 / math.sqrt(settings.runs * rows[0][4]),
+            f"largest deviation {100 * largest:.2f} %",
+        ),
+        Claim(
+            "Intervals of the stratified estimate cover the true proportion 95 % of the time",
+            abs(share - 0.95) < 4 * math.sqrt(0.05 * 0.95 / (settings.runs * len(settings.s))) + 0.005,
+            f"{100 * share:.1f} % of {settings.runs * len(settings.s)}",
+        ),
+    )
+    lines = [Series(f"source {i + 1} (rate {r})", settings.s, [row[1 + i] for row in rows]) for i, r in enumerate(settings.rates)]
+    header = ("s", *(f"taken {i}" for i in (1, 2, 3)), *(f"expected {i}" for i in (1, 2, 3)))
+    return Outcome(findings, header, tuple(rows), _one_plot(lines, "sampling fraction s", "items taken per window"))
+
+
+def _figure_7(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows = []
+    for f in settings.f:
+        paper = [math.log1p(s * math.expm1(quoc_one_sided_epsilon(1 - f, 0.5))) for s in settings.s]
+        ours = [sampled_epsilon(answer_epsilon(1 - f, 0.5), s) for s in settings.s]
+        rows.append((f, rappor_lifetime_epsilon(f), *paper, *ours))
+    count = len(settings.s)
+    at_one = settings.s.index(1.0)
+    findings = (
+        Claim(
+            "With s = 1 the loss of an answer is that of RAPPOR with one hash",
+            all(abs(row[2 + count + at_one] - row[1]) < 1e-9 for row in rows),
+            "answer's epsilon = 2 ln((1 - f/2)/(f/2)), to 1e-9",
+        ),
+        Claim(
+            "As the paper counts, PrivApprox is ahead of RAPPOR even without sampling",
+            all(row[2 + at_one] < row[1] for row in rows),
+            f"f = {rows[0][0]}: {rows[0][2 + at_one]:.3f} beside {rows[0][1]:.3f}",
+            "it compares the loss of one bit with RAPPOR's of a whole answer, two bits",
+        ),
+        Claim(
+            "Sampling makes the loss smaller than RAPPOR's, for anyone who cannot tell who took part",
+            all(row[2 + count + i] < row[1] for row in rows for i, s in enumerate(settings.s) if s < 1),
+            f"f = 0.5, s = {settings.s[0]}",
+        ),
+    )
+    lines = [Series("RAPPOR, h = 1", settings.f, [row[1] for row in rows])]
+    lines += [Series(f"ours, s = {s}", settings.f, [row[2 + count + i] for row in rows]) for i, s in enumerate(settings.s)]
+    header = ("f", "RAPPOR", *(f"paper s={s}" for s in settings.s), *(f"ours s={s}" for s in settings.s))
+    return Outcome(findings, header, tuple(rows), _one_plot(lines, "RAPPOR's f", "epsilon of an answer"))
+
+
+def _figure_9(settings: SimpleNamespace, context: Context) -> Outcome:
+    y, clients = settings.yes, settings.clients
+    if context.data:
+        miles = taxi_miles(context.data)
+        counts = np.bincount(np.minimum(miles.astype(np.int64), 10), minlength=11)
+        y, clients = float(counts.max() / counts.sum()), len(miles)
+    rows = []
+    for i, p in enumerate(settings.p):
+        for j, q in enumerate(settings.q):
+            for k, s in enumerate(settings.s):
+                salt = 100 * i + 10 * j + k
+                loss = accuracy_loss(y, clients, s, p, q, settings.runs, context, salt)
+                rows.append((p, q, s, loss, zero_knowledge_epsilon(bit_epsilon(p, q), s), expected_loss(y, clients, s, p, q)))
+        context.done((i + 1) / len(settings.p))
+
+    def mean(index: int, value: float, column: int) -> float:
+        return float(np.mean([row[column] for row in rows if row[index] == value]))
+
+    falls = [mean(0, p, 5) for p in settings.p], [mean(2, s, 5) for s in settings.s]
+    grows = [mean(0, p, 4) for p in settings.p], [mean(2, s, 4) for s in settings.s]
+    best = min(settings.q, key=lambda q: mean(1, q, 5))
+    findings = (
+        Claim("The loss falls as s and p grow", all(list(x) == sorted(x, reverse=True) for x in falls), "means over the others"),
+        Claim("Privacy weakens as s and p grow", all(list(x) == sorted(x) for x in grows), "means over the others"),
+        Claim(
+            "The loss is smallest at q = 0.3, which is close to the proportion of yes answers",
+            best == 0.3,
+            f"by theory smallest at q = {best}",
+            "lam (1 - lam) is smallest where q is far from where it makes lam = 1/2",
+        ),
+    )
+
+    def draw(figure: Any) -> None:
+        left, middle, right = figure.subplots(1, 3)
+        for p in settings.p:
+            plain = [row for row in rows if row[0] == p and row[1] == settings.q[0]]
+            left.plot([row[2] for row in plain], [row[3] for row in plain], "o-", markersize=3.5, label=f"p = {p}")
+            middle.plot([row[2] for row in plain], [row[4] for row in plain], "o-", markersize=3.5)
+            own = [row for row in rows if row[0] == p]
+            right.plot([row[4] for row in own], [row[3] for row in own], "o", markersize=3.5)
+        for ax, x, label in (
+            (left, "s", "accuracy loss"),
+            (middle, "s", "epsilon (zk)"),
+            (right, "epsilon (zk)", "accuracy loss"),
+        ):
+            ax.set_xlabel(x)
+            ax.set_ylabel(label)
+            ax.spines[["top", "right"]].set_visible(False)
+        left.legend(fontsize=8, frameon=False)
+
+    return Outcome(findings, ("p", "q", "s", "loss", "zero-knowledge epsilon", "loss by theory"), tuple(rows), draw)
+
+
+def _figure_12(settings: SimpleNamespace, context: Context) -> Outcome:
+    rows, lines = [], []
+    for p, q in settings.pairs:
+        epsilon = bit_epsilon(p, q)
+        ratios = [zero_knowledge_epsilon(epsilon, s) / sampled_epsilon(epsilon, s) for s in settings.s]
+        rows += [(p, q, s, ratio) for s, ratio in zip(settings.s, ratios, strict=True)]
+        lines.append(Series(f"p = {p}, q = {q}", settings.s, ratios))
+    findings = (
+        Claim(
+            "The bound of differential privacy is tighter than that of zero-knowledge privacy for every s",
+            all(row[3] > 1 for row in rows),
+            f"smallest ratio {min(row[3] for row in rows):.3f}",
+        ),
+    )
+    return Outcome(findings, ("p", "q", "s", "ratio"), tuple(rows), _one_plot(lines, "s", "epsilon zk / epsilon dp", "y"))
+
+
+_PRINTED = (
+    (0.3, 0.3, 0.0278, 1.7047),
+    (0.3, 0.6, 0.0262, 1.3862),
+    (0.3, 0.9, 0.0268, 1.2527),
+    (0.6, 0.3, 0.0141, 2.5649),
+    (0.6, 0.6, 0.0128, 2.0476),
+    (0.6, 0.9, 0.0136, 1.7917),
+    (0.9, 0.3, 0.0098, 4.1820),
+    (0.9, 0.6, 0.0079, 3.5263),
+    (0.9, 0.9, 0.0102, 3.1570),
+)
+_CROWD = {"clients": 10_000, "yes": 0.6, "runs": 400}
+_FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_TAXI = "NYC TLC trip Parquet (trip_distance) or DEBS 2015 CSV (trip_distance, the sixth column)"
+
+EXPERIMENTS = (
+    Experiment("quoc-table-1", PAPER, "Table 1", _table_1, {**_CROWD, "s": 0.6, "printed": _PRINTED}, {"runs": 100}),
+    Experiment(
+        "quoc-figure-4a",
+        PAPER,
+        "Figure 4 (a): loss by sampling fraction",
+        _figure_4a,
+        {**_CROWD, "p": (0.3, 0.6, 0.9), "q": (0.3, 0.6, 0.9), "s": (0.1, 0.2, 0.4, 0.6, 0.8, 0.99)},
+        {"runs": 20},
+    ),
+    Experiment(
+        "quoc-figure-4b",
+        PAPER,
+        "Figure 4 (b): errors of sampling and of response",
+        _figure_4b,
+        {**_CROWD, "p": 0.3, "q": 0.6, "s": _FINE},
+        {"runs": 40},
+    ),
+    Experiment(
+        "quoc-figure-4c",
+        PAPER,
+        "Figure 4 (c): loss by number of clients",
+        _figure_4c,
+        {"yes": 0.6, "s": 0.9, "p": 0.9, "q": 0.6, "clients": (30, 100, 300, 1000, 10_000, 100_000), "runs": 400},
+        {"runs": 60},
+    ),
+    Experiment(
+        "quoc-figure-5a",
+        PAPER,
+        "Figure 5 (a): native and inverted query",
+        _figure_5a,
+        {"clients": 10_000, "yes": _FINE, "s": 0.9, "p": 0.9, "q": 0.6, "runs": 400},
+        {"runs": 50},
+    ),
+    Experiment(
+        "quoc-figure-5c",
+        PAPER,
+        "Figure 5 (c): strata",
+        _figure_5c,
+        {"rates": (3, 4, 5), "window": 10_000, "s": (0.1, 0.2, 0.4, 0.6, 0.8, 0.9), "runs": 100},
+        {"runs": 20},
+    ),
+    Experiment("quoc-figure-7", PAPER, "Figure 7: beside RAPPOR", _figure_7, {"f": _FINE, "s": (0.2, 0.4, 0.6, 0.8, 1.0)}),
+    Experiment(
+        "quoc-figure-9",
+        PAPER,
+        "Figure 9: taxi trips, utility and privacy",
+        _figure_9,
+        {
+            "yes": 0.3357,
+            "clients": 10_000,
+            "p": (0.3, 0.6, 0.9),
+            "q": (0.3, 0.6, 0.9),
+            "s": (0.2, 0.4, 0.6, 0.8, 0.95),
+            "runs": 100,
+        },
+        {"runs": 10},
+        _TAXI,
+    ),
+    Experiment(
+        "quoc-figure-12",
+        PAPER,
+        "Figure 12: zero-knowledge beside differential privacy",
+        _figure_12,
+        {"pairs": ((0.3, 0.3), (0.3, 0.6), (0.6, 0.3), (0.9, 0.6)), "s": (0.01, *_FINE, 0.99)},
+    ),
+)

@@ -1,0 +1,65 @@
+"""The papers' real files, where a user has them: which column is read, in which unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import SurveyError
+
+__all__ = ["electricity_kwh", "taxi_miles"]
+
+_DEBS_DISTANCE = 5
+"""In the DEBS 2015 file, which has no header: medallion, license, pickup, dropoff, seconds, miles, …"""
+
+
+def taxi_miles(path: Path) -> NDArray[np.float64]:
+    """Miles of trips: NYC TLC Parquet as published (`trip_distance`), or the DEBS 2015 Grand Challenge CSV."""
+    if path.suffix == ".parquet":
+        miles = np.asarray(_parquet(path, "trip_distance"), dtype=np.float64)
+    else:
+        miles = _csv_column(path, _DEBS_DISTANCE, ",", header=False)
+    return _positive(path, miles[miles >= 0])
+
+
+def electricity_kwh(path: Path) -> NDArray[np.float64]:
+    """kWh per half hour: the UCI household power file (`Global_active_power`, kW per minute, fields separated by ';')."""
+    kilowatts = _csv_column(path, 2, ";", header=True)
+    halves = kilowatts[: len(kilowatts) // 30 * 30].reshape(-1, 30)
+    return _positive(path, halves.mean(axis=1) / 2)
+
+
+def _positive(path: Path, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if values.size < 30:
+        raise SurveyError(f"{path} holds {values.size} usable numbers, and an experiment needs at least 30")
+    return values
+
+
+def _parquet(path: Path, column: str) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return pq.read_table(path, columns=[column]).column(column).drop_null().to_numpy()
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise SurveyError(f"{path} cannot be read as Parquet with a column {column!r}: {str(error).splitlines()[0]}") from None
+
+
+def _csv_column(path: Path, place: int, delimiter: str, *, header: bool) -> NDArray[np.float64]:
+    values = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file):
+                fields = line.rstrip("\n").split(delimiter)
+                if (header and number == 0) or len(fields) <= place:
+                    continue
+                try:
+                    values.append(float(fields[place]))
+                except ValueError:
+                    continue  # a missing value, which these files mark with '?' or nothing
+    except OSError as error:
+        raise SurveyError(f"{path} cannot be read: {error.strerror}") from None
+    return np.array(values)

@@ -1,0 +1,241 @@
+"""The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that can be met.
+
+Every budget bounds the sampling from above, for given coins; the wish for an error bounds it from below. So the plan is that of
+the controller (:mod:`deniable.planning.feedback`) with one more bound for each of the coins:
+
+    sampled epsilon c          s <= (e^c - 1) / (E - 1)
+    zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
+    local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance (`lasting_rate`)
+    answers a second           s <= rate / (rate of everybody, at the peak of an epoch)
+    bytes a day                s <= bytes / (bytes of a device that answers every epoch)
+    latency, money a month     by `deniable size`, whose figures grow with s: found by halving
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import InfeasiblePlanError, PlanError
+from deniable.planning.feedback import Coins, Limits, Outlook, Setting, best_setting, expected_error, lasting_rate
+from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
+from deniable.queries.budget import Budget
+from deniable.queries.query import Query
+from deniable.sizing.demand import Demand
+from deniable.sizing.figures import Figures, Prices
+from deniable.sizing.queueing import Stations, simulate
+from deniable.sizing.supply import Sizing, size
+
+__all__ = ["Assessment", "Costs", "assess", "drafted", "initialize"]
+
+_Floats = NDArray[np.float64]
+_DAY = 86_400
+_STEPS = 24
+_SPARE = 0.95
+"""A plan aims at this part of the wish, so that chance does not break it in every other window."""
+_P, _Q = (0.02, 0.98), (0.05, 0.95)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What it takes to run a query: people, the figures that were measured, and prices."""
+
+    people: int
+    figures: Figures = field(default_factory=Figures)
+    prices: Prices = field(default_factory=Prices)
+    participation: float = 1.0
+    """The part of the people whose devices are switched on in an epoch."""
+
+    def sizing(self, query: Query, sampling: float) -> Sizing:
+        """What `deniable size` says of the query at this sampling."""
+        demand = Demand.of_query(query, self.people)
+        return size(replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)), self.figures, self.prices)
+
+    def peak(self, query: Query) -> float:
+        """Answers a second at the peak of an epoch, if everybody answers."""
+        return self.sizing(query, 1.0).demand.peak
+
+    def bytes_per_day(self, query: Query) -> float:
+        """Bytes that a device sends in a day to all proxies, if it answers every epoch."""
+        demand = Demand.of_query(query, self.people)
+        each = demand.share_bytes * demand.most_rows + self.figures.request_bytes
+        return each * demand.proxies * _DAY / demand.every
+
+    def latency(self, query: Query, sampling: float) -> float:
+        """Seconds from the end of a window to its result."""
+        made = self.sizing(query, sampling)
+        return simulate(made.demand, Stations.of(made), made.cells, epochs=1).latency
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """One budget of a query: what was set, what the parameters come to, and whether that is within it."""
+
+    name: str
+    budget: float
+    reached: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the budget is kept."""
+        return self.reached <= self.budget * (1 + 1e-9)
+
+    def words(self) -> str:
+        """In a few words."""
+        return f"{self.name}: {_number(self.reached)} of {_number(self.budget)}{'' if self.met else ', too much'}"
+
+
+def _number(value: float) -> str:
+    return "without bound" if math.isinf(value) else f"{value:,.4g}"
+
+
+def _answers(query: Query) -> int:
+    """How many answers share a budget for life."""
+    return query.distinct if query.memoize else query.schedule.n_epochs
+
+
+def _outlook(query: Query, costs: Costs) -> Outlook:
+    epochs = 1 if query.memoize else query.schedule.window // query.schedule.every
+    people = costs.people * costs.participation
+    at = query.budget.proportion
+    reached = 0.0 if query.population is None or query.rows == "several" else min(1.0, people / query.population)
+    return Outlook(people * epochs * (query.most_rows if query.rows == "several" else 1), None if at is None else [at], reached)
+
+
+def assess(query: Query, costs: Costs) -> list[Assessment]:
+    """Each budget that a query sets, beside what its parameters come to."""
+    budget, sampling = query.budget, max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64
+    local, answers = query.epsilon_local, _answers(query)
+    zero_knowledge = zero_knowledge_epsilon(local, sampling)
+    life = query.epsilon_charged * query.most_rows * query.distinct if query.memoize else sampling * local * answers
+    support = query.mechanism.support()
+    figures: dict[str, Callable[[], float]] = {
+        "epsilon": lambda: life,
+        "epsilon_per_answer": lambda: local,
+        "sampled": lambda: sampled_epsilon(local, sampling) * answers,
+        "sampled_per_answer": lambda: sampled_epsilon(local, sampling),
+        "zero_knowledge": lambda: zero_knowledge * answers,
+        "zero_knowledge_per_answer": lambda: zero_knowledge,
+        "answers_per_second": lambda: sampling * costs.peak(query),
+        "bytes_per_day": lambda: sampling * costs.bytes_per_day(query),
+        "latency": lambda: costs.latency(query, sampling),
+        "money_per_month": lambda: costs.sizing(query, sampling).cost["all"],
+    }
+    found = [Assessment(name, float(limit), reached()) for name, reached in figures.items() if (limit := getattr(budget, name))]
+    if budget.wish is not None and support is not None:
+        error = expected_error(float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs))
+        found.append(Assessment("error", budget.wish, error))
+    return found
+
+
+def _most_sampling(query: Query, costs: Costs) -> float:
+    """The sampling up to which capacity, bytes, latency and money are kept, whatever the coins are; 0 if none does."""
+    budget, most = query.budget, 1.0
+    if budget.answers_per_second is not None:
+        most = min(most, budget.answers_per_second / costs.peak(query))
+    if budget.bytes_per_day is not None:
+        most = min(most, budget.bytes_per_day / costs.bytes_per_day(query))
+    if budget.latency is not None:
+        most = _kept(lambda sampling: costs.latency(query, sampling), budget.latency, most)
+    if budget.money_per_month is not None:
+        most = _kept(lambda sampling: costs.sizing(query, sampling).cost["all"], budget.money_per_month, most)
+    return most
+
+
+def _kept(reached: Callable[[float], float], limit: float, most: float) -> float:
+    """The largest sampling up to `most` at which a growing figure is within its limit; 0 if it is nowhere."""
+    if reached(most) <= limit:
+        return most
+    low = 0.0
+    for _ in range(_STEPS):
+        middle = (low + most) / 2
+        if middle > 0 and reached(middle) <= limit:
+            low = middle
+        else:
+            most = middle
+    return low
+
+
+def _caps(budget: Budget, epsilon: _Floats, answers: int) -> _Floats:
+    """For each of the coins the largest sampling that the budgets on sampled and zero-knowledge epsilon allow."""
+    growth = np.expm1(epsilon)
+    caps = np.ones_like(epsilon)
+    for one, life in ((budget.sampled_per_answer, None), (budget.sampled, answers)):
+        if one is not None:
+            caps = np.minimum(caps, np.expm1(one if life is None else one / life) / growth)
+    for one, life in ((budget.zero_knowledge_per_answer, None), (budget.zero_knowledge, answers)):
+        if one is None:
+            continue
+        target = math.exp(one if life is None else one / life)
+        low, high = np.zeros_like(epsilon), np.ones_like(epsilon) * (1 - 1e-12)
+        for _ in range(50):
+            middle = (low + high) / 2
+            kept = middle * (2 - middle) / (1 - middle) * np.exp(epsilon) + 1 - middle <= target
+            low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+        caps = np.minimum(caps, low)
+    return caps
+
+
+def initialize(query: Query, costs: Costs) -> Query:
+    """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and `sampling` are ignored.
+
+    Raises :class:`InfeasiblePlanError` with the nearest error that can be had, where the wish cannot be fulfilled.
+    """
+    budget, envelope = query.budget, query.envelope
+    wish = budget.wish
+    if wish is None:
+        raise PlanError("budget.error or budget.relative_error must be given: a plan needs to know what the answer is worth")
+    ranges = (_P, _Q, (1e-9, 1.0)) if envelope is None else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
+    ceilings = [budget.epsilon_per_answer, None if envelope is None else envelope.epsilon_per_answer]
+    answers = _answers(query)
+    if budget.epsilon is not None:
+        ceilings.append(budget.epsilon / (query.most_rows * query.distinct if query.memoize else 1))
+    coins = Coins.two(ranges[0], ranges[1], query.most_rows * query.ones).within(
+        min([each for each in ceilings if each], default=20.0)
+    )
+    if not len(coins.parameters):
+        raise InfeasiblePlanError("no coins inside the envelope cost as little as the budgets allow", {})
+    low, high = ranges[2]
+    caps = np.minimum(np.minimum(_caps(budget, coins.epsilon, answers), _most_sampling(query, costs)), high)
+    if budget.epsilon is not None and not query.memoize:
+        rate = np.array([lasting_rate(budget.epsilon, answers, each) for each in coins.epsilon.tolist()])
+        caps = np.minimum(caps, rate / coins.epsilon)
+    kept = np.flatnonzero(caps >= low)
+    if not kept.size:
+        raise InfeasiblePlanError("the budgets allow no sampling that the envelope does", {})
+    chosen = Coins([coins.parameters[i] for i in kept.tolist()], coins.a[kept], coins.b[kept], coins.epsilon[kept])
+    limits = Limits((low, high), chosen, query.minimum_cohort, caps=caps[kept])
+    outlook = _outlook(query, costs)
+    setting, error = best_setting(limits, outlook, _SPARE * wish)
+    if error > wish * (1 + 1e-9):
+        what, whole = ("error", 1.0) if budget.relative_error is None else ("relative_error", budget.proportion or 1.0)
+        eased = math.ceil(error / whole * 1e4) / 1e4
+        raise InfeasiblePlanError(
+            f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best,"
+            f" and ± {100 * wish:.3g} is wished for",
+            {f"budget.{what}": eased},
+        )
+    return _with(query, setting)
+
+
+def _with(query: Query, setting: Setting) -> Query:
+    strata = [replace(stratum, sampling=None) for stratum in query.strata]
+    mechanism = {"name": "TwoCoin", **setting.coins}
+    return replace(query, sampling=setting.sampling, mechanism=mechanism, strata=strata)
+
+
+def drafted(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of a query file in which parameters are missing, with some that break no rule in their places: to be planned."""
+    envelope = tree.get("envelope")
+    ranges = envelope if isinstance(envelope, Mapping) else {}
+    p, q, sampling = (_first(ranges.get(name), default) for name, default in (("p", _P[0]), ("q", 0.5), ("sampling", 1.0)))
+    return {**tree, "sampling": sampling, "mechanism": {"name": "TwoCoin", "p": p, "q": q}}
+
+
+def _first(given: Any, default: float) -> Any:
+    return given[0] if isinstance(given, list) and given else default

@@ -1,0 +1,57 @@
+"""Enrolment against a running proxy: a device gets its token by an invitation, and can upload with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deniable.client.policy import read_policy
+from deniable.client.vault import Vault
+from deniable.queries.keys import KeyRing
+from toolkit.proxies import ProxyProcess
+
+
+def deniable(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deniable", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)  # noqa: S603 - our own
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_invited_device_enrols_uploads_and_rotates_and_a_stranger_does_not(tmp_path: Path, workers: int) -> None:
+    proxy = ProxyProcess(tmp_path / "proxy", f'workers = {workers}\n[enrolment]\nmode = "invitation"\nper_hour_and_address = 6\n')
+    address = proxy.start()
+    try:
+        code = deniable("proxy", "invite", proxy.file).stdout.strip()
+        vault = tmp_path / "ann.db"
+        Vault.create(vault)
+        KeyRing().save(tmp_path / "ring.json")
+        assert deniable("client", "policy", vault, "--new").returncode == 0
+        refused = deniable("client", "enrol", vault, address, "--invitation", "guessed")
+        assert refused.returncode == 2
+        assert "answered 403 (the invitation is not known, was used, or is too old)" in refused.stderr
+        done = deniable("client", "enrol", vault, address, "--invitation", code)
+        assert done.returncode == 0, done.stderr
+        token = read_policy(vault.with_name("ann.db.policy.toml")).proxies[address]
+        twice = deniable("client", "enrol", vault, address, "--invitation", code)
+        assert "is among your proxies already" in twice.stderr
+        shown = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream", "x-deniable-peer": "192.0.2.9"}
+        assert httpx.post(f"{address}/v1/shares", headers=shown, content=b"x").status_code == 400  # not 401
+        rotated = httpx.post(f"{address}/v1/enrol/rotate", headers=shown)
+        assert rotated.status_code == 201
+        assert httpx.post(f"{address}/v1/shares", headers=shown, content=b"x").status_code == 401
+        fresh = {**shown, "Authorization": f"Bearer {rotated.json()['token']}"}
+        assert httpx.post(f"{address}/v1/shares", headers=fresh, content=b"x").status_code == 400
+        # A header that only workers may set changes nothing: the limit of the address holds, and is counted.
+        statuses = {
+            httpx.post(f"{address}/v1/enrol", json={}, headers={"x-deniable-peer": f"10.0.0.{i}"}).status_code for i in range(6)
+        }
+        assert statuses == {403, 429}
+        metrics = httpx.get(f"{address}/metrics").text
+        assert 'deniable_proxy_enrolment_total{outcome="enrolled"} 1.0' in metrics
+    finally:
+        proxy.stop()

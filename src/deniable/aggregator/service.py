@@ -328,10 +328,8 @@ def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | N
     """The newest result in short."""
     names = ("index", "start", "end", "condition", "n")
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
-    row = connection.execute(
-        f"SELECT seq, {fields} FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1",  # noqa: S608 - names of ours
-        (query_id,),
-    ).fetchone()
+    newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"  # no other document is read
+    row = connection.execute(f"SELECT seq, {fields} FROM results WHERE seq = ({newest})", (query_id,)).fetchone()  # noqa: S608
     return None if row is None else dict(zip(("number", *names), row, strict=True))
 
 
@@ -349,7 +347,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "mechanism": dict(query.recipe),
         "sampling": query.sampling,
         "population": query.population,
-        "budget": asdict(query.budget),
+        "budget": {**asdict(query.budget), "wish": query.budget.wish},
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,

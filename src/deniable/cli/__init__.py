@@ -35,6 +35,7 @@ ROLES = {
     },
     "researcher, with a survey or a protocol": {
         "audit": "deniable.cli.audit:audit",
+        "compare": "deniable.cli.compare:compare",
         "correlate": "deniable.cli.regress:correlate",
         "curate": "deniable.cli.curate:curate",
         "demo": "deniable.cli.demo:demo",

@@ -67,11 +67,6 @@ class Sink:
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
-    def last_batch(self) -> int:
-        """The number of the last batch that is in the state; -1 if there is none."""
-        with self._lock:
-            return self._last_batch()
-
     def _last_batch(self) -> int:
         found = self._note(_BATCH)
         return -1 if found is None else int(found)

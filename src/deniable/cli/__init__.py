@@ -18,6 +18,7 @@ ROLES = {
         "client": "deniable.cli.client:client",
     },
     "analyst, who asks": {
+        "history": "deniable.cli.history:history",
         "plan": "deniable.cli.plan:plan",
         "query": "deniable.cli.query:query",
         "results": "deniable.cli.results:results",

@@ -107,10 +107,7 @@ class LinearRegression(Result):
         found = self.rows(confidence)
         columns = tuple(found[0])
         rows = [tuple(row.values()) for row in found]
-        bars = [
-            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
-            for row in found
-        ]
+        bars = [Bar(row["name"], row["estimate"], row["low"], row["high"]) for row in found]
         notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
         return Display(columns, rows, notes, bars, "coefficient", 0.0)
 

@@ -338,10 +338,10 @@ class Regression(Result):
 
     def _display(self, confidence: float = 0.95) -> Display:
         found = self.rows(confidence)
-        columns = tuple(found[0])
+        columns, several = tuple(found[0]), len(self.labels) > 2
         rows = [tuple(row.values()) for row in found]
         bars = [
-            Bar(" ".join(filter(None, [row.get("answer", ""), row["name"]])), row["estimate"], row["low"], row["high"])
+            Bar(f"{row['answer']}: {row['name']}" if several else row["name"], row["estimate"], row["low"], row["high"])
             for row in found
         ]
         notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))

@@ -1,4 +1,4 @@
-"""Whole numbers, checked once and in one wording. A float, a truth value or a text is none, whatever it is equal to.
+"""Numbers, checked once and in one wording. Of whole ones: a float, a truth value or a text is none, whatever it is equal to.
 
 `0.0 in range(7)` and `True == 1` hold in Python; a number that came from outside has to be a whole number before it is compared.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from deniable.errors import ParameterError
 
-__all__ = ["LARGEST_WORD", "decimal", "is_whole", "whole"]
+__all__ = ["LARGEST_WORD", "check_number", "decimal", "is_whole", "whole"]
 
 LARGEST_WORD = (1 << 63) - 1
 """The largest whole number that a column of SQLite holds."""
@@ -39,6 +39,21 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ParameterError(name, value, f"must be a whole number {bounds}")
     return int(value)
+
+
+def check_number(name: str, value: Any) -> float:
+    """The value as a float, which may still be infinite or NaN.
+
+    >>> check_number("epsilon", "1.5")
+    Traceback (most recent call last):
+    deniable.errors.ParameterError: epsilon = '1.5' must be a number
+    """
+    if isinstance(value, bool | str | bytes | None):
+        raise ParameterError(name, value, "must be a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, value, "must be a number") from None
 
 
 def decimal(name: str, text: Any, least: int = 0, most: int = LARGEST_WORD) -> int:

@@ -65,14 +65,19 @@ class Result(Displayed):
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The result that :meth:`to_dict` described."""
         try:
-            return cls(**cls._arguments(document))
+            arguments = cls._arguments(document)
+            derived = {field.name for field in dataclasses.fields(cls) if not field.init}
+            made = cls(**{name: value for name, value in arguments.items() if name not in derived})
+            for name in derived & set(arguments):
+                object.__setattr__(made, name, arguments[name])
+            return made
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise DocumentError(f"this is no document of {cls.__name__}: {problem}") from None
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments, from the document."""
+        """The values of the fields, from the document."""
         kind: Any = cls
         hints, arguments = _hints(kind), {}
         for field in _public_fields(cls):

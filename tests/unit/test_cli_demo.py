@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.windows import assemble
 from deniable.cli import cli
 from deniable.cli.live import _bar
 from deniable.local.datasets import DATASETS
 from deniable.local.people import Answers
-from deniable.local.simulation import demo_query
+from deniable.local.simulation import Simulation, demo_query
+from deniable.randomness import seeded_source
 
 
 def run(*arguments: str) -> Result:
@@ -102,3 +105,33 @@ def test_a_bar_is_full_to_the_interval_shaded_along_it_and_marked_at_the_truth()
     assert str(_bar(0.2, 0.5, 0.45, 1.0, 10)) == "██▒▒┃     "
     assert str(_bar(0.0, 0.19, 0.31, 1.0, 10)) == "▒▒ ┃      "
     assert str(_bar(0.9, 1.0, 1.0, 1.0, 10)) == "█████████┃"
+
+
+def simulated(n: int, clients: int = 1_000_000) -> Simulation:
+    """A simulation with one window of so many answers; nothing of it runs."""
+    ask = demo_query(DATASETS["taxi"], clients)
+    simulation = Simulation(ask, lambda *_: (_ for _ in ()).throw(AssertionError), 2)
+    simulation.query, simulation.n_people = ask(["https://one.example", "https://two.example"], 1_700_000_000), clients
+    query = simulation.query
+    counts = query.mechanism.count(query.mechanism.draw(np.zeros(min(n, 1000), dtype=np.intp), seeded_source(1)))
+    simulation.windows = [assemble([query], 0, {PaneKey(query.id, 1, 0, 0): Pane(counts * max(n // 1000, 1), n)})]
+    return simulation
+
+
+@pytest.mark.parametrize("n", [73_000, 491_000, 596_000])
+def test_windows_that_the_simulation_was_too_slow_for_are_not_called_complete(n: int) -> None:
+    simulation = simulated(n)
+    (window,) = simulation.windows
+    assert window.condition == "complete"  # to the aggregator, they are people who did not answer
+    assert simulation.condition(window) == "short"
+    assert simulation.expected(window) == 600_000
+    assert (
+        f"cannot keep up with 1,000,000 clients: 1 of 1 windows are short, by {100 * (1 - n / 6e5):.0f} %" in simulation.overload
+    )
+
+
+@pytest.mark.parametrize("n", [598_000, 600_000, 602_000])  # a standard deviation is 490
+def test_windows_that_lack_no_more_answers_than_chance_explains_are_complete(n: int) -> None:
+    simulation = simulated(n)
+    assert simulation.condition(simulation.windows[0]) == "complete"
+    assert simulation.overload == ""

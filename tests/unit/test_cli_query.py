@@ -105,6 +105,7 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
     ):
         assert words in out
     assert out.index("epsilon, local") < out.index("epsilon, sampled")
+    assert "pays for 4 answers: at this schedule a device falls silent about" in out
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_the_settings_that_the_command_writes_are_the_defaults(tmp_path: Path) -
     path = tmp_path / "one.toml"
     assert CliRunner().invoke(cli, ["proxy", "new", str(path)]).exit_code == 0
     assert read_settings(path) == Settings(folder=tmp_path / "one.data")
-    assert CliRunner().invoke(cli, ["proxy", "new", str(path)]).exit_code == 1
+    assert CliRunner().invoke(cli, ["proxy", "new", str(path)]).exit_code == 2
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

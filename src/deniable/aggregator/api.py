@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,12 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
-from deniable.aggregator.feed import Feed, slim
-from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, viewed
+from deniable.aggregator.feed import Feed
+from deniable.aggregator.history_api import add_history
+from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, slim, viewed, without_covariance
 from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.aggregator.sessions import authorize as _authorize
+from deniable.aggregator.state import connect
+from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
-from deniable.service.http_server import Number, parameters_problem
+from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
 
 __all__ = ["create_app"]
@@ -63,6 +65,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_queries(app, service)
     _add_results(app, service)
     _add_streams(app, service, ending)
+    add_history(app, service, _authorize, _known, _REFUSALS)
     _add_watching(app, service)
     return app
 
@@ -70,10 +73,8 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
 def _add_errors(app: FastAPI, service: Service) -> None:
     def answer(reason: str, status: int, detail: str) -> Response:
         service.refusals[reason] += 1
-        title = HTTPStatus(status).phrase
-        fields = {"type": f"urn:deniable:problem:{reason}", "title": title, "status": status, "detail": detail, "reason": reason}
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        return Response(json.dumps(fields), status, headers, media_type="application/problem+json")
+        return Response(problem(reason, status, detail), status, headers, media_type="application/problem+json")
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
@@ -103,19 +104,6 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     app.add_exception_handler(Exception, broken)
 
 
-async def _body(request: Request) -> bytes:
-    content = bytearray()
-    try:
-        async with asyncio.timeout(_SECONDS_FOR_A_BODY):
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > _LARGEST_QUERY:
-                    raise RefusedError("too_large", 413, f"a signed query has at most {_LARGEST_QUERY} bytes")
-    except TimeoutError:
-        raise RefusedError("slow_body", 408, f"the body must come within {_SECONDS_FOR_A_BODY} seconds") from None
-    return bytes(content)
-
-
 def _known(service: Service, query_id: str) -> dict[str, Any]:
     found = service.queries(query_id)
     if not found:
@@ -130,7 +118,8 @@ def _add_queries(app: FastAPI, service: Service) -> None:
     async def publish_query(query_id: str, request: Request, response: Response) -> dict[str, Any]:
         """Publish a signed query, or its next version: it is counted from now on, and passed on to the proxies."""
         await run_in_threadpool(_authorize, service, request, "analyst")
-        entry, fresh = await run_in_threadpool(service.publish, query_id, await _body(request))
+        content = await read_body(request, _LARGEST_QUERY, _SECONDS_FOR_A_BODY)
+        entry, fresh = await run_in_threadpool(service.publish, query_id, content)
         response.status_code = 201 if fresh else 200
         return await run_in_threadpool(_known, service, entry.query.id)
 
@@ -176,6 +165,21 @@ def _add_results(app: FastAPI, service: Service) -> None:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
         return Response(_shown(*found[0], confidence, form, brief), media_type="application/json")
 
+    @app.get("/v1/queries/{query_id}/results/latest/table", responses=_REFUSALS)
+    def latest_table(query_id: str, request: Request, of: str | None = None, given: str | None = None) -> Response:
+        """The newest window as a table of its columns; with `of` and `given` (names, with commas between), P(of | given)."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        found = service.results(query_id, limit=1, last=True)
+        if not found:
+            raise RefusedError("no_result", 404, "no window of this query is over yet")
+        window = Window.from_dict(json.loads(found[0][1]))
+        try:
+            table = window.table(None if of is None else of.split(","), None if given is None else given.split(","))
+        except ParameterError as error:
+            raise RefusedError("parameters", 422, str(error)) from None
+        return Response(json.dumps(table.to_dict(), allow_nan=False), media_type="application/json")
+
     @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
     def range_of_results(
         query_id: str,
@@ -220,8 +224,11 @@ def _add_results(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         check_view(confidence, "raw")
         _known(service, query_id)
-        with service.reading() as connection:
+        connection = connect(service.settings.state)  # its own: a thousand windows take a while to read
+        try:
             return one_label(connection, query_id, label, confidence, min(max(1, limit), _MOST_RESULTS), end)
+        finally:
+            connection.close()
 
 
 def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
@@ -288,7 +295,7 @@ def _shown(number: int, document: str, confidence: float, form: str, brief: bool
     """A stored result as it is looked at."""
     if confidence == STORED_CONFIDENCE and form == "raw":
         return json.dumps(slim(number, document)) if brief else _numbered(number, document)
-    told = viewed(json.loads(document), confidence, form)
+    told = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
     return json.dumps(slim(number, json.dumps(told)) if brief else {"number": number, **told})
 
 

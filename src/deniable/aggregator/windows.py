@@ -16,18 +16,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.estimate_documents import LARGEST_SENT, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.display import Display
+from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, ReportCounts
-from deniable.estimation.pooling import pooled_covariance, stratified
-from deniable.estimation.unbias import finite
+from deniable.estimation.pooling import stratified
+from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.mechanism import from_dict as mechanism_from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.lasting import own_limits, silence
@@ -43,8 +45,6 @@ WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
-_LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
 _Floats = NDArray[np.float64]
 
 
@@ -82,6 +82,36 @@ class Window(Result):
     """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
     silent_from: int | None = None
     """When devices that answer as often as expected have used up the query's budget; None if it lasts to the end."""
+    columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """The buckets of each column of the answer; labels are their combinations, the first column counting most."""
+    complete: bool = True
+    """Whether every answer is in some bucket, so that proportions make up a whole."""
+
+    def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
+        """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
+
+        Its cells have the covariance of the estimate, so that marginals, slices, conditionals and what :mod:`deniable.statistics`
+        derives from them have honest errors. `window.table(of="next", given="current")` is an event chain's step.
+        """
+        if self.estimate is None:
+            raise ParameterError("window", self.index, f"has no estimate: {self.condition}, {self.n:,} answers")
+        if not self.columns:
+            raise ParameterError("window", self.index, "does not say which columns it has: its aggregator is older")
+        if not self.complete:
+            rule = "must have other = true: without it some answers are in no bucket, and the buckets make up no whole"
+            raise ParameterError("columns", list(self.columns), rule)
+        whole = Table.of(self.estimate, next(iter(self.columns)))
+        if len(self.columns) > 1:
+            whole = whole.unfolded({name: tuple(labels) for name, labels in self.columns.items()})
+        if given is None:
+            return whole if of is None else whole.marginal(*_several(of))
+        others = [name for name in self.columns if name not in _several(given)]
+        return whole.conditional(tuple(others if of is None else _several(of)), tuple(_several(given)))
+
+    def chain(self, *columns: str) -> list[Table]:
+        """The steps of an event chain: P(second | first), P(third | second), … of the named columns, or of all in their order."""
+        names = columns or tuple(self.columns)
+        return [self.table(after, before) for before, after in pairwise(names)]
 
     @property
     def error(self) -> float | None:
@@ -92,12 +122,7 @@ class Window(Result):
         """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
         out = fields_of(self, "estimate")
         if self.estimate is not None:
-            document = _slimmed(self.estimate).to_dict(confidence)
-            del document["window"]
-            covariance = self.estimate.covariance
-            if covariance is not None and len(covariance) <= _LARGEST_SENT:
-                document["covariance"] = encode(covariance)
-            out |= document
+            out |= describe_estimate(self.estimate, confidence)
             out["error"] = encode(widest(self.estimate))
         return out
 
@@ -106,11 +131,7 @@ class Window(Result):
         known = {name: value for name, value in document.items() if name not in ("estimate", "error")}
         arguments = super()._arguments({**known, "estimate": None})
         if "estimate" in document:
-            # Results of earlier versions have standard errors only.
-            variance = np.square(np.array(document["stderr"], dtype=np.float64)).tolist()
-            window = [document["start"], document["end"]]
-            estimate = Estimate.from_dict({"variance": variance, **document, "window": window})
-            arguments["estimate"] = _with_covariances(estimate)
+            arguments["estimate"] = read_estimate(document, (document["start"], document["end"]))
         return arguments
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -148,33 +169,14 @@ class Window(Result):
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
 
 
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def widest(estimate: Estimate, confidence: float = 0.95) -> float:
     """The half-width of the widest interval of an estimate."""
     low, high = estimate.interval(confidence).T
     return float((high - low).max() / 2)
-
-
-def _slimmed(estimate: Estimate) -> Estimate:
-    """The estimate without those covariances that its counts, or those of its strata, give again."""
-    strata = tuple((weight, _slimmed(part)) for weight, part in estimate.strata)
-    kept = None if estimate.reports is not None or strata else estimate.covariance
-    return dataclasses.replace(estimate, covariance=kept, strata=strata)
-
-
-def _with_covariances(estimate: Estimate) -> Estimate:
-    """The estimate with the covariances that :func:`_slimmed` left out."""
-    strata = tuple((weight, _with_covariances(part)) for weight, part in estimate.strata)
-    covariance = estimate.covariance
-    if covariance is None and estimate.reports is not None:
-        covariance = _solved_covariance(estimate.reports, estimate.n)
-    elif covariance is None and strata:
-        covariance = pooled_covariance(strata)
-    return dataclasses.replace(estimate, covariance=covariance, strata=strata)
-
-
-def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
-    covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
-    return None if covariance is None else covariance * reports.repeats
 
 
 def assemble(
@@ -202,7 +204,9 @@ def assemble(
     about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
     quiet = silence(newest, own_limits(newest))
     silent_from = None if quiet is None else quiet.at
-    return Window(*about, estimate, missing, accounts, influence, wish=wish, silent_from=silent_from)
+    columns = {column.name: column.labels for column in newest.columns}
+    more: dict[str, Any] = {"wish": wish, "silent_from": silent_from, "columns": columns, "complete": newest.buckets.complete}
+    return Window(*about, estimate, missing, accounts, influence, **more)
 
 
 def estimate_period(
@@ -323,7 +327,7 @@ def _without_small_parts(total: Estimate, minimum_cohort: int) -> Estimate:
     """No result is of a cohort below the minimum, nor of a stratum or version: then the sum is stated without its parts."""
     if min(part.n for _, part in total.strata) >= minimum_cohort:
         return total
-    sent = total.covariance if len(total.labels) <= _LARGEST_SENT else None
+    sent = total.covariance if len(total.labels) <= LARGEST_SENT else None
     return dataclasses.replace(total, strata=(), covariance=sent)
 
 

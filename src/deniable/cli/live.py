@@ -184,7 +184,7 @@ def _window(simulation: Simulation, window: Window, width: int) -> RenderableTyp
     from rich.text import Text  # noqa: PLC0415
 
     when = f"{_clock(window.start)} to {_clock(window.end)} UTC"
-    title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {window.condition}", style="bold")
+    title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {simulation.condition(window)}", style="bold")
     if window.estimate is None:
         return Group(title, Text(f"There is no estimate: the query wants {simulation.query.minimum_cohort:,} answers at least."))
     estimate = window.estimate
@@ -252,8 +252,9 @@ def _foot(simulation: Simulation, last: str) -> RenderableType:
     n_bars = sum(len(estimate.proportions) for estimate in shown)
     balanced = all(window.conservation["balanced"] for window in simulation.windows)
     rate = simulation.answers_per_second
+    overload = f"\n{simulation.overload}" if simulation.overload else ""
     return Text(
         f"▒ is the 95 % interval, ┃ the truth: {n_held} of {n_bars} intervals so far hold it.\n"
         f"{'All accounts balance.' if balanced else 'The accounts do NOT balance.'} "
-        f"{rate:,.0f} answers a second counted. {last}"
+        f"{rate:,.0f} answers per second counted. {last}{overload}"
     )

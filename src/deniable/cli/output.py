@@ -7,6 +7,7 @@ services, and a terminal obeys control characters. They are shown as JSON writes
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import math
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deniable.errors import SurveyError
+from deniable.errors import DeniableError, SurveyError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +37,8 @@ __all__ = [
     "save_figure",
     "say",
     "shown_warnings",
+    "warn_without_history",
+    "write_new",
 ]
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -122,6 +125,12 @@ def shown_warnings(category: type[Warning]) -> Iterator[None]:
         say(f"deniable: warning: {plain(text, lines=False)}.", err=True)
 
 
+def warn_without_history() -> None:
+    """Say, on standard error, that reports are not kept, where what keeps them is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        say("deniable: history is off: PyArrow is not installed; pip install 'deniable[history]' brings it.", err=True)
+
+
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
     """A bar on standard error while the work goes on, if a person is looking; yields what to tell the finished share."""
@@ -134,3 +143,14 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
     with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=1.0)
         yield lambda share: progress.update(task, completed=share)
+
+
+def write_new(path: Path, content: str, refusal: type[DeniableError]) -> None:
+    """Write a file that must not be there yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        raise refusal(f"{path} exists already and is not overwritten") from None
+    except OSError as error:
+        raise refusal(f"{path} cannot be written: {error.strerror}") from None

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import say
-from deniable.errors import MissingExtraError
+from deniable.cli.output import say, write_new
+from deniable.errors import MissingExtraError, ServiceError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.enrolment import invite
@@ -67,11 +67,7 @@ def proxy() -> None:
 @_FILE
 def new(file: Path) -> None:
     """Write commented settings to FILE."""
-    try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(_TEMPLATE.format(file=file.name, folder=file.with_suffix(".data").name))
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    write_new(file, _TEMPLATE.format(file=file.name, folder=file.with_suffix(".data").name), ServiceError)
     say(f"wrote {file}: edit it, then run  deniable proxy token add {file}  and  deniable proxy run {file}")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from deniable.cli.connecting import aggregator_options, connect
-from deniable.cli.output import as_csv, as_json, output_options, say
+from deniable.cli.output import as_csv, as_json, output_options, say, write_new
 from deniable.cli.query_plan import budget_words, check_budgets, cost_options, costs_of, plan_command
 from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
@@ -85,16 +85,6 @@ def query() -> None:
     """Write a query, check it, sign it, publish it, stop it."""
 
 
-def _write_new(path: Path, content: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(content)
-    except FileExistsError:
-        raise QueryError(f"{path} exists already and is not overwritten") from None
-    except OSError as error:
-        raise QueryError(f"{path} cannot be written: {error.strerror}") from None
-
-
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
     """The query in a TOML file, in a file of its canonical bytes or in a signed file, and the signed form if there is one."""
     try:
@@ -137,7 +127,7 @@ def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
     for usual, tested in _SELF_TEST.items() if self_test else ():
         content = content.replace(usual, tested)
     parse_query(content, file.name)  # what is written can be read
-    _write_new(file, content)
+    write_new(file, content, QueryError)
     say(f"wrote {file}: edit it, then run  deniable query check {file}")
 
 
@@ -168,7 +158,7 @@ def write_planned(file: Path, made: Any) -> None:
     for pattern, line in changes.items():
         text = re.sub(pattern, line, text, count=1, flags=re.MULTILINE)
     parse_query(text, file.name)
-    _write_new(file, text)
+    write_new(file, text, QueryError)
     say(f"wrote {file}: edit its SQL and buckets, then run  deniable query check {file}", err=True)
 
 
@@ -203,7 +193,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
         raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
     signed = sign(found, _signing_key(key, found.analyst))
     target = out or file.with_suffix(".signed.json")
-    _write_new(target, signed.to_bytes().decode())
+    write_new(target, signed.to_bytes().decode(), QueryError)
     say(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from deniable.cli.output import say
+from deniable.cli.output import say, write_new
 from deniable.cli.survey import format_options
 from deniable.errors import SurveyError
 from deniable.survey.template import propose_columns
@@ -39,11 +39,5 @@ def template(
     if output is None:
         say(text.rstrip("\n"))
         return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise SurveyError(f"{output} exists already") from None
-    except OSError as error:
-        raise SurveyError(f"{output} cannot be written: {error.strerror}") from None
+    write_new(output, text, SurveyError)
     say(f"Wrote {output}: check its labels and ranges, then give it to deniable randomize --mechanisms.")

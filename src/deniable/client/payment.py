@@ -29,7 +29,7 @@ class Payment:
     """
 
     def __init__(self, book: StoreTransaction, policy: Policy, query: Query, now: int) -> None:
-        self._book, self._now, self._query = book, now, query
+        self._book, self._query = book, query
         self._scope = scope_of(query) if query.memoize else None
         self._answers: dict[int, int] = {}
         total, before = encoding.cost_of_answer(query), Fraction()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.conservation import Account, statement
-from deniable.aggregator.windows import Window
+from deniable.aggregator.windows import COMPLETE, Window
 from deniable.analyst.analyst import Analyst
 from deniable.client import sandbox
 from deniable.client.device import Device
@@ -42,6 +43,10 @@ _GRACE = 1
 _SECONDS_AFTER = 20.0
 _POLL = 0.1
 _LONGEST = 86_400
+SHORT = "short"
+"""Answers are missing because the simulation could not keep up."""
+_CERTAIN = 6
+"""Standard deviations of the number of answers below what is expected that chance does not explain."""
 
 
 class Simulation:
@@ -92,7 +97,7 @@ class Simulation:
         self.truth: NDArray[np.float64] = answers.truth
         self.n_people, self.n_devices = len(answers), len(vaults)
         tokens = [self.services.token(proxy, quota=_LONGEST * draft.most_rows * len(answers)) for proxy in proxies]
-        policies = self._policies(draft, ring, proxies, len(vaults))
+        policies = self._policies(draft, ring, proxies, len(vaults), answers)
         with contextlib.suppress(SandboxError):  # the sandbox's processes start here, and not within the first epoch
             for vault in vaults[:1]:
                 sandbox.check(vault, draft.sql, isolated=False)
@@ -113,12 +118,15 @@ class Simulation:
         self._stack.callback(self.crowd.stop)
         self.started = True
 
-    def _policies(self, query: Query, ring: KeyRing, proxies: Sequence[Proxy], n: int) -> list[Policy]:
+    def _policies(self, query: Query, ring: KeyRing, proxies: Sequence[Proxy], n: int, answers: Answers) -> list[Policy]:
         """A policy a device, with tokens of its own, that lets it answer to the end: nobody is really asked here."""
         if not n:
             return []
         tokens = [self.services.token(proxy, count=n).split("\n") for proxy in proxies]
         ceiling = query.epsilon_local + 1e-9
+        strata: list[tuple[str, ...]] = [()] * n
+        if answers.strata is not None:
+            strata = [(query.strata[place].name,) for place in answers.strata[:n].tolist()]
         return [
             Policy(
                 ring,
@@ -126,8 +134,9 @@ class Simulation:
                 epsilon_per_answer=ceiling,
                 limits=(Limit(round(ceiling * _LONGEST)),),
                 upload_within=0,
+                strata=belongs,
             )
-            for mine in zip(*tokens, strict=True)
+            for belongs, mine in zip(strata, zip(*tokens, strict=True), strict=True)
         ]
 
     def _publish(self, key: AnalystKey) -> None:
@@ -166,6 +175,37 @@ class Simulation:
         seconds = sum(window.end - window.start for window in self.windows)
         return sum(window.n + window.nothing for window in self.windows) / seconds if seconds else 0.0
 
+    def expected(self, window: Window) -> float | None:
+        """How many answers a window would have if everybody who was drawn had answered in time; None if that is not known."""
+        if self.query.rows == "several" or self.query.strata:
+            return None
+        epochs = (window.end - window.start) // self.query.schedule.every
+        return epochs * self.n_people * (1.0 if self.query.cover else self.query.sampling)
+
+    def condition(self, window: Window) -> str:
+        """The window's condition; "short" if so many answers are missing that chance does not explain it.
+
+        Then the simulated people did not get round to answering in time: the machine is too slow for so many. The aggregator
+        cannot know that, for to it they are people who did not answer.
+        """
+        expected = self.expected(window)
+        if window.condition != COMPLETE or expected is None:
+            return window.condition
+        spread = math.sqrt(expected * max(1 - self.query.sampling, 0.01))
+        return SHORT if window.n + window.nothing < expected - _CERTAIN * spread - 1 else window.condition
+
+    @property
+    def overload(self) -> str:
+        """What to say if the simulation cannot keep up; else nothing."""
+        short = [window for window in self.windows if self.condition(window) == SHORT]
+        if not short:
+            return ""
+        lacking = 1 - sum(window.n + window.nothing for window in short) / sum(self.expected(window) or 0 for window in short)
+        return (
+            f"This machine cannot keep up with {self.n_people:,} clients: {len(short)} of {len(self.windows)} windows are short, "
+            f"by {100 * lacking:.0f} % of their answers. Simulate fewer."
+        )
+
     def finish(self, wait: Callable[[], None] = lambda: None) -> None:
         """Stop asking, and wait for the windows whose epochs were all answered; for the first one in any case."""
         schedule = self.query.schedule
@@ -189,6 +229,7 @@ class Simulation:
             "epsilon_local": self.query.epsilon_local,
             "epsilon_sampled": self.query.epsilon_sampled,
             "answers_per_second": self.answers_per_second,
+            "overload": self.overload,
             "windows": [self._window(window) for window in self.windows],
             "conservation": total_conservation(self.windows),
         }
@@ -197,6 +238,7 @@ class Simulation:
         document = window.to_dict()
         names = ("start", "end", "n", "condition", "labels", "estimate", "stderr", "low", "high")
         out = {name: document.get(name) for name in names}
+        out |= {"condition": self.condition(window), "expected": self.expected(window)}
         return {**out, "truth": self.truth.tolist(), "conservation": document["conservation"]}
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_number
 from deniable.errors import ParameterError
 from deniable.randomness import ONE
 
@@ -50,16 +51,6 @@ _CONTEXT = Context(prec=60)
 SMALLEST_EPSILON = 1e-9
 LARGEST_EPSILON = 40.0
 """Outside these bounds a coin of 64 binary digits cannot tell its two sides apart, or its rare side from never."""
-
-
-def check_number(name: str, value: Any) -> float:
-    """The number as a float, which may still be infinite or NaN."""
-    if isinstance(value, bool | str | bytes | None):
-        raise ParameterError(name, value, "must be a number")
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(name, value, "must be a number") from None
 
 
 def check_whole(name: str, value: Any, low: int, high: int) -> int:

@@ -31,7 +31,7 @@ from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
 from deniable.service.hot_path import HotAddress, HotFront
-from deniable.service.http_server import Number
+from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -102,18 +102,9 @@ class Proxy:
 
     async def receive(self, request: Request, largest: int) -> bytes:
         """The body of a request, if it comes in time and is not too long."""
-        seconds = self.settings.limits.body_deadline
-        content = bytearray()
-        try:
-            async with asyncio.timeout(seconds):
-                async for chunk in request.stream():
-                    if len(content) + len(chunk) > largest:
-                        raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
-                    content += chunk
-        except TimeoutError:
-            raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
+        content = await read_body(request, largest, self.settings.limits.body_deadline)
         request.state.received = True
-        return bytes(content)
+        return content
 
     def hot_addresses(self) -> list[HotAddress]:
         """What is answered without a framework."""

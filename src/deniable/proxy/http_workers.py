@@ -7,7 +7,6 @@ requests it relays. Workers are forked with one TLS context, so that a session t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
@@ -33,6 +32,7 @@ from deniable.proxy.proxy_settings import Settings
 from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.service.hosting import Endpoint
 from deniable.service.hot_path import HotFront
+from deniable.service.http_server import read_body
 from deniable.service.tokens import TokenStore
 
 __all__ = ["supervise"]
@@ -195,7 +195,8 @@ def _add_relay(app: FastAPI, settings: Settings) -> None:
     @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
     async def relay(request: Request) -> Response:
         """Ask the intake's process the same, and answer what it answers."""
-        body = await _body(request, seconds)
+        body = await read_body(request, _LARGEST_RELAYED, seconds)
+        request.state.received = True
         headers = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in _NOT_RELAYED]
         headers.append((PEER.encode(), (request.client.host if request.client else "").encode()))
         url = httpx.URL(path=request.scope["raw_path"].decode("latin-1"), query=request.scope["query_string"])
@@ -209,17 +210,3 @@ def _add_relay(app: FastAPI, settings: Settings) -> None:
         ]
         response.raw_headers.append((b"content-length", b"%d" % len(answer.content)))
         return response
-
-
-async def _body(request: Request, seconds: int) -> bytes:
-    content = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > _LARGEST_RELAYED:
-                    raise RefusedError("too_large", 413, f"a body has at most {_LARGEST_RELAYED} bytes")
-    except TimeoutError:
-        raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
-    request.state.received = True
-    return bytes(content)

@@ -2,17 +2,23 @@
 
 Ids are uniform, so the first bits of an id say where to look in a bitmap that is mostly empty: nearly every new id is
 known to be new after one look. The others are searched in sorted runs, four of which are merged into one of the next size.
+
+An epoch may stay open for days. Runs of a million ids are not merged any more but laid on the disk, in files that have no name
+and end with the process: the filter, 4 to 8 bytes an id, is what stays in memory.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.queries.sizes import SIZE_CLASSES, row_words
+from deniable.service.file_arrays import on_disk
 
 __all__ = ["Checker", "Found", "Seen"]
 
@@ -20,6 +26,8 @@ _Words = NDArray[np.uint64]
 _HALF = np.uint64(0xFFFFFFFF)
 _CHUNK = 8192  # columns at once: as many as stay in a core's cache
 _FEW = 256
+_LARGEST_RUN = 1 << 20
+"""Ids from which a run is not merged any more."""
 _FAN_IN = 4
 _SLOTS_PER_ID = 32
 _FEWEST_SLOT_BITS = 12
@@ -97,8 +105,11 @@ class Seen:
     (2, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None, largest_run: int = _LARGEST_RUN) -> None:
+        """Large runs are laid into the folder; without one, they stay in memory."""
+        self._folder, self._largest_run = folder, largest_run
         self._tiers: list[list[_Run]] = [[]]
+        self._settled: list[_Run] = []
         self._n = 0
         self._slot_bits = _FEWEST_SLOT_BITS
         self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
@@ -115,7 +126,7 @@ class Seen:
         maybe = np.flatnonzero(self._maybe(ids[0]))
         if maybe.size:
             named = _names(ids[:, maybe])
-            for run in (run for tier in self._tiers for run in tier):
+            for run in self._runs():
                 at = np.minimum(np.searchsorted(run.ids, named), run.ids.size - 1)
                 hit = run.ids[at] == named
                 known[maybe[hit]] = True
@@ -135,19 +146,30 @@ class Seen:
         for i, tier in enumerate(self._tiers):
             if len(tier) < _FAN_IN:
                 break
+            merged = _merged(tier)
+            tier.clear()
+            if merged.ids.size >= self._largest_run:
+                if self._folder is not None:
+                    merged = _Run(on_disk(merged.ids, self._folder), on_disk(merged.checks, self._folder))
+                self._settled.append(merged)
+                break
             if i + 1 == len(self._tiers):
                 self._tiers.append([])
-            self._tiers[i + 1].append(_merged(tier))
-            tier.clear()
+            self._tiers[i + 1].append(merged)
         if self._n * _SLOTS_PER_ID > 1 << self._slot_bits:
             self._widen()
         else:
             self._set(ids[0])
 
+    def _runs(self) -> Iterator[_Run]:
+        yield from self._settled
+        for tier in self._tiers:
+            yield from tier
+
     def _widen(self) -> None:
         self._slot_bits = (self._n * _SLOTS_PER_ID).bit_length()
         self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
-        for run in (run for tier in self._tiers for run in tier):
+        for run in self._runs():
             self._set(run.ids.view(">u8")[::2].astype(np.uint64))
 
     def _slots(self, high: _Words) -> tuple[_Words, NDArray[np.uint8]]:

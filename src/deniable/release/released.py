@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from deniable.errors import MissingExtraError
+from deniable.display import pandas
 from deniable.release.classes import Classes, Cube
 from deniable.release.constraints import Constraint
 from deniable.release.guarantee import Guarantee
@@ -74,13 +74,9 @@ class Released(Result):
         """Each combination of labels once, with its number of rows in a last column ``count``."""
         return {**self.labels, "count": self.counts.tolist()}
 
-    def to_frame(self) -> Any:
-        """The released rows as a pandas DataFrame."""
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError:
-            raise MissingExtraError("pandas", "frames", "to_frame()") from None
-        return pd.DataFrame(self.rows())
+    def to_frame(self, confidence: float = 0.95) -> Any:
+        """The released rows as a pandas DataFrame; they have no intervals, so that the confidence changes nothing."""
+        return pandas().DataFrame(self.rows())
 
     def description(self) -> dict[str, Any]:
         """What anybody who uses the table needs: how it was made, and how to estimate from it. Nothing else of the original."""

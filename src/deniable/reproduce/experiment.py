@@ -158,7 +158,7 @@ class Experiment:
 
     def write(self, outcome: Outcome, folder: Path) -> list[Path]:
         """The CSV file and the pictures."""
-        from deniable.estimation.plots import pyplot  # noqa: PLC0415 - slow to import
+        from deniable.display import pyplot  # noqa: PLC0415 - slow to import
 
         paths = [folder / f"{self.name}.{ending}" for ending in ("csv", "svg", "png")]
         try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator
 
 from deniable.checks import decimal
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, RefusedError
 
-__all__ = ["Number", "parameters_problem", "problem"]
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["Number", "parameters_problem", "problem", "read_body"]
 
 
 def problem(reason: str, status: int, detail: str) -> bytes:
@@ -20,6 +24,20 @@ def problem(reason: str, status: int, detail: str) -> bytes:
     title = HTTPStatus(status).phrase
     fields = {"type": f"urn:deniable:problem:{reason}", "title": title, "status": status, "detail": detail, "reason": reason}
     return json.dumps(fields).encode()
+
+
+async def read_body(request: Request, largest: int, seconds: float) -> bytes:
+    """The body of a request, if it comes in time and is not too long."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                if len(content) + len(chunk) > largest:
+                    raise RefusedError("too_large", 413, f"a body has at most {largest} bytes")
+                content += chunk
+    except TimeoutError:
+        raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
+    return bytes(content)
 
 
 def _digits(value: Any) -> int:

@@ -16,7 +16,7 @@ from deniable.checks import whole
 from deniable.errors import ParameterError
 from deniable.service.database import Layout
 
-__all__ = ["ROLES", "Role", "Token", "TokenStore"]
+__all__ = ["ROLES", "Role", "Token", "TokenStore", "new_token", "token_hash"]
 
 Role = Literal["device", "operator", "reader", "collector"]
 ROLES: tuple[Role, ...] = ("device", "operator", "reader", "collector")
@@ -74,10 +74,10 @@ class TokenStore:
         if quota is not None:
             whole("quota", quota, 1, 1 << 40)
         whole("count", count, 1, 1 << 24)
-        tokens = [_PREFIX + secrets.token_urlsafe(32) for _ in range(count)]
+        tokens = [new_token() for _ in range(count)]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            rows = [(_hash(token), role, quota) for token in tokens]
+            rows = [(token_hash(token), role, quota) for token in tokens]
             self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?)", rows)
         # What this process writes itself needs not be read again: with a million tokens that would take a second each time.
         self._known.update({row[0]: Token(*row) for row in rows})
@@ -105,7 +105,7 @@ class TokenStore:
     def find(self, token: str) -> Token | None:
         """What is known of a token that somebody shows."""
         self._refresh()
-        return self._known.get(_hash(token))
+        return self._known.get(token_hash(token))
 
     def _refresh(self) -> None:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # changes when another process writes
@@ -115,5 +115,11 @@ class TokenStore:
             self._version = version
 
 
-def _hash(token: str) -> bytes:
+def new_token() -> str:
+    """A token in clear: 256 random bits."""
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> bytes:
+    """What a service stores of a token, and looks it up by."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

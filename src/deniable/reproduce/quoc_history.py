@@ -111,6 +111,6 @@ EXPERIMENTS = (
             "fractions": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0),
             "runs": 5,
         },
-        {"answers": 100_000, "runs": 2, "fractions": (0.2, 0.6, 1.0)},
+        {"answers": 600_000, "runs": 2, "fractions": (0.2, 0.6, 1.0)},
     ),
 )

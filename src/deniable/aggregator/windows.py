@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.display import Display
-from deniable.estimation.estimate import Estimate, ReportCounts
+from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import pooled_covariance, stratified
 from deniable.estimation.unbias import finite
 from deniable.mechanisms.mechanism import Mechanism
@@ -45,6 +45,8 @@ PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
 _LARGEST_SENT = 64
 """Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
+_LARGEST_SOLVED = 1024
+"""Up to this many labels a window has the covariance that tables of its composite buckets need."""
 _Floats = NDArray[np.float64]
 
 
@@ -173,7 +175,8 @@ def _with_covariances(estimate: Estimate) -> Estimate:
 
 
 def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
-    covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
+    with covariances_up_to(_LARGEST_SOLVED):
+        covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
     return None if covariance is None else covariance * reports.repeats
 
 
@@ -338,7 +341,8 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
-    estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
+    with covariances_up_to(_LARGEST_SOLVED):
+        estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))

@@ -74,7 +74,8 @@ def table() -> Iterator[str]:
         run = simulate(demand, Stations.of(made), made.cells)
         first = f"{ranked[0].name}, {number(ranked[0].load)}"
         brokers = f", {made.brokers} brokers" if made.brokers else ""
-        planned = f"{made.proxy_processes:,} proxy processes{brokers}, {made.aggregator_cores:,g} cores count"
+        collectors = f", {made.collector_processes:,} collectors" if made.collector_processes else ""
+        planned = f"{made.proxy_processes:,} proxy processes{collectors}{brokers}, {made.aggregator_cores:,g} cores count"
         busiest = max(run.utilisation, key=lambda name: run.utilisation[name])
         cells = [f"10^{round(np.log10(demand.clients))}", how, f"{demand.peak:,.0f}", first]
         cells += [f"{ranked[1].name}, {number(ranked[1].load)}", f"{alone.late:.0%}", planned]
@@ -91,6 +92,26 @@ def ladder() -> Iterator[str]:
     ways.append(size(Demand(reference, collected=COLLECTED, **ASKED), front=True))  # type: ignore[arg-type]
     for i, resource in enumerate(ways[0].resources):
         yield f"| {resource.name} | {' | '.join(people(way.clients_at_full(way.resources[i])) for way in ways)} |"
+
+
+BEFORE = Figures(uploads=400, uploads_kept=900, polls=2300)
+"""What the previous release took: benchmarks/uploads.py measures it beside this one."""
+
+
+def comparison() -> Iterator[str]:
+    """Processes of both proxies that the previous release needed, and that are needed now."""
+    yield "| people | straight, before | straight | front, before | front | collected |"
+    yield "|---|---|---|---|---|---|"
+    for clients in STEPS[-3:]:
+        demand = Demand(clients, **ASKED)  # type: ignore[arg-type]
+        cells = [
+            f"{size(demand, figures, front=front).proxy_processes:,}"
+            for front in (False, True)
+            for figures in (BEFORE, Figures())
+        ]
+        made = deployment(clients, COLLECTED)
+        cells.append(f"{made.proxy_processes:,} and {made.collector_processes:,} collectors")
+        yield f"| 10^{round(np.log10(clients))} | {' | '.join(cells)} |"
 
 
 def figures_table() -> Iterator[str]:
@@ -229,7 +250,7 @@ def main() -> None:
     if parser.parse_args().real:
         real()
         return
-    for each in (ladder, table, figures_table):
+    for each in (ladder, comparison, table, figures_table):
         print("\n".join(each()), end="\n\n")
 
 

@@ -352,6 +352,19 @@ def p99_at(per_second: float, seconds: float, at_once: int) -> float:
     return found[int(0.99 * len(found))]
 
 
+def sync_p99() -> float:
+    """Seconds that this machine's disk takes for a sync alone: no durable answer comes sooner."""
+    found = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(200):
+            file.write(bytes(4096))
+            file.flush()
+            start = time.perf_counter()
+            os.fdatasync(file.fileno())
+            found.append(time.perf_counter() - start)
+    return sorted(found)[int(0.99 * len(found))]
+
+
 def collected(n: int, at_once: int) -> tuple[Rate, float]:
     """A collector's rate, and the uploads for each second of processor time of the proxy behind it."""
     query = question()
@@ -380,7 +393,7 @@ def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> Non
     if toml:
         for name, rates in found.items():
             print(f"{name} = {rates[0].processor:.0f}")
-        print(f"uploads_gathered = {gathered.processor:.0f}\ncollected = {behind:.0f}\ntoken_bytes = {held:.0f}")
+        print(f"gathered = {behind:.0f}\ntoken_bytes = {held:.0f}")
         return
     print(f"{n:,} requests each, {at_once} at once, durable before the answer; load average {os.getloadavg()[0]:.1f}")
     print("per second of the proxy's processor time (by the clock), ours and, beside it in the same run, the previous release's:")
@@ -400,8 +413,9 @@ def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> Non
         line += f"; before {before_alone:,.0f}: {alone / before_alone:.1f} times as many"
     print(line)
     half = found["uploads_kept"][0].clock / 2
-    slowest = 1000 * p99_at(half, 4, at_once)
-    print(f"  latency       p99 {slowest:.1f} ms at {half:,.0f} uploads a second by the clock, half of the rate above")
+    slowest, synced = 1000 * p99_at(half, 4, at_once), 1000 * sync_p99()
+    print(f"  latency       p99 {slowest:.1f} ms at {half:,.0f} uploads a second by the clock, half of the rate above; ", end="")
+    print(f"one fdatasync alone: p99 {synced:.1f} ms")
     print(f"  collector     {gathered.processor:7,.0f} ({gathered.clock:,.0f}) of its own processor time; ", end="")
     print(f"{behind:,.0f} of that of the proxy behind it")
     if previous:

@@ -88,10 +88,10 @@ class Display:
         """A small table that takes its colours from the page it stands on."""
         header, *rows = self.texts or [self.columns, *(tuple(map(_cell, row)) for row in self.rows)]
         shown = rows if len(rows) <= _ROWS_SHOWN else rows[: _ROWS_SHOWN - 4]
-        head = "".join(f"<th{_side(place)}>{_escaped(name)}</th>" for place, name in enumerate(header))
+        head = "".join(f"<th{_style(place)}>{_escaped(name)}</th>" for place, name in enumerate(header))
         body = "".join(
-            f'<tr><th style="text-align:left">{_escaped(first)}</th>'
-            + "".join(f'<td style="text-align:right">{_escaped(text)}</td>' for text in rest)
+            f"<tr><th{_style(0)}>{_escaped(first)}</th>"
+            + "".join(f"<td{_style(1)}>{_escaped(text)}</td>" for text in rest)
             + "</tr>"
             for first, *rest in shown
         )
@@ -100,8 +100,8 @@ class Display:
         return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
 
 
-def _side(place: int) -> str:
-    return ' style="text-align:left"' if place == 0 else ' style="text-align:right"'
+def _style(place: int) -> str:
+    return f' style="padding:2px 8px;text-align:{"right" if place else "left"}"'
 
 
 def _escaped(text: Any) -> str:

@@ -10,7 +10,8 @@
     ├── ReportError             a report cannot be used
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
-    │   └── NoReportsError          an empty set has no estimate
+    │   ├── NoReportsError          an empty set has no estimate
+    │   └── HistoryCancelledError   the history was not read to the end, because nobody waits for it any more
     ├── GraphError              a graph or its reports cannot be used: ``position`` says which edge, never between whom
     ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── ReleaseError            a table cannot be released, or a hierarchy cannot be used; says which row
@@ -81,6 +82,7 @@ __all__ = [
     "FitError",
     "ForbiddenSqlError",
     "GraphError",
+    "HistoryCancelledError",
     "ImportDataError",
     "InfeasiblePlanError",
     "KeyFileError",
@@ -198,6 +200,10 @@ class ReportFormatError(ReportError):
 
 class NoReportsError(ReportError):
     """There are no reports, so there is nothing to estimate."""
+
+
+class HistoryCancelledError(ReportError):
+    """The history was not read to the end, because nobody waits for it any more."""
 
 
 class GraphError(DeniableError, ValueError):

@@ -229,7 +229,6 @@ def test_a_revised_window_replaces_the_one_before_and_shows_where_it_was(browser
     query = console.publish(console_query(console.proxies, "revised"))
     console.write(query, range(30, 36), SHARES, 6000)
     watch(browser, console, query)
-    console._pen.execute("DELETE FROM results WHERE query = 'revised' AND number = 35")
     console.write(query, [35], SHARES, 6400, revision=1, final=True)
     browser.wait(lambda: browser.text("n") == "6,400", "the revision did not come")
     assert "revision 1" in browser.text("notice")

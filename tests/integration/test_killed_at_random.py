@@ -106,6 +106,7 @@ def test_any_process_killed_at_random_loses_and_repeats_nothing(tmp_path: Path) 
             windows.append(window)
             if window.index >= last:
                 break
+        stored = system.analyst.history(query)
     assert sender.refused == []
     assert n_at_work > KILLS // 3
     assert sender.n_retries > 5  # the kills fell into the traffic
@@ -117,5 +118,8 @@ def test_any_process_killed_at_random_loses_and_repeats_nothing(tmp_path: Path) 
             counts += np.rint(window.estimate.proportions * window.n).astype(np.int64)
     assert counts[:N_REPORTS].tolist() == [1] * N_REPORTS
     assert counts[N_REPORTS] == 0
+    # The history went through the same kills: each report is there once.
+    assert stored.n_reports == stored.scanned == N_REPORTS
+    assert np.rint(stored.estimate.proportions * N_REPORTS).tolist() == [1] * N_REPORTS + [0]
     totals = {name: sum(window.conservation["proxies"][name]["counted"] for window in windows) for name in query.proxies}
     assert totals == dict.fromkeys(query.proxies, N_REPORTS)

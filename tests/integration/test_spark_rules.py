@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from deniable.aggregator import history
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.engines.spark import FileSource, Job, KafkaSource, aggregate, spark_history
 from deniable.aggregator.engines.spark.log_stream import Logs, data_source
@@ -21,14 +19,20 @@ from deniable.aggregator.engines.spark.pipeline import Task, bucket_keys, figure
 from deniable.aggregator.engines.spark.rows import Figures
 from deniable.aggregator.engines.spark.sink import Sink
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
+from deniable.aggregator.history.file_catalogue import snapshot
+from deniable.aggregator.history.history_answer import HistoryReader
+from deniable.aggregator.history.history_request import HistoryRequest
+from deniable.aggregator.history.history_settings import HistorySettings
+from deniable.aggregator.history.keeper import Keeper
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State, connect
-from deniable.errors import NoReportsError, ParameterError, ServiceError, StateError
+from deniable.errors import ParameterError, ServiceError, StateError
 from deniable.logs.kafka_settings import KafkaSettings
 from deniable.queries.schedule import Schedule
 from deniable.wire.blocks import cut
 from deniable.wire.marks import MarkRecord
 from toolkit.crowds import ORIGIN, minute_query
+from toolkit.histories import EVERYTHING, filed_rows, stored_counts
 from toolkit.sparks import SparkCrowd, state_contents
 
 
@@ -139,30 +143,38 @@ def test_history_gives_the_estimate_of_the_window_and_its_order_says_nothing(tmp
     engine = crowd.engine()
     rng = np.random.default_rng(5)
     crowd.now = ORIGIN + 170
-    folder = tmp_path / "history"
+    settings = HistorySettings(str(tmp_path / "history"))
     for epoch in range(3):
         crowd.answer(rng.integers(0, 12, 300).tolist(), epoch)
         crowd.answer([3] * 7, epoch, proxies=[0])  # never complete: not in the history
         crowd.mark(epoch + 1)
         if epoch:
-            crowd.drain_spark(spark, history=str(folder))
+            crowd.drain_spark(spark, history=settings)
     engine.drain()
     (window,) = crowd.windows()
-    start, end = ORIGIN, ORIGIN + 180
-    for found in (
-        spark_history.estimate(spark, str(folder), crowd.query, start, end),
-        history.estimate(str(folder), crowd.query, start, end),
-    ):
-        assert window.estimate is not None
-        assert found.to_dict() == window.estimate.to_dict()
-        assert np.array_equal(found.proportions, window.estimate.proportions)
-    for file in folder.rglob("*.parquet"):
-        rows = pq.read_table(file, partitioning=None, schema=history.schema()).to_pylist()
-        assert rows == sorted(rows, key=lambda row: tuple(row.values()))
-    with pytest.raises(NoReportsError, match="300 answers in this period, and tells nothing below 500"):
-        history.estimate(str(folder), crowd.query, start, start + 60)
-    with pytest.raises(ParameterError, match="must be the beginning of an epoch"):
-        history.estimate(str(folder), crowd.query, start + 1, end)
+    assert crowd.state is not None
+    assert window.estimate is not None
+    counted = crowd.state.panes(crowd.query.id, EVERYTHING)
+    connection = connect(crowd.spark_state)
+    keeper = Keeper(connection, settings, lambda: crowd.now, own_batches=False)
+    whole = snapshot(connection, crowd.query.id, EVERYTHING)
+    assert len(whole.files) > 1
+    for _ in range(2):  # as Spark wrote them, and merged
+        assert stored_counts(connection, keeper, [crowd.query]) == counted
+        found = snapshot(connection, crowd.query.id, EVERYTHING)
+        assert spark_history.count_period(spark, settings.folder, found, [crowd.query], EVERYTHING) == counted
+        crowd.now += 2 * 86400
+        keeper.compact()
+    assert len(snapshot(connection, crowd.query.id, EVERYTHING).files) == 1
+    sample = spark_history.count_period(spark, settings.folder, whole, [crowd.query], EVERYTHING, 0.5)
+    assert 450 - 6 * 15 < sum(pane.n for pane in sample.values()) < 450 + 6 * 15  # binomial, 900 reports
+    answer = HistoryReader(keeper.folder, lambda: connect(crowd.spark_state), [crowd.query]).answer(HistoryRequest())
+    assert answer["estimate"] == window.estimate.proportions.tolist()
+    assert answer["low"] == window.estimate.interval()[:, 0].tolist()
+    for table in filed_rows(tmp_path / "history"):
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        assert rows == sorted(rows)
+    connection.close()
     crowd.close_all()
 
 

@@ -188,8 +188,46 @@ def test_scrambled_numbers_have_unbiased_means_and_variances_that_cover(device: 
     expected = true.var() - values[:, 0].var()
     assert abs(values[:, 1].mean() - expected) < FALSE_ALARM * values[:, 1].std() / math.sqrt(SURVEYS)
     assert 0.94 <= held(limits[:, 0], float(true.mean())) <= 0.96
+    assert 0.94 <= held(limits[:, 1], float(true.var())) <= 0.96
+    # What was printed before: the variance ± 1.96 standard errors, of numbers as skewed as incomes.
+    wald = np.array([e.interval(method="wald")[1] for e in found])
+    assert held(wald, float(true.var())) < 0.94
     stated = device.expected_stderr(PEOPLE, float(true.mean()), float(true.std()))
     assert stated == pytest.approx(values[:, 0].std(), rel=FALSE_ALARM / math.sqrt(2 * SURVEYS))
+
+
+@pytest.mark.parametrize("pi", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("errors", ["observed", "expected"])
+def test_the_likeliest_prevalence_of_several_draws_covers_by_both_informations(pi: float, errors: str) -> None:
+    """5,000 surveys at prevalences of which few estimates end at the edge."""
+    rng, design = np.random.default_rng(12), Kuk(0.8, 0.3, draws=5)
+    counts = rng.multinomial(PEOPLE, design.rates(pi), SURVEYS)
+    found = [design.estimate_counts(row, method="ml").with_errors(errors) for row in counts.tolist()]
+    values = np.array([e.values[0] for e in found])
+    assert 0.94 <= held(np.array([e.interval()[0] for e in found]), pi) <= 0.96
+    assert np.mean([e.stderr[0] for e in found]) == pytest.approx(values.std(), rel=0.05)
+    moments = np.array([design.estimate_counts(row).values[0] for row in counts[:500].tolist()])
+    assert values[:500].std() < moments.std()
+
+
+def test_a_list_with_a_direct_question_covers() -> None:
+    """20 % have it and half of them say so; of those who do not admit it, the list tells."""
+    rng, design = np.random.default_rng(13), ItemCount(3)
+    harmless, direct, pi = np.array([0.1, 0.3, 0.4, 0.2]), 0.1, 0.2
+    hidden = (pi - direct) / (1 - direct)
+    treated = {
+        "no": np.append(harmless * (1 - hidden), 0) + np.insert(harmless * hidden, 0, 0),
+        "yes": np.insert(harmless, 0, 0),
+    }
+    cells = np.concatenate([
+        0.5 * (1 - direct) * harmless, 0.5 * (1 - direct) * treated["no"], 0.5 * direct * harmless, 0.5 * direct * treated["yes"],
+    ])  # fmt: skip
+    inside = []
+    for row in rng.multinomial(PEOPLE, cells, SURVEYS).tolist():
+        found = design.estimate_with_direct(control_no=row[:4], treated_no=row[4:9], control_yes=row[9:13], treated_yes=row[13:])
+        low, high = found.interval()[0]
+        inside.append(low <= pi <= high)
+    assert 0.94 <= np.mean(inside) <= 0.96
 
 
 def _from_yes(design: SurveyDesign, n: int, yes: int) -> DesignEstimate:

@@ -11,6 +11,7 @@ import numpy as np
 
 from deniable.aggregator.catalogue import publish
 from deniable.aggregator.engines.embedded import Engine
+from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.aggregator.windows import Window
@@ -84,14 +85,15 @@ class Crowd:
         for proxy in range(len(self.logs)) if proxies is None else proxies:
             self.logs[proxy].append([], now=self.now, marks={self.query.channel_tag: epoch})
 
-    def engine(self, publish_query: bool = True, **limits: Any) -> Engine:
+    def engine(self, publish_query: bool = True, history: HistorySettings | None = None, **limits: Any) -> Engine:
         """A fresh engine on the state, as after a restart; the former one is put away."""
         self.close()
         self.state = State(self.folder / "state.db", self.query.proxies)
         if publish_query:
             self.publish(self.query)
         logs = [EmbeddedLog(log.path) for log in self.logs]
-        engine = Engine(self.state, logs, EngineLimits(**{"workers": 1, "bucket_bits": 2, **limits}), clock=lambda: self.now)
+        chosen = EngineLimits(**{"workers": 1, "bucket_bits": 2, **limits})
+        engine = Engine(self.state, logs, chosen, lambda: self.now, history)
         self._engines.append(engine)
         return engine
 

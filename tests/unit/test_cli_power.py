@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from inspect import isabstract
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from deniable import CheaterDetection, Crosswise, Kuk
+from deniable import CheaterDetection, Crosswise, DirectQuestion, Kuk
 from deniable.cli import cli
+from deniable.mechanisms import designs
 from deniable.mechanisms.designs.text import design_from_text
 from deniable.planning import design_power, design_sample_size
 
@@ -76,3 +78,39 @@ def test_nonsense_is_one_line_and_exit_code_2(arguments: list[str], message: str
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+EVERY = {
+    "Warner:p=7/10": "0.1",
+    "ForcedResponse:p=3/4,yes=1/6": "0.1",
+    "UnrelatedQuestion:p=7/10,u=1/4": "0.1",
+    "UnrelatedQuestionUnknown:p1=7/10,p2=3/10": "0.1,0.3",
+    "Mangat:p=3/5": "0.1",
+    "Kuk:p1=4/5,p2=3/10,draws=5": "0.1",
+    "Crosswise:p=1/4": "0.1",
+    "Triangular:p=1/4": "0.1",
+    "CheaterDetection:p1=1/4,p2=3/4": "0.2,0.6",
+    "SymmetricCheaterDetection:y1=3/10,n1=1/5,y2=3/5,n2=1/10": "0.2,0.6",
+    "StochasticLieDetector:p1=1/5,p2=4/5": "0.3,0.7",
+    "ItemCount:items=3": "0.1,0.9",
+    "Scrambling:addend=-5|0|5": "0.5,3",
+    "DirectQuestion": "0.1",
+}
+
+
+def test_every_design_has_a_power_and_a_sample_size() -> None:
+    named = {text.partition(":")[0] for text in EVERY}
+    assert named == {name for name in designs.__all__ if not isabstract(getattr(designs, name)) and name != "Deck"}
+    for text, value in EVERY.items():
+        needed = json.loads(run(text, "--value", value, "--power", "0.8", "--json").stdout)
+        fewer = ",".join(str(n // 2) for n in needed["n"])
+        half = json.loads(run(text, "--value", value, "--n", fewer, "--json").stdout)
+        assert 0.05 < half["power"] < 0.8 <= needed["power"] < 0.9, text
+
+
+def test_without_coins_one_yes_is_enough_against_nobody() -> None:
+    """Seven people of whom one in ten has it: with 1 - 0.9^7 there is a yes. The normal law would say 100 %."""
+    assert design_power(DirectQuestion(), 0.1, 7).power == pytest.approx(1 - 0.9**7)
+    needed = design_sample_size(DirectQuestion(), 0.1, power=0.8)
+    assert needed.n == (16,)
+    assert design_power(DirectQuestion(), 0.9, 7, null=1.0).power == pytest.approx(1 - 0.9**7)

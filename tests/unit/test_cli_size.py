@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def test_the_table_names_the_first_bottleneck_and_its_relief() -> None:
     assert "First bottleneck: proxy process" in told
     assert "keeps connections" in told
     relieved = " ".join(run("--clients", "1e7", "--collected", "8192", "--front").stdout.split())
-    assert "First bottleneck: message ids (one is enough for now)" in relieved
+    assert "First bottleneck: proxy memory (one is enough for now)" in relieved
+    assert re.search(r"collectors \d+ processes", relieved)
+    assert "collectors" not in told
 
 
 def test_devices_ask_as_often_as_the_client_does_unless_it_is_told() -> None:

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deniable.aggregator import history
 from deniable.aggregator.engines.spark.sources import FileSource
+from deniable.aggregator.history.file_catalogue import Snapshot
+from deniable.aggregator.history.report_files import FileEntry, ReportFolder, ReportRows, sorted_table
+from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.panes import PaneKey
 from deniable.errors import DeniableError
 from deniable.randomness import seeded_source
 from deniable.survey.reading import read_chunks
-from toolkit.crowds import ORIGIN, minute_query
+from toolkit.crowds import minute_query
 
 QUERY = minute_query()
 
@@ -31,13 +33,20 @@ def read_survey(path: Path) -> Any:
     return [len(chunk) for chunk in read_chunks(path, ["colour", "n"])]
 
 
-def history_file(path: Path) -> None:
+def history_rows() -> ReportRows:
     reports = QUERY.mechanism.draw(np.arange(1000) % 12, seeded_source(3)).reshape(1000, -1).view(np.uint8)
-    pq.write_table(history.to_table([(PaneKey(QUERY.id, 1, 0, 0), reports)]), path, row_group_size=300)
+    return ReportRows.drawn([(PaneKey(QUERY.id, 1, 0, 0), reports)], seeded_source(4))
+
+
+def history_file(path: Path) -> None:
+    pq.write_table(sorted_table(1, history_rows()), path, row_group_size=300, write_page_checksum=True)
 
 
 def read_history(path: Path) -> Any:
-    return history.estimate(str(path.parent), QUERY, ORIGIN, ORIGIN + 60).n
+    entry = FileEntry(path.name, QUERY.id, 1, 0, 0, 0, 1000, 0, " ".join(["300:0-99"] * 3 + ["100:0-99"]))
+    scan = Scan(ReportFolder(path.parent), Snapshot((entry,), (), 1000), {1: QUERY}, range(1))
+    scan.read_to(1.0)
+    return scan.n
 
 
 def log_file(path: Path) -> None:

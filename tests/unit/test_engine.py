@@ -239,15 +239,15 @@ def test_what_is_left_of_closed_epochs_is_not_taken_up_again(crowd: Crowd, monke
     assert crowd.accounts() == [{"received": 27, "counted": 20, "orphaned": 7}, {"received": 20, "counted": 20}]
 
 
-def test_old_panes_accounts_and_results_are_forgotten(crowd: Crowd) -> None:
-    engine = crowd.engine(retention=600)
+def test_old_accounts_and_results_are_forgotten_and_panes_later(crowd: Crowd) -> None:
+    engine = crowd.engine(retention=600, pane_retention=900)
     for epoch in range(30):
         crowd.now = ORIGIN + 60 * epoch + 60
         crowd.answer([1], epoch)
         crowd.mark(epoch + 1)
         engine.drain()
     assert [w.index for w in crowd.windows()] == list(range(20, 28))
-    assert crowd.counts().sum() == 10
+    assert crowd.counts().sum() == 15
     assert crowd.accounts(19) == [{}, {}]
 
 

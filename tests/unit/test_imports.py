@@ -16,6 +16,7 @@ import deniable
 from deniable.queries.buckets import Column
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.signing import sign
+from toolkit.collectors import CollectorProcess
 from toolkit.devices import KEY, asked, at, make_vault
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns
@@ -188,6 +189,25 @@ def test_a_running_proxy_has_loaded_nothing_that_could_read_an_answer(
     modules = dumping()
     run_a_proxy(tmp_path)
     assert {"deniable.proxy.intake", "deniable.queries.header"} <= modules()
+    assert closed_doors(modules(), READS_ANSWERS, HEAVY) == set()
+
+
+def test_a_running_collector_and_its_proxy_s_workers_have_loaded_nothing_that_could_read_an_answer(
+    tmp_path: Path, dumping: Callable[..., Callable[[], set[str]]]
+) -> None:
+    modules = dumping()
+    query = query_of_today()
+    with ProxyProcess(tmp_path / "proxy", "workers = 1\n") as proxy:
+        proxy.publish(query)
+        headers = proxy.token("device", 10)
+        with CollectorProcess(tmp_path / "collector", proxy) as collector:
+            epoch = query.schedule.epochs_over(int(time.time()))
+            body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
+            answer = httpx.post(f"{collector.address}/v1/shares", content=body, headers=headers)
+            assert answer.json() == {"accepted": 3, "already": 0}
+            assert collector.stop() == 0
+        assert proxy.stop() == 0
+    assert {"deniable.proxy.collector", "deniable.proxy.http_workers", "deniable.proxy.uplink"} <= modules()
     assert closed_doors(modules(), READS_ANSWERS, HEAVY) == set()
 
 

@@ -11,6 +11,7 @@ from deniable.errors import RefusedError
 from deniable.proxy.gathered import gather
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.quotas import MessageCounts
+from deniable.proxy.seen import Seen
 from deniable.queries.channels import channels_of
 from toolkit.queries import make_query
 from toolkit.shares import body_of, make_columns, records_of
@@ -125,6 +126,25 @@ def test_uploads_of_several_channels_and_epochs_are_gathered_by_them() -> None:
         (QUERY.channel_tag, EPOCH - 1): ([3], [0], 1),
     }
     assert odd == [4, 5]
+
+
+def test_ids_that_are_laid_on_the_disk_are_found_as_those_in_memory_are(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    ids = random.integers(0, 1 << 64, (2, 60_000), dtype=np.uint64)
+    checks = random.integers(0, 1 << 64, 60_000, dtype=np.uint64)
+    laid, kept = Seen(tmp_path, largest_run=4000), Seen()
+    for start in range(0, 50_000, 250):
+        for seen in (laid, kept):
+            seen.add(ids[:, start : start + 250], checks[start : start + 250])
+    assert len(laid) == len(kept) == 50_000
+    assert sum(run.ids.size for run in laid._settled) >= 48_000
+    changed = checks.copy()
+    changed[::7] ^= np.uint64(1)
+    for seen in (laid, kept):
+        found = seen.look(ids, changed)
+        assert np.array_equal(found.new, np.arange(50_000, 60_000))
+        assert found.n_changed == len(range(0, 50_000, 7))
+    assert list(tmp_path.iterdir()) == [], "the files have no name: whatever happens, none is left"
 
 
 def test_counts_are_those_of_a_dictionary_also_after_many_runs_were_merged() -> None:

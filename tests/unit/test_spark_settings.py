@@ -35,7 +35,9 @@ engine = "spark"
 [spark]
 checkpoint = "checkpoint"
 trigger = "10 s"
-history = "s3a://bucket/history"
+[history]
+folder = "s3a://bucket/history"
+keep_by_query = { "trips" = "7 d" }
 [[proxies]]
 name = "http://one"
 [[proxies]]
@@ -54,7 +56,10 @@ def test_paths_are_relative_to_the_file_and_addresses_are_not(tmp_path: Path) ->
     settings = read_settings(write(tmp_path))
     assert settings.spark is not None
     assert settings.spark.checkpoint == str(tmp_path / "checkpoint")
-    assert settings.spark.history == "s3a://bucket/history"
+    assert settings.history is not None
+    assert settings.history.folder == "s3a://bucket/history"
+    assert settings.history.keep_of("trips") == 7 * 86400
+    assert settings.history.keep_of("others") == 400 * 86400
     assert settings.spark.trigger == 10
 
 
@@ -76,7 +81,7 @@ def test_spark_needs_a_topic_for_every_proxy(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"proxies\[0\].kafka = None must be there"):
         job_of(read_settings(write(tmp_path)))
     without = FILE.replace("[spark]\n", "").replace('checkpoint = "checkpoint"\ntrigger = "10 s"\n', "")
-    file = write(tmp_path, without.replace('history = "s3a://bucket/history"\n', ""))
+    file = write(tmp_path, without)
     result = CliRunner().invoke(cli, ["spark", "submit", str(file)])
     assert result.exit_code == 2
     assert "a table [spark] with at least a checkpoint" in result.output
@@ -142,7 +147,7 @@ def test_a_query_is_held_back_from_proxies_until_it_is_counted(tmp_path: Path) -
 
 def test_the_service_shows_what_the_engine_elsewhere_tells(tmp_path: Path) -> None:
     State(tmp_path / "state.db", ["http://one", "http://two"]).close()
-    service = Service(read_settings(write(tmp_path)))
+    service = Service(read_settings(write(tmp_path, FILE.replace("s3a://bucket/history", "history"))))
     try:
         assert "no engine has counted" in service.engine_problem
         told: Any = [ProxyHealth("http://one", "up", (), 0, 3, ""), ProxyHealth("http://two", "down", (), 9, 0, "")]

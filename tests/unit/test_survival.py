@@ -14,6 +14,7 @@ from deniable.client import store as store_module
 from deniable.client.device import Device
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query
+from deniable.queries.summary import summary
 from toolkit.devices import EVERY, Network, asked, at, make_device, make_policy, opened, queued, signed
 
 ONE, TWO = "https://one.example", "https://two.example"
@@ -210,3 +211,22 @@ def test_one_proxy_that_hangs_delays_no_other_and_is_asked_once(tmp_path: Path, 
         device.upload(network, at(3))
         time.sleep(0.02)
     assert len(network.messages()) == 3
+
+
+# --- late answers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("grace", "kept"), [(None, AGE), (EVERY, EVERY), (10 * AGE, AGE)])
+def test_a_share_is_kept_as_long_as_both_the_owner_and_the_query_say(tmp_path: Path, grace: int | None, kept: int) -> None:
+    query = asked(grace=grace)
+    device = careful(tmp_path, query)
+    device.answer(signed(query), at(0))
+    assert device.upload(Network(down={ONE, TWO}), at(1) + kept - 1).expired == 0
+    assert device.upload(Network(), at(1) + kept).expired == 2
+
+
+def test_query_check_says_when_devices_give_up_before_the_query_does() -> None:
+    assert "after the end" not in summary(asked())
+    assert "until 2 d after the end of their epoch" in summary(asked(grace="2 d"))
+    assert "keep what they cannot deliver" not in summary(asked(grace="2 d"))
+    assert "But devices keep what they cannot deliver for 2 w" in summary(asked(grace="20 d"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.limits import EngineLimits
 from deniable.checks import whole
 from deniable.errors import ParameterError, SettingsError
@@ -75,29 +76,23 @@ class SparkSettings:
     """Seconds from one batch to the next."""
     records_a_batch: int = 4096
     """Records of each proxy's topic in one batch, at most."""
-    history: str = ""
-    """A folder, or the address of one, for joined reports; none are kept by default."""
     shuffle_partitions: int = 0
     """How many tasks count at the same time; 0 for one a core."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Any settings of Spark."""
 
     def __post_init__(self) -> None:
-        for name in ("checkpoint", "history"):
-            if not isinstance(getattr(self, name), str):
-                raise ParameterError(name, getattr(self, name), "must be a path or an address")
+        if not isinstance(self.checkpoint, str):
+            raise ParameterError("checkpoint", self.checkpoint, "must be a path or an address")
         for name, least in (("records_a_batch", 1), ("shuffle_partitions", 0), ("trigger", 0)):
             whole(name, getattr(self, name), least, 1 << 31)
         if not isinstance(self.options, Mapping) or not all(isinstance(value, str) for value in self.options.values()):
             raise ParameterError("options", self.options, "must be a table of texts")
 
     def within(self, folder: Path) -> SparkSettings:
-        """The same, with relative paths counted from a folder: that of the file in which they stand."""
-        checkpoint, history = (
-            str((folder / place).absolute()) if place and ":/" not in place else place
-            for place in (self.checkpoint, self.history)
-        )
-        return dataclasses.replace(self, checkpoint=checkpoint, history=history)
+        """The same, with a relative path counted from a folder: that of the file in which it stands."""
+        place = self.checkpoint
+        return dataclasses.replace(self, checkpoint=str((folder / place).absolute()) if place and ":/" not in place else place)
 
 
 @dataclass(frozen=True)
@@ -119,6 +114,8 @@ class Settings:
     engine: str = "embedded"
     """Which engine counts: the one in this process, or Spark in another."""
     spark: Annotated[SparkSettings | None, WITHIN] = None
+    history: Annotated[HistorySettings | None, WITHIN] = None
+    """Where counted reports are kept; without it, they are not."""
     controller: FilePath | None = None
     """The key of the controller, which adapts queries whose envelopes name it (docs/adaptive.md); without one, none adapts."""
 

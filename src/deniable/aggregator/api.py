@@ -17,10 +17,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
-from deniable.aggregator.feed import Feed, slim
-from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, viewed
+from deniable.aggregator.feed import Feed
+from deniable.aggregator.history_api import add_history
+from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, slim, viewed, without_covariance
 from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.aggregator.sessions import authorize as _authorize
+from deniable.aggregator.state import connect
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
@@ -62,6 +64,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_queries(app, service)
     _add_results(app, service)
     _add_streams(app, service, ending)
+    add_history(app, service, _authorize, _known, _REFUSALS)
     _add_watching(app, service)
     return app
 
@@ -205,8 +208,11 @@ def _add_results(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         check_view(confidence, "raw")
         _known(service, query_id)
-        with service.reading() as connection:
+        connection = connect(service.settings.state)  # its own: a thousand windows take a while to read
+        try:
             return one_label(connection, query_id, label, confidence, min(max(1, limit), _MOST_RESULTS), end)
+        finally:
+            connection.close()
 
 
 def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
@@ -273,7 +279,7 @@ def _shown(number: int, document: str, confidence: float, form: str, brief: bool
     """A stored result as it is looked at."""
     if confidence == STORED_CONFIDENCE and form == "raw":
         return json.dumps(slim(number, document)) if brief else _numbered(number, document)
-    told = viewed(json.loads(document), confidence, form)
+    told = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
     return json.dumps(slim(number, json.dumps(told)) if brief else {"number": number, **told})
 
 

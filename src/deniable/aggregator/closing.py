@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import statement
+from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import Revision, State
 from deniable.aggregator.windows import Window, assemble
 from deniable.queries.query import Query
@@ -49,7 +50,7 @@ def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overd
 
 
 def close_epoch(
-    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, retention: int
+    state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, limits: EngineLimits
 ) -> None:
     """Close an epoch, release the windows that end with it, and forget what is too old; inside a transaction of the caller.
 
@@ -59,10 +60,13 @@ def close_epoch(
     for versions, index in _ending_with(channel, epoch, first):
         before = state.last_revision(versions[-1].id, index)
         _release(state, channel, versions, index, 0 if before is None else before.number + 1, now)
-    oldest = now - max(retention, channel.grace)
+    oldest = now - max(limits.retention, channel.grace)
     n_forgotten = channel.schedule.epochs_over(oldest)
     if n_forgotten > 0:
-        state.forget(channel.tag, channel.queries(), n_forgotten, oldest)
+        state.forget(channel.tag, n_forgotten, channel.queries(), oldest)
+    n_forgotten = channel.schedule.epochs_over(now - max(limits.retention, limits.pane_retention, channel.grace))
+    if n_forgotten > 0:
+        state.forget_panes(channel.queries(), n_forgotten)
 
 
 def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int, int], now: int, early: int) -> int:

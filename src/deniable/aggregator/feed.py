@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from deniable.aggregator.series import slim
 from deniable.aggregator.service import Service
 from deniable.errors import RefusedError
 
-__all__ = ["Feed", "slim"]
+__all__ = ["Feed"]
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _LOOKS_BETWEEN_NEWS = 4
@@ -26,15 +27,6 @@ _MOST_KEPT = 512
 _PAGE = 100
 MOST_FOLLOWERS = 800
 MOST_FOLLOWERS_PER_TOKEN = 400
-_LEFT_OUT = ("covariance", "reports", "strata", "support")
-
-
-def slim(number: int, document: str) -> dict[str, Any]:
-    """A stored result with its number, without the matrices that no picture needs."""
-    content: dict[str, Any] = {"number": number, **json.loads(document)}
-    for name in _LEFT_OUT:
-        content.pop(name, None)
-    return content
 
 
 def _slim_health(report: dict[str, Any]) -> dict[str, Any]:

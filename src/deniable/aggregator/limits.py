@@ -30,7 +30,9 @@ class EngineLimits:
     bucket_bits: int = 6
     """Bits of the message id that choose a bucket."""
     retention: Seconds = 30 * 86400
-    """Seconds for which panes, accounts and results are kept."""
+    """Seconds for which accounts and results are kept."""
+    pane_retention: Seconds = 10 * 365 * 86400
+    """Seconds for which panes are kept, from which any period can be estimated again; they are small."""
     garbage: int = 4096
     """Rows of closed epochs that are deleted at once."""
     workers: int = 2

@@ -14,7 +14,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
 
-__all__ = ["FORMS", "STORED_CONFIDENCE", "check_view", "one_label", "viewed"]
+__all__ = ["FORMS", "STORED_CONFIDENCE", "check_view", "one_label", "slim", "viewed", "without_covariance"]
 
 FORMS = ("raw", "projected")
 STORED_CONFIDENCE = 0.95
@@ -50,44 +50,66 @@ def viewed(told: dict[str, Any], confidence: float, form: str) -> dict[str, Any]
     return out
 
 
+def slim(number: int, document: str) -> dict[str, Any]:
+    """A stored result with its number, without the matrices that no picture needs."""
+    content: dict[str, Any] = {"number": number, **json.loads(without_covariance(document))}
+    for name in ("covariance", "reports", "strata", "support"):
+        content.pop(name, None)
+    return content
+
+
+def without_covariance(document: str) -> str:
+    """A stored result without its covariance, which is most of its text, cut out before anything is read.
+
+    >>> without_covariance('{"n": 9, "covariance": [[1.0, 0.0], [0.0, 1.0]], "notes": []}')
+    '{"n": 9, "covariance": null, "notes": []}'
+    """
+    begin = document.find('"covariance": [[')  # inside a text its quotation marks would follow backslashes
+    end = document.find("]]", begin)
+    return document if begin < 0 or end < 0 else f'{document[:begin]}"covariance": null{document[end + 2 :]}'
+
+
 def one_label(
     connection: sqlite3.Connection, query: str, label: int, confidence: float, limit: int, end: int | None = None
 ) -> dict[str, list[Any]]:
     """One label in the newest windows (that begin before `end`), oldest first: a list for each of the columns.
 
-    `widest` is the largest standard error of the window's labels. SQLite reads the stored documents, which is many times as fast
-    as to have Python read all of each. A window without an estimate has None.
+    `widest` is the largest standard error of the window's labels. A window without an estimate has None.
     """
-    newest = f"SELECT * FROM results WHERE query = ? AND start < ? AND {NOT_REVISED} ORDER BY start DESC, seq DESC LIMIT ?"  # noqa: S608
-    place = f"[{int(label)}]"
-    paths = [f"$.{name}" for name in _COLUMNS[:7]] + [f"$.estimate{place}", f"$.low{place}", f"$.high{place}"]
-    fields = ", ".join(f"json_extract(document, '{path}')" for path in paths)
-    widest = "(SELECT max(value) FROM json_each(document, '$.stderr'))"
-    extra = ", json_extract(document, '$.support'), json_extract(document, '$.population'), json_extract(document, '$.stderr')"
     rows = connection.execute(
-        f"SELECT {fields}, {widest}{extra} FROM ({newest}) ORDER BY start, seq",  # noqa: S608 - numbers and names of ours
+        "SELECT document FROM results WHERE seq IN (SELECT seq FROM results WHERE query = ? AND start < ? "  # noqa: S608 - no input
+        f"AND {NOT_REVISED} ORDER BY start DESC, seq DESC LIMIT ?) ORDER BY start, seq",
         (query, 1 << 62 if end is None else end, limit),
-    ).fetchall()
+    )
+    out: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    for (document,) in rows:
+        told = json.loads(without_covariance(document))
+        for name, value in zip(_COLUMNS, _row(told, label, confidence), strict=True):
+            out[name].append(value)
+    return out
+
+
+def _row(told: dict[str, Any], label: int, confidence: float) -> tuple[Any, ...]:
+    head = tuple(told.get(name) for name in _COLUMNS[:7])
+    estimate = told.get("estimate", ())
+    if label >= len(estimate):
+        return (*head, None, None, None, None)
+    low, high = told["low"][label], told["high"][label]
     if confidence != STORED_CONFIDENCE:
-        rows = [_at(confidence, label, row) for row in rows]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * (len(_COLUMNS) + 3)
-    return {name: list(column) for name, column in zip(_COLUMNS, columns, strict=False)}
+        low, high = _interval(told, label, confidence)
+    return (*head, estimate[label], low, high, max(told["stderr"]))
 
 
-def _at(confidence: float, label: int, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row with the interval of another confidence."""
-    *told, estimate, low, high, widest, support, population, stderr = row
-    if estimate is None:
-        return row
-    pair = None if support is None else tuple(np.array(side)[label : label + 1] for side in json.loads(support))
-    error = np.array([json.loads(stderr)[label]])
+def _interval(told: dict[str, Any], label: int, confidence: float) -> tuple[float, float]:
+    """The interval of one label at another confidence."""
+    support = told.get("support")
     alone = Estimate(
         labels=(label,),
-        proportions=np.array([estimate]),
-        variance=np.square(error),
-        n=told[5],
-        population=population,
-        support=pair,  # type: ignore[arg-type]
+        proportions=np.array([told["estimate"][label]]),
+        variance=np.square(np.array([told["stderr"][label]])),
+        n=told["n"],
+        population=told["population"],
+        support=None if support is None else (np.array(support[0][label : label + 1]), np.array(support[1][label : label + 1])),
     )
     low, high = alone.interval(confidence)[0].tolist()
-    return (*told, estimate, low, high, widest, support, population, stderr)
+    return low, high

@@ -19,6 +19,8 @@ from deniable.aggregator.controller import Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
+from deniable.aggregator.history.history_answer import HistoryReader
+from deniable.aggregator.history.history_service import HistoryService, history_reader
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
 from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
@@ -41,7 +43,7 @@ class _Embedded:
     def __init__(self, settings: Settings, names: Sequence[str], clock: Clock) -> None:
         self.state = State(settings.state, names)
         self.logs = [proxy.open_log() for proxy in settings.proxies]
-        self.engine = Engine(self.state, self.logs, settings.limits, clock)
+        self.engine = Engine(self.state, self.logs, settings.limits, clock, settings.history)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -70,6 +72,11 @@ class Service:
             self._embedded = _Embedded(settings, self.names, self.clock)
         else:
             self._elsewhere = ExternalEngineStatus(self._connection, self.clock)
+        self.history: HistoryService | None = None
+        self._keeper: Background | None = None
+        if settings.history is not None:
+            self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
+            self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
         self._unrelayed = ""
         self._relay = Background("relay", self._relay_step, _log)
@@ -82,15 +89,17 @@ class Service:
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay, self._controller):
+        for each in (self._engine, self._relay, self._controller, self._keeper):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._controller, self._engine, self._relay):
+        for each in (self._controller, self._engine, self._relay, self._keeper):
             if each is not None:
                 each.stop()
+        if self.history is not None:
+            self.history.close()
         if self._embedded is not None:
             self._embedded.close()
         self._client.close()
@@ -118,6 +127,11 @@ class Service:
         return self._relay.problem or self._unrelayed
 
     @property
+    def history_problem(self) -> str:
+        """Why the history is not in order, though nothing of it is lost; empty if all is well."""
+        return "" if self._keeper is None else self._keeper.problem
+
+    @property
     def controller_problem(self) -> str:
         """Why queries do not adapt; empty if all is well, or if there is no controller."""
         return "" if self._controller is None else self._controller.problem
@@ -135,9 +149,13 @@ class Service:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
         proxies = [asdict(proxy) for proxy in self.health]
         running, engine, relay = self.running, self.engine_problem, self.relay_problem
-        fine = not relay and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
+        history = self.history_problem
+        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
         status = "failed" if not running else "ok" if fine else "degraded"
-        found = {"status": status, "engine": engine or "running", "relay": relay or "running", "proxies": proxies}
+        found: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        if self.history is not None:
+            found["history"] = history or "running"
+        found["proxies"] = proxies
         return {**found, "controller": self.controller_problem} if self.controller_problem else found
 
     def _engine_step(self) -> float:
@@ -153,6 +171,10 @@ class Service:
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _own_connection(self) -> sqlite3.Connection:
+        """A further connection to the state, for whoever must not wait for others."""
+        return connect(self.settings.state)
 
     def _controller_step(self) -> float:
         connection = connect(self.settings.state)
@@ -292,6 +314,10 @@ class Service:
             rows.close()
         return found
 
+    def history_reader(self, query_id: str) -> HistoryReader:
+        """Who answers questions about the past of a query."""
+        return history_reader(self._own_connection, query_id, self.history)
+
     def last_number(self, query_id: str) -> int:
         """The number of the result of a query that was released last; 0 if there is none."""
         with self.reading() as connection:
@@ -302,10 +328,8 @@ def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | N
     """The newest result in short."""
     names = ("index", "start", "end", "condition", "n")
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
-    row = connection.execute(
-        f"SELECT seq, {fields} FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1",  # noqa: S608 - names of ours
-        (query_id,),
-    ).fetchone()
+    newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"  # no other document is read
+    row = connection.execute(f"SELECT seq, {fields} FROM results WHERE seq = ({newest})", (query_id,)).fetchone()  # noqa: S608
     return None if row is None else dict(zip(("number", *names), row, strict=True))
 
 
@@ -323,7 +347,7 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "mechanism": dict(query.recipe),
         "sampling": query.sampling,
         "population": query.population,
-        "budget": asdict(query.budget),
+        "budget": {**asdict(query.budget), "wish": query.budget.wish},
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
         "minimum_cohort": query.minimum_cohort,

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.history.file_catalogue import stage
+from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
 from deniable.service.database import keep_private
 
-__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "unsigned"]
+__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
 
 _Words = NDArray[np.uint64]
 SCHEMA_VERSION = 3
@@ -95,6 +96,18 @@ def signed(word: int) -> int:
 def unsigned(number: int) -> int:
     """The word that :func:`signed` was given."""
     return number % (1 << 64)
+
+
+def stored_panes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, Pane]:
+    """The panes of a query in these epochs, from a state file."""
+    rows = connection.execute(
+        "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+        (query, epochs.start, epochs.stop),
+    )
+    return {
+        PaneKey(query, serial, epoch, stratum): Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n, nothing)
+        for serial, epoch, stratum, n, nothing, counts in rows
+    }
 
 
 def connect(path: str | Path) -> sqlite3.Connection:
@@ -181,6 +194,8 @@ class Step:
     stored: list[Stored] = field(default_factory=list)
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    reports: Reports = field(default_factory=list)
+    """Counted reports that are to be kept."""
 
     def __bool__(self) -> bool:
         return bool(self.positions or self.marks or self.identities or self.stored or self.panes or self.ledger)
@@ -290,6 +305,8 @@ class State:
                 )
         for key, pane in step.panes.items():
             self._add_pane(key, pane)
+        if step.reports:
+            stage(self.connection, step.reports)
         self.enter(step.ledger)
 
     def _add_pane(self, key: PaneKey, pane: Pane) -> None:
@@ -350,14 +367,7 @@ class State:
 
     def panes(self, query: str, epochs: range) -> dict[PaneKey, Pane]:
         """The panes of a query in these epochs."""
-        rows = self.connection.execute(
-            "SELECT serial, epoch, stratum, n, silent, counts FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
-            (query, epochs.start, epochs.stop),
-        )
-        return {
-            PaneKey(query, serial, epoch, stratum): Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n, nothing)
-            for serial, epoch, stratum, n, nothing, counts in rows
-        }
+        return stored_panes(self.connection, query, epochs)
 
     def accounts(self, channel: int, epochs: range) -> dict[int, Account]:
         """What became of the shares of each proxy in these epochs of a channel."""
@@ -406,15 +416,19 @@ class State:
             deleted += cursor.rowcount
         return deleted
 
-    def forget(self, channel: int, queries: Iterable[str], before_epoch: int, before_time: int) -> None:
-        """Delete panes, accounts and results that are older than they are kept."""
+    def forget(self, channel: int, before_epoch: int, queries: Iterable[str], before_time: int) -> None:
+        """Delete accounts and results that are older than they are kept."""
         self.connection.execute(
             "DELETE FROM accounts WHERE channel = ? AND epoch < ? AND epoch >= 0", (signed(channel), before_epoch)
         )
         self.connection.execute("DELETE FROM closures WHERE channel = ? AND epoch < ?", (signed(channel), before_epoch))
         for query in queries:
-            self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
             self.connection.execute("DELETE FROM results WHERE query = ? AND start < ?", (query, before_time))
+
+    def forget_panes(self, queries: Iterable[str], before_epoch: int) -> None:
+        """Delete panes that are older than they are kept."""
+        for query in queries:
+            self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
 
 
 Clock = Callable[[], int]

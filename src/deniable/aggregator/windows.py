@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.display import Display
 from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
-from deniable.estimation.pooling import pooled_covariance, stratified
-from deniable.estimation.unbias import finite
+from deniable.estimation.pooling import stratified
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.mechanism import from_dict as mechanism_from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.lasting import own_limits, silence
@@ -43,10 +42,6 @@ WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
-_LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
-_LARGEST_SOLVED = 1024
-"""Up to this many labels a window has the covariance that tables of its composite buckets need."""
 _Floats = NDArray[np.float64]
 
 
@@ -94,12 +89,7 @@ class Window(Result):
         """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
         out = fields_of(self, "estimate")
         if self.estimate is not None:
-            document = _slimmed(self.estimate).to_dict(confidence)
-            del document["window"]
-            covariance = self.estimate.covariance
-            if covariance is not None and len(covariance) <= _LARGEST_SENT:
-                document["covariance"] = encode(covariance)
-            out |= document
+            out |= describe_estimate(self.estimate, confidence)
             out["error"] = encode(widest(self.estimate))
         return out
 
@@ -108,11 +98,7 @@ class Window(Result):
         known = {name: value for name, value in document.items() if name not in ("estimate", "error")}
         arguments = super()._arguments({**known, "estimate": None})
         if "estimate" in document:
-            # Results of earlier versions have standard errors only.
-            variance = np.square(np.array(document["stderr"], dtype=np.float64)).tolist()
-            window = [document["start"], document["end"]]
-            estimate = Estimate.from_dict({"variance": variance, **document, "window": window})
-            arguments["estimate"] = _with_covariances(estimate)
+            arguments["estimate"] = read_estimate(document, (document["start"], document["end"]))
         return arguments
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -154,30 +140,6 @@ def widest(estimate: Estimate, confidence: float = 0.95) -> float:
     """The half-width of the widest interval of an estimate."""
     low, high = estimate.interval(confidence).T
     return float((high - low).max() / 2)
-
-
-def _slimmed(estimate: Estimate) -> Estimate:
-    """The estimate without those covariances that its counts, or those of its strata, give again."""
-    strata = tuple((weight, _slimmed(part)) for weight, part in estimate.strata)
-    kept = None if estimate.reports is not None or strata else estimate.covariance
-    return dataclasses.replace(estimate, covariance=kept, strata=strata)
-
-
-def _with_covariances(estimate: Estimate) -> Estimate:
-    """The estimate with the covariances that :func:`_slimmed` left out."""
-    strata = tuple((weight, _with_covariances(part)) for weight, part in estimate.strata)
-    covariance = estimate.covariance
-    if covariance is None and estimate.reports is not None:
-        covariance = _solved_covariance(estimate.reports, estimate.n)
-    elif covariance is None and strata:
-        covariance = pooled_covariance(strata)
-    return dataclasses.replace(estimate, covariance=covariance, strata=strata)
-
-
-def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
-    with covariances_up_to(_LARGEST_SOLVED):
-        covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
-    return None if covariance is None else covariance * reports.repeats
 
 
 def assemble(
@@ -326,7 +288,7 @@ def _without_small_parts(total: Estimate, minimum_cohort: int) -> Estimate:
     """No result is of a cohort below the minimum, nor of a stratum or version: then the sum is stated without its parts."""
     if min(part.n for _, part in total.strata) >= minimum_cohort:
         return total
-    sent = total.covariance if len(total.labels) <= _LARGEST_SENT else None
+    sent = total.covariance if len(total.labels) <= LARGEST_SENT else None
     return dataclasses.replace(total, strata=(), covariance=sent)
 
 
@@ -341,7 +303,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
-    with covariances_up_to(_LARGEST_SOLVED):
+    with covariances_up_to(LARGEST_SOLVED):
         estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)

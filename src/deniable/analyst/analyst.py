@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.windows import Window
+from deniable.analyst.past_answer import PastAnswer
 from deniable.errors import MissingExtraError, ParameterError, ResponseError
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
+from deniable.queries.times import moment
 from deniable.service.http_reading import Answer, ask, lines, read
 
 if TYPE_CHECKING:
@@ -132,6 +135,104 @@ class Analyst:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def history(
+        self,
+        query: Query | str,
+        start: int | str | None = None,
+        end: int | str | None = None,
+        *,
+        fraction: float | None = None,
+        seconds: float | None = None,
+        margin: float | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        merge: Sequence[str] | int = (),
+        by: str | None = None,
+        marginal: str | None = None,
+        given: str | None = None,
+        against: tuple[int | str, int | str] | None = None,
+        source: str = "reports",
+        progress: Callable[[float], None] | None = None,
+    ) -> PastAnswer:
+        """An answer from the stored reports of a period, in any cut (docs/history.md). Nobody is asked, and no epsilon is spent.
+
+        Times are seconds of UTC or texts of ISO 8601; without them, the answer is of everything that is stored. `fraction`,
+        `seconds` or `margin` says how much is read; `against` is a second period to compare with. `progress` is given the part
+        that is read. Leaving with Ctrl-C, or any error in `progress`, cancels the work at the aggregator.
+        """
+        parameters = {
+            "from": start,
+            "to": end,
+            "fraction": fraction,
+            "seconds": seconds,
+            "margin": margin,
+            "confidence": confidence,
+            "simultaneous": simultaneous,
+            "merge": [str(merge)] if isinstance(merge, int | str) else list(merge),
+            "by": by,
+            "marginal": marginal,
+            "given": given,
+            "against_from": None if against is None else against[0],
+            "against_to": None if against is None else against[1],
+            "source": source,
+        }
+        request = HistoryRequest.from_parameters(parameters)
+        headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        address = f"{self.url}/v1/queries/{_id(query)}/history"
+        try:
+            limits = self._httpx.Timeout(10.0, read=45.0)
+            with self._client.stream("GET", address, params=request.to_parameters(), headers=headers, timeout=limits) as response:
+                if response.status_code != 200:
+                    raise _problem(read(response, _LARGEST_ANSWER))
+                for kind, document in named_events(lines(response, _LARGEST_ANSWER)):
+                    if kind == "answer":
+                        return PastAnswer(document)
+                    if kind == "problem":
+                        raise ResponseError(document["status"], document["reason"], document["detail"])
+                    if progress is not None and document.get("of"):
+                        progress(document["read"] / document["of"])
+        except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+            raise ResponseError(0, "unreachable", f"{self.url}: cannot be reached ({type(error).__name__})") from None
+        raise ResponseError(0, "cut off", f"{self.url}: the answer ended before it was complete")
+
+    def history_extent(self, query: Query | str) -> dict[str, Any]:
+        """How many reports of a query are stored, and of which time (seconds of UTC)."""
+        document: dict[str, Any] = self._ask("GET", f"/v1/queries/{_id(query)}/history/extent")
+        return document
+
+    def delete_history(self, query: Query | str) -> dict[str, Any]:
+        """Delete all stored reports of a query; the receipt."""
+        document: dict[str, Any] = self._ask("DELETE", f"/v1/queries/{_id(query)}/history")
+        return document
+
+    def deletion_receipts(self, query: Query | str) -> list[dict[str, Any]]:
+        """The receipts of all deletions of a query's reports."""
+        document: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/history/receipts")
+        return document
+
+    def panes(self, query: Query | str, start: int | str | None = None, end: int | str | None = None) -> dict[str, Any]:
+        """The counts of each epoch of a period; those of too few answers are withheld."""
+        bounds = {name: str(value) for name, value in (("from", start), ("to", end)) if value is not None}
+        document: dict[str, Any] = self._ask("GET", f"/v1/queries/{_id(query)}/panes", params=bounds)
+        return document
+
+    def sql(
+        self,
+        query: Query | str,
+        start: int | str | None = None,
+        end: int | str | None = None,
+        answer: PastAnswer | None = None,
+    ) -> Any:
+        """A DuckDB connection with the views `panes` and `estimates` of a query and period, and of an answer from its history.
+
+        `analyst.sql("trips").sql("SELECT label, avg(estimate) FROM estimates GROUP BY label").df()`
+        """
+        from deniable.analyst.history_sql import open_views  # noqa: PLC0415 - an extra
+
+        described = self._ask("GET", f"/v1/queries/{_id(query)}")
+        first, last = (None if bound is None else moment(name, str(bound)) for name, bound in (("from", start), ("to", end)))
+        return open_views(self.panes(query, start, end), described["labels"], self.range(query, first, last), answer)
+
     def _ask(self, method: str, address: str, accept: tuple[int, ...] = (), **what: Any) -> Any:
         try:
             answer = ask(self._client, method, self.url + address, _LARGEST_ANSWER, headers=self._headers, **what)
@@ -157,6 +258,20 @@ def _problem(answer: Answer) -> ResponseError:
         return ResponseError(answer.status, str(document["reason"]), str(document["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return ResponseError(answer.status, "not a problem document", answer.text[:200])
+
+
+def named_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Server-sent events by their names. One that is cut off is not given out."""
+    kind, data = "message", ""
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name == "event":
+            kind = value
+        elif name == "data":
+            data = value
+        elif not line and data:
+            yield kind, json.loads(data)
+            kind, data = "message", ""
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -18,6 +18,7 @@ ROLES = {
         "client": "deniable.cli.client:client",
     },
     "analyst, who asks": {
+        "history": "deniable.cli.history:history",
         "plan": "deniable.cli.plan:plan",
         "query": "deniable.cli.query:query",
         "results": "deniable.cli.results:results",
@@ -34,6 +35,7 @@ ROLES = {
     },
     "researcher, with a survey or a protocol": {
         "audit": "deniable.cli.audit:audit",
+        "compare": "deniable.cli.compare:compare",
         "correlate": "deniable.cli.regress:correlate",
         "curate": "deniable.cli.curate:curate",
         "demo": "deniable.cli.demo:demo",

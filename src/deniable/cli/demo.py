@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import click
 
 from deniable.cli.opening import has_screen, open_page
+from deniable.cli.output import warn_without_history
 from deniable.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = ["demo"]
 
 _LARGEST = 1_000_000
 _SECONDS = 20
+_ADAPTIVE_CLIENTS = 4_000
 
 
 @click.command()
@@ -25,8 +27,9 @@ _SECONDS = 20
 @click.option("--seconds", type=int, help="How long they answer [default: until Ctrl-C if a page was opened, else 20].")
 @click.option("--proxies", type=int, default=2, show_default=True, help="How many proxies, 2 or 3.")
 @click.option("--no-browser", is_flag=True, help="Print the console's address and open nothing.")
+@click.option("--adaptive", is_flag=True, help="Show a query that adapts to a drifting crowd, on a fast clock, in one process.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
-def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser: bool, wants_json: bool) -> None:
+def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser: bool, adaptive: bool, wants_json: bool) -> None:
     """Ask a crowd of this machine's making, and watch the estimates beside the truth that only a demo can know.
 
     The console opens in your browser, where there is one, signed in and with the truth beside the estimates.
@@ -41,6 +44,12 @@ def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser:
     ):
         if not least <= value <= most:
             raise ParameterError(option, value, f"must be a whole number from {least} to {most}")
+    if adaptive:
+        from deniable.cli.demo_adaptive import run_adaptive  # noqa: PLC0415 - slow to import
+
+        given = click.get_current_context().get_parameter_source("clients")
+        run_adaptive(clients if given is click.core.ParameterSource.COMMANDLINE else _ADAPTIVE_CLIENTS, wants_json)
+        return
     try:
         import fastapi  # noqa: F401, PLC0415 - an extra that the services need
         import httpx  # noqa: F401, PLC0415
@@ -50,6 +59,8 @@ def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser:
     from deniable.cli.live import run_simulation  # noqa: PLC0415 - slow to import
     from deniable.local.datasets import dataset  # noqa: PLC0415
     from deniable.local.simulation import simulate_dataset  # noqa: PLC0415
+
+    warn_without_history()
 
     chosen = dataset(name)
     simulation = simulate_dataset(chosen, clients, proxies)

@@ -7,6 +7,7 @@ services, and a terminal obeys control characters. They are shown as JSON writes
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import math
@@ -36,6 +37,7 @@ __all__ = [
     "save_figure",
     "say",
     "shown_warnings",
+    "warn_without_history",
     "write_new",
 ]
 
@@ -121,6 +123,12 @@ def shown_warnings(category: type[Warning]) -> Iterator[None]:
         yield
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"deniable: warning: {plain(text, lines=False)}.", err=True)
+
+
+def warn_without_history() -> None:
+    """Say, on standard error, that reports are not kept, where what keeps them is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        say("deniable: history is off: PyArrow is not installed; pip install 'deniable[history]' brings it.", err=True)
 
 
 @contextmanager

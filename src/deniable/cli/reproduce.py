@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from deniable.cli.output import as_json, make_console, progress_bar, say
+from deniable.cli.output import as_json, progress_bar, say
 from deniable.errors import ParameterError
 from deniable.reproduce.catalogue import EXPERIMENTS, chosen, write_page
-from deniable.reproduce.experiment import Context, Experiment, Outcome
+from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, Outcome
 
 _PATH = click.Path(path_type=Path)
 
@@ -79,23 +80,25 @@ def _list(as_json_: bool) -> None:
 
 
 def _show(experiment: Experiment, outcome: Outcome, seconds: float) -> None:
-    from rich.table import Table  # noqa: PLC0415 - slow to import
-
-    title = f"{experiment.name}: {experiment.paper}, {experiment.title} ({outcome.verdict}; {seconds:.1f} s)"
-    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-    for name, side in (("", "left"), ("paper", "right"), ("ours", "right"), ("difference", "right"), ("verdict", "left")):
-        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
-    notes = []
+    say(f"{experiment.name}: {experiment.paper}, {experiment.title} ({outcome.verdict}; {seconds:.1f} s)")
+    numbers = [finding.row for finding in outcome.findings if isinstance(finding, Compared)]
+    width = max((len(row[0]) for row in numbers), default=0)
+    if numbers:
+        say(f"  {'':<13} {'':<{width}} {'paper':>12} {'ours':>12} {'difference':>12}")
+    for name, paper, ours, difference, verdict, note in numbers:
+        say(f"  {verdict:<13} {name:<{width}} {paper:>12} {ours:>12} {difference:>12}")
+        _indent(note if verdict != "agrees" else "")
     for finding in outcome.findings:
-        *cells, note = finding.row
-        table.add_row(*cells)
-        if note and note not in notes and finding.verdict not in {"agrees", "holds"}:
-            notes.append(note)
-    console = make_console(highlight=False)
-    console.print(table)
-    for note in notes:
-        console.print(f"  {note}")
-    console.print()
+        if isinstance(finding, Claim):
+            say(f"  {finding.verdict:<13} {finding.text}")
+            _indent(finding.evidence)
+            _indent("" if finding.holds else finding.note)
+    say()
+
+
+def _indent(text: str) -> None:
+    if text:
+        say(textwrap.fill(text, 110, initial_indent=" " * 18, subsequent_indent=" " * 18))
 
 
 def _document(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:

@@ -211,6 +211,7 @@ def _facts(made: Sizing, run: Run) -> dict[str, list[tuple[str, str]]]:
         ],
         "Needed": [
             ("proxies", f"{made.proxy_processes:,} processes, {made.cells:,} a proxy{cells}; {_bytes(made.proxy_memory)} each"),
+            *([("collectors", f"{made.collector_processes:,} processes")] if made.collector_processes else []),
             ("log", kafka),
             ("aggregator", f"{counted}; {_bytes(made.aggregator_memory)} of ids and waiting shares each"),
             ("a result", waits),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deniable.cli.output import say
+from deniable.cli.output import say, warn_without_history
 from deniable.errors import MissingExtraError, ParameterError, ResponseError
 from deniable.local.up_settings import MODES, ServicesPlan, Settings, read_settings
 from deniable.queries.keys import AnalystKey
@@ -43,6 +43,7 @@ def up(file: Path, mode: str | None, start: tuple[str, ...], seconds: int | None
         import uvicorn  # noqa: F401, PLC0415
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "deniable up") from None
+    warn_without_history()
     if settings.mode == "simulation":
         _simulate(settings, seconds or settings.seconds, wants_json)
     elif settings.services is not None:

@@ -279,7 +279,7 @@ class Device:
             answer = None if charge is None else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
             for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + max(policy.queue_age, query.grace or 0), answer)
+                    book.enqueue(proxy, record, due, end + policy.keeps(query), answer)
             self._step("queued")
         if not chosen:
             raise _Stop("sampled out", "", "")

@@ -20,6 +20,7 @@ from deniable.client.encoding import cost_of_answer
 from deniable.client.sandbox import LONGEST_DEADLINE, SMALLEST_MEMORY
 from deniable.errors import ParameterError, PolicyError
 from deniable.privacy.ledger import Limit
+from deniable.queries.header import USUAL_QUEUE_AGE
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration, spoken_duration
@@ -55,7 +56,7 @@ class Policy:
     strata: tuple[str, ...] = ()
     """The parts of populations that this person belongs to, by the names that queries use."""
     queue_messages: int = 1_000
-    queue_age: int = 14 * _DAY
+    queue_age: int = USUAL_QUEUE_AGE
     """Seconds after the end of its epoch that a share is kept for."""
     upload_within: int = 600
     """Seconds over which uploads are spread, from the end of the slot in which the answer is made. With 0 there is neither spread
@@ -104,6 +105,10 @@ class Policy:
         processes and writing to the disk.
         """
         return math.ceil(3 * self.deadline) + _SPARE if self.upload_within else 0
+
+    def keeps(self, query: Query) -> int:
+        """Seconds after the end of its epoch that a share is kept: no longer than the query takes late answers, if it says so."""
+        return self.queue_age if query.grace is None else min(self.queue_age, query.grace)
 
     def check(self, query: Query) -> tuple[str, str] | None:
         """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deniable.display import Bar, Display, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
-from deniable.estimation.intervals import p_text
+from deniable.estimation.intervals import p_text, skewed_reach
 from deniable.estimation.statistic import Statistic, normal_reach
 from deniable.results import Result, fields_of
 
@@ -80,6 +80,8 @@ class DesignEstimate(Result):
     groups: GroupRates | None = None
     proportions: bool = True
     """Whether the parameters are proportions, to be shown as percentages and cut to [0, 1]."""
+    shapes: _Floats | None = None
+    """Skewness and kurtosis of one person's contribution to each parameter, where they are far from a normal law's."""
 
     @classmethod
     def linear(
@@ -135,13 +137,18 @@ class DesignEstimate(Result):
 
         "jeffreys" puts Jeffreys' intervals of the samples' rates together (a ratio's by Fieller's theorem) and is cut to [0,
         1]: at 500 people it covers 94 to 96 % whatever the rate is from 5 to 95 %. "wald" is the estimate ± the normal quantile
-        times the standard error, which most packages print. By default the first, where there are rates to take it from.
+        times the standard error, which most packages print. By default the first, where there are rates to take it from; of
+        skewed contributions (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
+        (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
         z = normal_reach(confidence)
         if method not in {None, "jeffreys", "wald"}:
             raise ParameterError("method", method, "must be 'jeffreys' or 'wald'")
         if method == "jeffreys" and self.groups is None:
             raise ParameterError("method", method, "needs an estimate from rates of yes; use 'wald' for this one")
+        if self.shapes is not None and method is None:
+            reach = np.array([skewed_reach(skewness, kurtosis, sum(self.n), confidence) for skewness, kurtosis in self.shapes])
+            return self.values[:, None] + reach * self.stderr[:, None]
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
@@ -195,7 +202,7 @@ class DesignEstimate(Result):
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
         """Name, value, ± and meaning of each parameter, as texts."""
-        reach = normal_reach(0.95) * self.stderr
+        reach = normal_reach(0.95) * self.stderr if self.shapes is None else np.diff(self.interval())[:, 0] / 2
         if self.proportions:
             shown = [(f"{100 * v:.2f} %", f"{100 * r:.2f}") for v, r in zip(self.values, reach, strict=True)]
         else:

@@ -121,11 +121,13 @@ class ListModel:
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
         width = self.design.shape[1]
-        sensitive, harmless = (1 / (1 + np.exp(-self.design @ part)) for part in (parameters[:width], parameters[width:]))
+        sensitive, harmless = (np.exp(-np.logaddexp(0, -self.design @ part)) for part in (parameters[:width], parameters[width:]))
         with_it = np.where(self.treated, sensitive, 0.0)
         none, one = (_binomial(self.counts - extra, self.items, harmless) for extra in (0, 1))
         joint = np.stack([(1 - with_it) * none, with_it * one])
         total = joint.sum(axis=0)
+        if not np.all(total > 0):
+            return np.full(total.size, -np.inf), np.zeros((total.size, parameters.size))
         posterior = joint[1] / total
         of_sensitive = np.where(self.treated, posterior - sensitive, 0.0)
         of_harmless = self.counts - posterior - self.items * harmless
@@ -140,11 +142,11 @@ class ListModel:
 
 def _binomial(y: _Floats, items: int, p: _Floats) -> _Floats:
     """P(y of the items), 0 where there are not so many."""
-    from scipy.special import gammaln  # noqa: PLC0415 - slow to import
+    from scipy.special import gammaln, xlog1py, xlogy  # noqa: PLC0415 - slow to import
 
     inside = (y >= 0) & (y <= items)
     k = np.where(inside, y, 0)
-    log = gammaln(items + 1) - gammaln(k + 1) - gammaln(items - k + 1) + k * np.log(p) + (items - k) * np.log1p(-p)
+    log = gammaln(items + 1) - gammaln(k + 1) - gammaln(items - k + 1) + xlogy(k, p) + xlog1py(items - k, -p)
     return np.where(inside, np.exp(log), 0.0)
 
 

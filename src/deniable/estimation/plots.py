@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.display import pyplot, text_width, wrapped
+from deniable.display import draw_bars, pyplot, text_width, wrapped
 from deniable.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _ESTIMATE, _TRUTH = "#2a6f97", "#c8553d"
 _LONG = 14
 """Columns of a label from which on bars lie on their side."""
 _MOST_UPRIGHT, _MOST_LYING = 24, 30
+_FEW_NUMBERS = 12
 _MOST_NAMED = 40
 """With more labels than this, the axis names some of them only."""
 
@@ -110,7 +111,11 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
     size, ratios = (8, sum(heights)), {"height_ratios": heights}
     figure, axes = pyplot().subplots(panels, 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
     for ax, (name, estimate) in zip(axes[:, 0], estimates.items(), strict=False):
-        plot_estimate(estimate, ax, title=f"{name}: {estimate.n:,} reports, epsilon {estimate.epsilon:.3g}")
+        title = f"{name}: {estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
+        if estimate.numeric and estimate.unbiased is None:  # place by place, an unbiased estimate is mostly noise
+            draw_bars(estimate._display(), ax).set_title(title, fontsize=10)
+        else:
+            plot_estimate(estimate, ax, title=title)
     for ax, table in zip(axes[len(estimates) :, 0], drawable, strict=True):
         plot_table(table, ax)
     return figure
@@ -118,9 +123,10 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
 
 def name_ticks(ax: Any, labels: Sequence[Any], axis: str) -> None:
     """Write the labels along an axis, some of them only where there are many."""
-    step = -(-len(labels) // _MOST_NAMED)
+    numbers = len(labels) > _FEW_NUMBERS and all(isinstance(label, float) for label in labels)
+    step = -(-len(labels) // (_FEW_NUMBERS if numbers else _MOST_NAMED))
     places = range(0, len(labels), step)
-    names = [str(labels[place]) for place in places]
+    names = [f"{labels[place]:g}" if numbers else str(labels[place]) for place in places]
     if axis == "y":
         ax.set_yticks(places, names)
         return

@@ -337,7 +337,7 @@ class Regression(Result):
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
 
     def _display(self, confidence: float = 0.95) -> Display:
-        return coefficient_display(self.rows(confidence), str(self), "log-odds")
+        return coefficient_display(self.rows(confidence), str(self), "log-odds", len(self.labels) > 2)
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))
@@ -363,9 +363,9 @@ class Regression(Result):
         return f"<Regression of {len(self.labels)} answers on {len(self.names)} columns, {self.n:,} reports>"
 
 
-def coefficient_display(found: list[dict[str, Any]], text: str, unit: str) -> Display:
-    """A table and bars of coefficients, with those lines of the printed result that are not about one of them."""
-    names = [" ".join(filter(None, [row.get("answer", ""), row["name"]])) for row in found]
+def coefficient_display(found: list[dict[str, Any]], text: str, unit: str, several: bool = False) -> Display:
+    """A table and bars of coefficients, of several answers or of one, with the lines of `text` that are not about one of them."""
+    names = [f"{row['answer']}: {row['name']}" if several else row["name"] for row in found]
     bars = [Bar(name, row["estimate"], row["low"], row["high"]) for name, row in zip(names, found, strict=True)]
     notes = tuple(line for line in text.splitlines() if not line.startswith("  "))
     return Display(tuple(found[0]), [tuple(row.values()) for row in found], notes, bars, unit, 0.0)

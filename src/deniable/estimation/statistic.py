@@ -88,7 +88,7 @@ def displayed_statistics(statistics: Sequence[Statistic], notes: tuple[str, ...]
         low, high = part._limits(confidence)
         limits = "biased: none" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
         if part.law is not None and part.law.covers_more(confidence):
-            limits += " or more often"
+            limits += f" (at least {100 * confidence:g} %)"
         texts.append((part.name, f"{part.value:.{digits}f}", limits))
     return Display(("name", "value", "stderr", "low", "high"), rows, notes, bars, "", texts=texts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -93,6 +94,13 @@ class Aggregator:
     address: Address
     here: bool = True
     limits: Mapping[str, Any] = field(default_factory=dict)
+    history: Mapping[str, Any] | None = field(default_factory=lambda: {"folder": "history"})
+    """The settings of its history; None for none. Without PyArrow there is none either."""
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether counted reports are kept."""
+        return self.history is not None and importlib.util.find_spec("pyarrow") is not None
 
 
 class Services:
@@ -131,7 +139,10 @@ class Services:
                 document["log"] = str(self.folder / proxy.name / "log.db")
             proxies.append(document)
         settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
-        _write_toml(self.folder / "aggregator.toml", {**settings, "limits": dict(self.aggregator.limits), "proxies": proxies})
+        tables = {"limits": dict(self.aggregator.limits)}
+        if self.aggregator.keeps_history:
+            tables["history"] = dict(self.aggregator.history or {})
+        _write_toml(self.folder / "aggregator.toml", {**settings, **tables, "proxies": proxies})
         if not self.analyst_token_file.exists():
             connection = connect(self.folder / "aggregator.db")
             try:
@@ -259,11 +270,17 @@ def _write_private(path: Path, content: str) -> None:
         file.write(content + "\n")
 
 
+def _toml_value(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return json.dumps(value)
+    return f"{{ {', '.join(f'{json.dumps(name)} = {_toml_value(each)}' for name, each in value.items())} }}"
+
+
 def _write_toml(path: Path, tree: Mapping[str, Any]) -> None:
     """Settings as TOML: plain values first, then tables, then lists of tables."""
 
     def assignments(values: Mapping[str, Any]) -> list[str]:
-        return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        return [f"{name} = {_toml_value(value)}" for name, value in values.items()]
 
     lines = assignments({name: value for name, value in tree.items() if not isinstance(value, dict | list)})
     for name, value in tree.items():

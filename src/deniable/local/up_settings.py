@@ -142,7 +142,7 @@ def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
     if not isinstance(listed, list) or len(listed) < 2:
         raise ParameterError("services.proxies", listed, "must be at least two tables, [[services.proxies]]")
     aggregator = _table("services.aggregator", table.get("aggregator", {}))
-    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits"))
+    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits", "history"))
     places = [(f"services.proxies[{i}].", _table(f"services.proxies[{i}]", each)) for i, each in enumerate(listed)]
     names = [_name(f"{place}name", each.get("name")) for place, each in places]
     if len(set(names)) < len(names):
@@ -169,8 +169,16 @@ def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
             _address("services.aggregator.", {"port": 8700, **aggregator}, base),
             "aggregator" in start,
             _table("services.aggregator.limits", aggregator.get("limits", {})),
+            _history(aggregator.get("history", {})),
         ),
     )
+
+
+def _history(given: Any) -> dict[str, Any] | None:
+    """The settings of the history, which is kept unless it is switched off."""
+    if given is False:
+        return None
+    return {"folder": "history", **_table("services.aggregator.history", given)}
 
 
 def _ring(table: Mapping[str, Any], base: Path) -> KeyRing:

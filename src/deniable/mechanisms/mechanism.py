@@ -24,6 +24,8 @@ from deniable.randomness import Source, system_source
 __all__ = ["Mechanism", "from_dict", "known_mechanisms"]
 
 _Layout = tuple["np.dtype[Any]", tuple[int, ...]]
+_EXPECTED = 2.0**50
+"""Reports that expected counts are rounded for: so many that rounding does not show."""
 
 
 class Mechanism(ABC):
@@ -196,6 +198,51 @@ class Mechanism(ABC):
         n = exact.check_whole("n", n, 1, 2**63 - 1)
         liars = exact.check_whole("liars", liars, 0, n)
         return self.contribution_ranges() * (liars / n)
+
+    def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
+        """Of each label, the standard error of its estimated proportion from `n` reports, where `shares` are the true ones.
+
+        Theory, without a draw, of the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2 n) where reports
+        support labels, else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n.
+
+        >>> from deniable import DirectEncoding, LaplaceEncoding
+        >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
+        [0.0424, 0.0405, 0.0392]
+        >>> LaplaceEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
+        [0.098, 0.1762, 0.094]
+        """
+        exact.check_whole("n", n, 1, 2**63 - 1)
+        true = np.asarray(shares, dtype=np.float64)
+        if true.shape != (len(self.labels),) or not np.isclose(true.sum(), 1) or true.min() < 0:
+            raise ParameterError("shares", np.shape(shares), f"must be {len(self.labels)} proportions that sum to 1")
+        pair = self.support()
+        if pair is not None:
+            a, b = pair
+            lam = b + (a - b) * true
+            return np.asarray(np.sqrt(lam * (1 - lam) / n) / np.abs(a - b), dtype=np.float64)
+        channel = self.channel()
+        if not isinstance(channel, np.ndarray) or len(channel) != self.cells:
+            raise ParameterError("mechanism", type(self).__name__, "does not state its expected error")
+        # The variance that so many reports with exactly the expected counts would be given, scaled to n.
+        counts = np.rint(_EXPECTED * (channel @ true)).astype(np.int64)
+        whole = int(counts.sum())
+        return np.asarray(np.sqrt(self.solve(counts, whole)[1] * ((whole - 1) / n)), dtype=np.float64)
+
+    def stderr(self, n: int, share: float) -> float:
+        """The standard error of the estimated proportion of a label that a part `share` of `n` people have, by theory.
+
+        The others have all other labels equally often, where that matters; of labels that differ, it is the first one's.
+
+        >>> from deniable import OptimizedUnary
+        >>> round(OptimizedUnary(64, 1.0).stderr(50_000, 0.1), 5)
+        0.0088
+        """
+        k = len(self.labels)
+        part = float(exact.check_double("share", share)) if 0 < share < 1 else float(share)
+        if not 0 <= part <= 1:
+            raise ParameterError("share", share, "must lie between 0 and 1")
+        rest = (1 - part) / (k - 1)
+        return float(self.expected_errors(n, [part] + [rest] * (k - 1))[0])
 
     def gather(self, reports: Any) -> Tally:
         """Reports, a tally, or several of either, as one tally."""

@@ -119,6 +119,12 @@ class SummedHistogram(Mechanism):
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         return solving.affine_moments(counts, n, *self._moments)
 
+    def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
+        """Of each label, (noise + f (1 - f))/n under the root: the noise of an entry does not depend on what it holds."""
+        true = np.asarray(shares, dtype=np.float64)
+        low, high, variance = self._moments
+        return np.asarray(np.sqrt((variance / (high - low) ** 2 + true * (1 - true)) / n), dtype=np.float64)
+
     def blanket(self) -> Blanket:
         """Of the two entries that change: the others have the same law whatever the value is."""
         zero, one = self.channel()

@@ -76,8 +76,7 @@ def design_power(
     """
     sizes = _sizes(n)
     case = _Case(design, value, null, parameter, significance, alternative, len(sizes))
-    stderr, null_stderr = case.errors(sizes if len(sizes) > 1 else sizes[0])
-    return case.result(sizes, case.power(stderr, null_stderr), stderr, null_stderr)
+    return case.with_people(sizes)
 
 
 def design_sample_size(
@@ -106,9 +105,10 @@ def design_sample_size(
     total = ((case.z * null_stderr + NormalDist().inv_cdf(wanted) * stderr) / (case.value - null)) ** 2
     if not math.isfinite(total):
         raise InfeasiblePlanError(f"no number of people tells {case.value:g} from {null:g}", {})
+    if null_stderr == 0:
+        total = math.log(1 - wanted) / math.log1p(-case.conclusive())
     sizes = tuple(math.ceil(total * part - 1e-9) for part in parts)
-    stderr, null_stderr = case.errors(sizes if len(sizes) > 1 else sizes[0])
-    return case.result(sizes, case.power(stderr, null_stderr), stderr, null_stderr)
+    return case.with_people(sizes)
 
 
 class _Case:
@@ -163,6 +163,18 @@ class _Case:
         gap, reach = abs(self.value - self.null), self.z * null_stderr
         beyond = NormalDist().cdf((gap - reach) / stderr)
         return beyond + (NormalDist().cdf((-gap - reach) / stderr) if self.alternative == "two-sided" else 0.0)
+
+    def conclusive(self) -> float:
+        """The chance of a report that the null rules out: one of them is enough where the null has no error at all."""
+        design: Any = self.design  # one with a channel: the other kinds have an error at every null
+        at_null, at_value = (design.rates(*values) for values in (self.null_values, self.values))
+        return min(float(at_value[at_null == 0].sum()), 1 - 1e-12)
+
+    def with_people(self, sizes: tuple[int, ...]) -> DesignPower:
+        """The power with so many people; without coins and with a null of 0 or 1, that of seeing one report to the contrary."""
+        stderr, null_stderr = self.errors(sizes if len(sizes) > 1 else sizes[0])
+        power = self.power(stderr, null_stderr) if null_stderr > 0 else 1 - (1 - self.conclusive()) ** sizes[0]
+        return self.result(sizes, power, stderr, null_stderr)
 
     def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
         """What was asked, and what came out."""

@@ -62,7 +62,8 @@ class Rules:
     """How long blocks stay in the log."""
     prefix_bits: int = 6
     most_ids: int = 50_000_000
-    """How many message ids of open epochs are held in memory, at 28 to 32 bytes each; above it, uploads are put off."""
+    """How many message ids of open epochs are held, at up to 32 bytes of memory each while an epoch has less than some millions,
+    and a fourth of that beyond, where they are laid on the disk; above it, uploads are put off."""
     most_waiting: int = 4_000_000
     """How many shares wait, in memory and in the spool, for a log that is away; above it, uploads are put off."""
 
@@ -110,7 +111,7 @@ class _Waiting:
 class _Epoch:
     """What is known of one channel and epoch while it is open; all of it is forgotten when it is closed."""
 
-    seen: Seen = field(default_factory=Seen)
+    seen: Seen
     used: MessageCounts = field(default_factory=MessageCounts)
     moving: list[_Waiting] = field(default_factory=list)
     """What is being moved, oldest first: nothing is added to it any more, for it may be in the log already."""
@@ -192,6 +193,8 @@ class Intake:
         """Why the log cannot be written at the moment, if so."""
         self._retry_at = 0
         self._spool = Spool(folder / "spool")
+        self._ids = folder / "ids"
+        self._ids.mkdir(mode=0o700, exist_ok=True)
         self._check = Checker.fresh()
         self._channels: Mapping[int, Channel] = {}
         self._epochs: dict[Group, _Epoch] = {}
@@ -217,7 +220,9 @@ class Intake:
                 epoch.waiting.add(columns)
 
     def _epoch(self, group: Group) -> _Epoch:
-        return self._epochs.setdefault(group, _Epoch())
+        if group not in self._epochs:
+            self._epochs[group] = _Epoch(Seen(self._ids))
+        return self._epochs[group]
 
     @property
     def n_waiting(self) -> int:
@@ -264,7 +269,7 @@ class Intake:
             for i in part.uploads.tolist():
                 commit.results[i] = error
             return []
-        epoch = self._epochs.get(group) or _Epoch()
+        epoch = self._epochs.get(group) or _Epoch(Seen(self._ids))
         checks = self._check(part.columns)
         found = epoch.seen.look(part.columns[:2], checks)
         new = np.zeros(checks.size, dtype=bool)
@@ -340,7 +345,7 @@ class Intake:
         for key, columns in groups.items():
             group = Group(*key)
             channel = self._open_channel(group, commit.now)
-            epoch = self._epochs.get(group) or _Epoch()
+            epoch = self._epochs.get(group) or _Epoch(Seen(self._ids))
             checks = self._check(columns)
             found = epoch.seen.look(columns[:2], checks)
             if found.n_changed:

@@ -24,7 +24,7 @@ _MOST_AT_ONCE = 8192
 _TICK = 0.25
 """Seconds between looks at what is due."""
 _PAUSE = 0.01
-"""Seconds for which more uploads are waited for while they come often: each commit costs a sync of the disk."""
+"""Seconds that an upload may wait for more of them while they come often: each commit costs a sync of the disk."""
 _OFTEN = 0.05
 """Uploads come often if one came so many seconds after the last was taken."""
 Result = Receipt | RefusedError
@@ -46,7 +46,8 @@ class UploadWorker:
         self._actions: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
         self._stopping = False
-        self._taken_at = 0.0
+        self._taken_at = self._since = 0.0
+        """When uploads were last taken, and when the first of those that wait now was handed in."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
 
@@ -66,6 +67,8 @@ class UploadWorker:
 
     def hand_in(self, uploads: Sequence[Upload], done: Done) -> None:
         """Hand in uploads, in the thread of a loop; `done` is called there with what became of each, once it is durable."""
+        if not self._handed:
+            self._since = time.monotonic()
         self._handed.append(_Handed(uploads, done, asyncio.get_running_loop()))
         if not self._woken.is_set():
             self._woken.set()
@@ -118,8 +121,8 @@ class UploadWorker:
     def _turn(self) -> bool:
         """One round: wait for something, take all that is there, and look what is due. False when it is the last."""
         self._woken.wait(_TICK)
-        if self._handed and not self._stopping and time.monotonic() - self._taken_at < _OFTEN:
-            time.sleep(_PAUSE)
+        if self._handed and not self._stopping and self._since - self._taken_at < _OFTEN:
+            time.sleep(max(0.0, self._since + _PAUSE - time.monotonic()))
         self._woken.clear()
         going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
         handed: list[_Handed] = []

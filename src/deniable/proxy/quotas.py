@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 __all__ = ["MessageCounts"]
 
 _MOST_RECENT = 1 << 16
+_LARGEST_RUN = 1 << 20
+"""Counts from which a run is not merged any more: to merge larger ones would take several times their memory for a moment."""
 _Run = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 
 
@@ -35,7 +37,7 @@ class MessageCounts:
         self._most_recent = most_recent
         self._recent: dict[int, int] = {}
         self._runs: list[_Run] = []
-        """Largest first; none more than half as large as the one before it."""
+        """The oldest first: large ones, then none more than half as large as the one before it."""
 
     def pseudonym(self, client: bytes) -> int:
         """The name of a client, which nobody can compute once the key is dropped."""
@@ -71,7 +73,7 @@ class MessageCounts:
         self._recent = {}
         order = np.argsort(names)
         run = names[order], counts[order]
-        while self._runs and self._runs[-1][0].size <= 2 * run[0].size:
+        while self._runs and self._runs[-1][0].size <= min(2 * run[0].size, _LARGEST_RUN):
             run = _merged(self._runs.pop(), run)
         self._runs.append(run)
 

@@ -2,11 +2,18 @@
 
 Ids are uniform, so the first bits of an id say where to look in a bitmap that is mostly empty: nearly every new id is
 known to be new after one look. The others are searched in sorted runs, four of which are merged into one of the next size.
+
+An epoch may stay open for days. Runs of a million ids are not merged any more but laid on the disk, in files that have no name
+and end with the process: the filter, 4 to 8 bytes an id, is what stays in memory.
 """
 
 from __future__ import annotations
 
+import mmap
 import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +27,8 @@ _Words = NDArray[np.uint64]
 _HALF = np.uint64(0xFFFFFFFF)
 _CHUNK = 8192  # columns at once: as many as stay in a core's cache
 _FEW = 256
+_LARGEST_RUN = 1 << 20
+"""Ids from which a run is not merged any more."""
 _FAN_IN = 4
 _SLOTS_PER_ID = 32
 _FEWEST_SLOT_BITS = 12
@@ -97,8 +106,11 @@ class Seen:
     (2, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None, largest_run: int = _LARGEST_RUN) -> None:
+        """Large runs are laid into the folder; without one, they stay in memory."""
+        self._folder, self._largest_run = folder, largest_run
         self._tiers: list[list[_Run]] = [[]]
+        self._settled: list[_Run] = []
         self._n = 0
         self._slot_bits = _FEWEST_SLOT_BITS
         self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
@@ -115,7 +127,7 @@ class Seen:
         maybe = np.flatnonzero(self._maybe(ids[0]))
         if maybe.size:
             named = _names(ids[:, maybe])
-            for run in (run for tier in self._tiers for run in tier):
+            for run in self._runs():
                 at = np.minimum(np.searchsorted(run.ids, named), run.ids.size - 1)
                 hit = run.ids[at] == named
                 known[maybe[hit]] = True
@@ -135,19 +147,28 @@ class Seen:
         for i, tier in enumerate(self._tiers):
             if len(tier) < _FAN_IN:
                 break
+            merged = _merged(tier)
+            tier.clear()
+            if merged.ids.size >= self._largest_run:
+                self._settled.append(merged if self._folder is None else _laid_down(merged, self._folder))
+                break
             if i + 1 == len(self._tiers):
                 self._tiers.append([])
-            self._tiers[i + 1].append(_merged(tier))
-            tier.clear()
+            self._tiers[i + 1].append(merged)
         if self._n * _SLOTS_PER_ID > 1 << self._slot_bits:
             self._widen()
         else:
             self._set(ids[0])
 
+    def _runs(self) -> Iterator[_Run]:
+        yield from self._settled
+        for tier in self._tiers:
+            yield from tier
+
     def _widen(self) -> None:
         self._slot_bits = (self._n * _SLOTS_PER_ID).bit_length()
         self._filter = np.zeros(1 << self._slot_bits - 3, dtype=np.uint8)
-        for run in (run for tier in self._tiers for run in tier):
+        for run in self._runs():
             self._set(run.ids.view(">u8")[::2].astype(np.uint64))
 
     def _slots(self, high: _Words) -> tuple[_Words, NDArray[np.uint8]]:
@@ -188,6 +209,17 @@ def _first_of_equal(ids: _Words) -> NDArray[np.intp]:
     first = np.empty(order.size, dtype=np.intp)
     first[order] = order[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
     return first
+
+
+def _laid_down(run: _Run, folder: Path) -> _Run:
+    """The same run in a file without a name, read where it lies: what of it is in memory, the operating system may drop."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        run.ids.tofile(file)
+        run.checks.tofile(file)
+        file.flush()
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    n = run.ids.size
+    return _Run(np.frombuffer(content, dtype="S16", count=n), np.frombuffer(content, dtype=np.uint64, offset=16 * n))
 
 
 def _merged(runs: list[_Run]) -> _Run:

@@ -98,3 +98,7 @@ def _schedule(given: Any) -> Schedule:
     if not isinstance(given, Mapping) or set(given) != set(names):
         raise ParameterError("schedule", given, f"must be a table with the keys {', '.join(names)}")
     return Schedule(**given)
+
+
+USUAL_QUEUE_AGE = 14 * 86_400
+"""Seconds that devices keep what they cannot deliver, unless their owners say otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deniable.queries.header import USUAL_QUEUE_AGE
 from deniable.queries.lasting import silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
@@ -51,7 +52,19 @@ def _when(query: Query) -> list[str]:
         f"Once every {spoken_duration(schedule.every)}, from {spoken_time(schedule.origin)} to {spoken_time(schedule.expires)}:"
         f" {schedule.n_epochs:,} epochs.",
         f"Results cover {spoken_duration(schedule.window)} and come every {spoken_duration(schedule.slide)}.",
+        *_late(query),
     ]
+
+
+def _late(query: Query) -> list[str]:
+    if query.grace is None:
+        return []
+    lines = [
+        f"Late answers are taken until {spoken_duration(query.grace)} after the end of their epoch, and results are revised."
+    ]
+    if query.grace > USUAL_QUEUE_AGE:
+        lines.append(f"But devices keep what they cannot deliver for {spoken_duration(USUAL_QUEUE_AGE)}, unless told otherwise.")
+    return lines
 
 
 def _hidden(query: Query) -> list[str]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deniable.errors import ParameterError, SurveyError
-from deniable.reproduce import galanis, galanis_local, lavengood, published, quoc, quoc_speed, steephenson, wang
+from deniable.reproduce import galanis, galanis_local, lavengood, published, quoc, quoc_history, quoc_speed, steephenson, wang
 from deniable.reproduce.experiment import Experiment, Outcome
 
 __all__ = ["EXPERIMENTS", "chosen", "write_page"]
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
-    for module in (quoc, quoc_speed, lavengood, wang, galanis, galanis_local, steephenson, published)
+    for module in (quoc, quoc_speed, quoc_history, lavengood, wang, galanis, galanis_local, steephenson, published)
     for experiment in module.EXPERIMENTS
 }
 

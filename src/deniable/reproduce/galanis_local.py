@@ -383,7 +383,7 @@ _BY_EPSILON = {"users": 20_000, "epsilons": _EPSILONS, "runs": 10}
 _BY_USERS = {"epsilon": 1.5, "users": (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000), "runs": 40}
 _DISTANCE = {"epsilon": math.log(20), "users": (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000), "runs": 40}
 _QUICK = {"epsilons": (0.5, 2.0, 4.0), "runs": 5}
-_QUICK_USERS = {"users": (100, 1_000, 10_000), "runs": 30}
+_QUICK_USERS = {"users": (100, 1_000, 5_000), "runs": 25}
 
 EXPERIMENTS = (
     Experiment(

@@ -32,13 +32,16 @@ class Figures:
     """Capacities of one unit each. `Figures.explain()` says where each comes from."""
 
     uploads: float = _figure(
-        400, "uploads a second of one proxy process, each over a TLS connection of its own", "benchmarks/uploads.py"
+        1100, "uploads a second of one proxy process or collector, each over a TLS connection of its own", "benchmarks/uploads.py"
     )
     uploads_kept: float = _figure(
-        900, "uploads a second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
+        17_000, "uploads a second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
     )
     polls: float = _figure(
-        2300, "requests a second for the list of queries that one proxy process answers", "benchmarks/uploads.py"
+        44_000, "requests a second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
+    )
+    gathered: float = _figure(
+        60_000, "uploads of one share a second of one proxy process, gathered by collectors", "benchmarks/uploads.py"
     )
     bulk: float = _figure(
         708_000, "shares a second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
@@ -51,7 +54,7 @@ class Figures:
     )
     token_bytes: float = _figure(244, "bytes of a proxy's memory for one token", "benchmarks/uploads.py")
     id_bytes: float = _figure(
-        32, "bytes of a proxy's memory for one message id of an open epoch", "docs/proxy.md, What is promised"
+        50, "bytes of a proxy's memory for one message id of an open epoch, and its client's count", "benchmarks/open_ids.py"
     )
     embedded: float = _figure(
         1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"

@@ -135,6 +135,14 @@ class Sizing:
         return self.cells * self.demand.proxies
 
     @property
+    def collector_processes(self) -> int:
+        """Of all proxies, each device over a TLS connection of its own; none where devices send to the proxy itself."""
+        if self.demand.collected == 1:
+            return 0
+        load = self.demand.peak / self.figures.uploads + self.demand.polls / self.figures.polls
+        return math.ceil(load / self.figures.headroom) * self.demand.proxies
+
+    @property
     def topics(self) -> int:
         """One for the shares of each proxy process, and one for what it remembers; none without Kafka."""
         return 2 * self.proxy_processes if self.log == "kafka" else 0
@@ -142,7 +150,8 @@ class Sizing:
     @property
     def cores(self) -> float:
         """Of everything."""
-        return self.proxy_processes * self.figures.processor + self.aggregator_cores + self.brokers * self.figures.broker_cores
+        ending = (self.proxy_processes + self.collector_processes) * self.figures.processor
+        return ending + self.aggregator_cores + self.brokers * self.figures.broker_cores
 
     @property
     def cost(self) -> dict[str, float]:
@@ -169,7 +178,16 @@ class Sizing:
         """All of it, as plain values."""
         names = (
             *("front", "replication", "cells", "log", "engine", "aggregator_cores", "partitions", "brokers"),
-            *("proxy_processes", "topics", "cores", "row_bytes", "upload_bytes", "poll_bytes", "device_bytes"),
+            *(
+                "proxy_processes",
+                "collector_processes",
+                "topics",
+                "cores",
+                "row_bytes",
+                "upload_bytes",
+                "poll_bytes",
+                "device_bytes",
+            ),
             *("log_bytes", "log_peak"),
             *("stored_bytes", "proxy_memory", "aggregator_memory", "history_bytes", "cost"),
         )
@@ -188,12 +206,14 @@ class Sizing:
 
 
 def _proxy_memory(demand: Demand, figures: Figures) -> float:
-    """Tokens are those of devices, or of anyone who collects for them; ids are kept while their epoch is open."""
-    return demand.clients / demand.collected * figures.token_bytes + demand.open_messages * figures.id_bytes
+    """Tokens are those of devices, which a proxy behind collectors checks too; ids are kept while their epoch is open."""
+    return demand.clients * figures.token_bytes + demand.open_messages * figures.id_bytes
 
 
 def _proxy_load(demand: Demand, figures: Figures, front: bool) -> float:
     """Seconds of one core that a proxy needs each second, at the peak."""
+    if demand.collected > 1:  # each share is still the upload of a device, whose token and quota are looked at
+        return demand.peak / figures.gathered
     uploads = demand.peak / demand.shares_per_upload
     polling = 0.0 if front else demand.polls / figures.polls
     return uploads / (figures.uploads_kept if front else figures.uploads) + (demand.peak - uploads) / figures.bulk + polling

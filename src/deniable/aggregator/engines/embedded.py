@@ -1,8 +1,8 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes and
-accounts in one transaction. Then epochs that are due are closed, each in a transaction of its own that also releases the windows
-it completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes,
+accounts and, where a history is kept, the counted reports in one transaction. Then epochs that are due are closed, each in a
+transaction of its own that also releases the windows it completes.
 
 When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
 marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
@@ -32,9 +32,11 @@ from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.conservation import Ledger
 from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.health import ProxyProgress, health_report
+from deniable.aggregator.history.file_catalogue import make_tables
+from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.join import Bucket, Joined
 from deniable.aggregator.limits import EngineLimits
-from deniable.aggregator.panes import Counted
+from deniable.aggregator.panes import Counted, Reports
 from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.errors import ParameterError
 from deniable.logs.share_logs import Reading, ShareLog
@@ -58,12 +60,20 @@ class Engine:
     """Counts what the proxies' logs hold into the panes and results of a state."""
 
     def __init__(
-        self, state: State, logs: Sequence[ShareLog], limits: EngineLimits | None = None, clock: Clock | None = None
+        self,
+        state: State,
+        logs: Sequence[ShareLog],
+        limits: EngineLimits | None = None,
+        clock: Clock | None = None,
+        history: HistorySettings | None = None,
     ) -> None:
         if len(logs) != len(state.proxies) or len(logs) < 2:
             raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
         with state.transaction():
             state.settle_engine("embedded")
+            if history is not None:
+                make_tables(state.connection)
+        self.history = history
         self.state, self.logs, self.limits = state, list(logs), limits or EngineLimits()
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
@@ -219,8 +229,9 @@ class Engine:
                 if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
                     step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)
-        for task, joined, counted in self._executor.map(self._work, arrivals.items()):
+        for task, joined, counted, reports in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
+            step.reports += reports
         if step:
             self._meter.counted(step.ledger, self.catalogue.channels)
             with self.state.transaction():
@@ -234,11 +245,16 @@ class Engine:
         self._marks.update(step.marks)
         return bool(step)
 
-    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted]:
+    def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted, Reports]:
         """What arrived in one bucket, joined and counted. Runs beside others; each has a bucket of its own."""
         task, parts = item
         channel, epoch, _ = task
-        return task, *join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel])
+        reports: Reports = []
+        keep = None if self.history is None else reports
+        joined, counted = join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel], keep)
+        if self.history is not None and self.history.never:
+            reports = [each for each in reports if self.history.keeps(each[0].query)]
+        return task, joined, counted, reports
 
     def _book(
         self, task: Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
@@ -284,7 +300,7 @@ class Engine:
             ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         with self.state.transaction():
             self.state.enter(ledger)
-            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits.retention)
+            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits)
         self._fronts[channel.tag] = epoch + 1
         self._epochs.pop((channel.tag, epoch), None)
         self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]

@@ -178,8 +178,9 @@ class Scrambling:
         """The mean and the variance of the true numbers, with standard errors.
 
         From the first two moments of the reports: E z = p1 m + p2(mW m + mU) + p3 mS and E z^2 = p1 m2 + p2(E W^2 m2 + 2 mW mU
-        m + E U^2) + p3 E S^2, with m and m2 those of y. Errors by the delta method from the sample covariance of z and z^2. In
-        a finite population the sampling part of the mean's error is that of a sample without replacement.
+        m + E U^2) + p3 E S^2, with m and m2 those of y. Errors by the delta method from the sample covariance of z and z^2,
+        with intervals that know how skewed they are. In a finite population the sampling part of the mean's error is that of
+        a sample without replacement.
         """
         z = _finite_reports(reports)
         n = z.size
@@ -218,6 +219,7 @@ class Scrambling:
             notes=tuple(notes),
             population=population,
             proportions=False,
+            shapes=_shapes(shifted @ gradient.T),
         )
 
     def expected_stderr(self, n: int, mean: float, spread: float, parameter: str = "mean") -> float:
@@ -237,6 +239,15 @@ class Scrambling:
         }
         parts = [f"{name}={value}" for name, value in shown.items() if value != "0"]
         return f"Scrambling({', '.join([*parts, *(f'{name} of mean {deck.mean:g}' for name, deck in decks.items())])})"
+
+
+def _shapes(contributions: _Floats) -> _Floats:
+    """Skewness and kurtosis of each column; those of a normal law where it does not vary."""
+    gaps = contributions - contributions.mean(axis=0)
+    spread = np.sqrt((gaps**2).mean(axis=0))
+    unit = gaps / np.where(spread > 0, spread, 1.0)
+    moments = np.column_stack([(unit**3).mean(axis=0), (unit**4).mean(axis=0)])
+    return np.where(spread[:, None] > 0, moments, [0.0, 3.0])
 
 
 def _finite_reports(reports: Any) -> _Floats:

@@ -18,9 +18,14 @@ from deniable.aggregator.engines.spark.pipeline import Task, bucket_keys, figure
 from deniable.aggregator.engines.spark.rows import REPORTS, figures
 from deniable.aggregator.engines.spark.sink import Sink
 from deniable.aggregator.engines.spark.sources import Source
+from deniable.aggregator.history.file_catalogue import make_tables
+from deniable.aggregator.history.history_settings import HistorySettings
+from deniable.aggregator.history.keeper import BATCH, remove_orphans
+from deniable.aggregator.history.report_files import ReportFolder
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.errors import DeniableError, MissingExtraError, ParameterError, ServiceError
+from deniable.queries.schedule import Schedule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +53,8 @@ class Job:
     limits: EngineLimits = field(default_factory=EngineLimits)
     trigger: str = "1 second"
     """How often a batch is begun."""
-    history: str | None = None
-    """A folder for joined reports, as Parquet (`deniable.aggregator.history`)."""
+    history: HistorySettings | None = None
+    """Where counted reports are kept, as Parquet (`deniable.aggregator.history`)."""
     shuffle_partitions: int | None = None
     """How many tasks count at the same time; by default one a core. Settled by the first start."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +98,10 @@ def aggregate(
     state = State(job.state, job.proxies)
     try:
         sink = Sink(state, job.partitions, job.limits, (lambda: int(time.time())) if now is None else (lambda: now))
+        if job.history is not None:
+            with state.transaction():
+                make_tables(state.connection)
+            remove_orphans(state.connection, ReportFolder(job.history.folder), (BATCH,))
         run = _Run(spark, job, sink, stop or threading.Event(), now, watch or (lambda _: None))
         try:
             if available_now:
@@ -141,12 +150,13 @@ class _Run:
         job = self.job
         how: dict[str, Any] = {"keep_reports": job.history is not None, "now": self.now}
         task = Task.of(entries, self.sink.firsts(), len(job.proxies), job.partitions, job.limits, **how)
+        schedules = {(entry.query.id, entry.query.serial): entry.query.schedule for entry in entries}
         checkpoint: Future[str] = Future()
         self._failure = None
 
         def each(batch: DataFrame, number: int) -> None:
             try:
-                self._write(batch, number, checkpoint.result(60))
+                self._write(batch, number, checkpoint.result(60), schedules)
             except DeniableError as error:
                 self._failure = error
                 raise
@@ -162,18 +172,22 @@ class _Run:
         finally:
             query.stop()
 
-    def _write(self, batch: DataFrame, number: int, checkpoint: str) -> None:
+    def _write(self, batch: DataFrame, number: int, checkpoint: str, schedules: Mapping[tuple[str, int], Schedule]) -> None:
         # A batch that is in the state already is worked on all the same: that is how Spark gets back its own state.
-        if self.job.history is None:
+        history, written = self.job.history, None
+        if history is None:
             rows = batch.collect()
         else:
             batch = batch.persist()
             rows = batch.where(batch.kind != REPORTS).collect()
-            spark_history.write(batch.where(batch.kind == REPORTS), self.job.history, number)
+            kept = batch.where((batch.kind == REPORTS) & ~batch.query.isin(list(history.never)))
+            written = spark_history.write(kept, history.folder, schedules)
             batch.unpersist()
         found = figures(rows)
         self._shares[number] = sum(account.received for account in found.ledger.accounts.values())
-        self.sink.write(checkpoint, number, found)
+        if not self.sink.write(checkpoint, number, found, written) and history is not None and written is not None:
+            for entry in written.files:  # of a batch that is in the state already: so are its reports
+                ReportFolder(history.folder).remove(entry.path)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         error = query.exception()

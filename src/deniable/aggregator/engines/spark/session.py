@@ -41,7 +41,7 @@ def job_of(settings: Settings) -> Job:
         chosen.checkpoint,
         settings.limits,
         f"{chosen.trigger} seconds",
-        chosen.history or None,
+        settings.history,
         chosen.shuffle_partitions or None,
         {name: value for name, value in chosen.options.items() if name.startswith("spark.sql.")},
     )

@@ -13,8 +13,10 @@ from deniable.aggregator.catalogue import Catalogue, Published, published
 from deniable.aggregator.closing import close_epoch, overdue, revise
 from deniable.aggregator.engines.spark import close_requests
 from deniable.aggregator.engines.spark.rows import Figures
+from deniable.aggregator.engines.spark.spark_history import Written
 from deniable.aggregator.external_engine import note_counted, note_health
 from deniable.aggregator.health import ProxyHealth, ProxyProgress, health_report
+from deniable.aggregator.history.file_catalogue import add_files, note_reports
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import Clock, State, Step, signed
 from deniable.errors import StateError
@@ -69,8 +71,11 @@ class Sink:
         found = self._note(_BATCH)
         return -1 if found is None else int(found)
 
-    def write(self, checkpoint: str, batch: int, figures: Figures) -> bool:
-        """All that a batch changes, or nothing if it is in the state already; whether it was written."""
+    def write(self, checkpoint: str, batch: int, figures: Figures, written: Written | None = None) -> bool:
+        """All that a batch changes, or nothing if it is in the state already; whether it was written.
+
+        With the history, `written` says which files the reports of the batch are in: they count from now on.
+        """
         with self._lock, self.state.transaction():
             known = self._note(_CHECKPOINT)
             if known not in (None, checkpoint):
@@ -82,6 +87,9 @@ class Sink:
                 rule = "state and checkpoint belong together"
                 raise StateError(f"the checkpoint is at batch {batch}, and {self.state.path} at {last}: {rule}")
             self.state.apply(Step(panes=figures.panes, ledger=figures.ledger, marks=figures.marks))
+            if written is not None:
+                add_files(self.state.connection, written.files)
+                note_reports(self.state.connection, written.reports)
             self._take_in(figures)
             self._close_complete()
             self._revise()
@@ -115,7 +123,7 @@ class Sink:
                     "SELECT proxy FROM spark_missing WHERE channel = ? AND epoch = ?", (signed(tag), epoch)
                 ).fetchall()
                 proxies = [proxy for (proxy,) in missing]
-                close_epoch(self.state, channel, epoch, proxies, firsts[tag], self.clock(), self.limits.retention)
+                close_epoch(self.state, channel, epoch, proxies, firsts[tag], self.clock(), self.limits)
         self.state.connection.execute(
             "DELETE FROM spark_missing WHERE EXISTS "
             "(SELECT 1 FROM channels WHERE channels.channel = spark_missing.channel AND epoch < front)"

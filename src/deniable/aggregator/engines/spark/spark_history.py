@@ -1,61 +1,111 @@
-"""History on Spark: joined reports written batch by batch, and estimates over any period of them (`aggregator.history`)."""
+"""History on Spark: executors write the reports of a batch as any engine does, and read any period of them in parallel.
+
+The files are those of `aggregator.history.report_files`. A task writes files of new names and tells the driver, which puts them
+in the catalogue in the transaction that counts the batch: what a failed attempt has written is in no catalogue, and is removed
+when the driver starts again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deniable.aggregator.history import add_panes, count_table, estimate_panes, to_table
+from deniable.aggregator.history.file_catalogue import Snapshot
+from deniable.aggregator.history.keeper import BATCH, day_of
+from deniable.aggregator.history.report_files import SLICES, FileEntry, ReportFolder, ReportRows
+from deniable.aggregator.history.scan import Scan, add_panes
 from deniable.aggregator.panes import Pane, PaneKey
-from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["estimate", "write"]
+__all__ = ["Written", "count_period", "write"]
 
-_COLUMNS = "query string, serial long, epoch long, stratum int, report binary"
+_FILES = (
+    "path string, query string, serial long, day long, first long, last long, n long, size long, groups string, epochs string"
+)
 _PANES = "serial long, epoch long, stratum int, n long, counts binary"
 
 
-def write(rows: DataFrame, folder: str, batch: int) -> None:
-    """Write the reports of a batch. A batch that is written again replaces itself, for it holds the same."""
-    reports = rows.select("query", "serial", "epoch", "stratum", "n", "content").mapInArrow(_sorted, _COLUMNS)
-    reports.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/batch={batch:012d}")
+class Written(NamedTuple):
+    """Files of a batch, and how many reports of each query, version and epoch are in them."""
+
+    files: list[FileEntry]
+    reports: list[tuple[PaneKey, int]]
 
 
-def _sorted(batches: Iterable[Any]) -> Iterator[Any]:
-    reports = []
-    for batch in batches:
-        for row in batch.to_pylist():
-            data = np.frombuffer(row["content"], dtype=np.uint8).reshape(row["n"], -1)
-            reports.append((PaneKey(row["query"], row["serial"], row["epoch"], row["stratum"]), data))
-    if reports:
-        yield from to_table(reports).to_batches(max_chunksize=1 << 16)
+def write(rows: DataFrame, place: str, schedules: Mapping[tuple[str, int], Schedule]) -> Written:
+    """Write the reports of a batch; they count once the files are in the catalogue."""
+    chosen = rows.select("query", "serial", "epoch", "stratum", "n", "content")
+    files, reports = [], []
+    for row in chosen.mapInArrow(_writer(place, dict(schedules)), _FILES).collect():
+        files.append(FileEntry(*row[:-1]))
+        reports += [(PaneKey(row.query, row.serial, int(epoch), 0), n) for epoch, n in json.loads(row.epochs).items()]
+    return Written(files, reports)
 
 
-def estimate(spark: SparkSession, folder: str, versions: Query | Sequence[Query], start: int, end: int) -> Estimate:
-    """The estimate over a period, from the files in a folder: that of a window over the same epochs.
+def _writer(place: str, schedules: dict[tuple[str, int], Schedule]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def write_files(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa  # noqa: PLC0415 - on executors
 
-    `versions` are all versions of the query of which there are reports, oldest first; `start` and `end` are bounds of epochs.
+        groups: dict[tuple[str, int, int], list[Any]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                data = np.frombuffer(row["content"], dtype=np.uint8).reshape(row["n"], -1)
+                key = PaneKey(row["query"], row["serial"], row["epoch"], row["stratum"])
+                day = day_of(schedules[key.query, key.serial], key.epoch)
+                groups.setdefault((key.query, key.serial, day), []).append((key, data))
+        folder = ReportFolder(place)
+        written = []
+        for (query, serial, day), parts in groups.items():
+            rows = ReportRows.drawn(parts)
+            entry = folder.write(BATCH, query, day, serial, rows)
+            epochs, n = np.unique(rows.epochs, return_counts=True)
+            counted = json.dumps(dict(zip(epochs.tolist(), n.tolist(), strict=True)))
+            written.append({**entry._asdict(), "epochs": counted})
+        if written:
+            kinds = {"string": pa.string(), "long": pa.int64()}
+            fields = [(name, kinds[kind]) for name, kind in (part.split() for part in _FILES.split(", "))]
+            yield from pa.Table.from_pylist(written, schema=pa.schema(fields)).to_batches()
+
+    return write_files
+
+
+def count_period(
+    spark: SparkSession, place: str, snapshot: Snapshot, versions: Sequence[Query], epochs: range, fraction: float = 1.0
+) -> dict[PaneKey, Pane]:
+    """The panes of a period, from the files of a snapshot and from what is staged: counted by Spark's executors.
+
+    `versions` are all versions of the query. With a `fraction`, a random sample of the reports is read, as
+    :class:`~deniable.aggregator.history.scan.Scan` would.
     """
     from pyspark.sql import functions as F  # noqa: PLC0415, N812 - an extra
 
-    queries = [versions] if isinstance(versions, Query) else list(versions)
-    epochs = queries[-1].schedule.epochs_between(start, end)
-    rows = spark.read.schema(_COLUMNS).parquet(folder)
-    rows = rows.where((F.col("query") == queries[-1].id) & F.col("epoch").between(epochs.start, epochs.stop - 1))
+    by_serial = {query.serial: query for query in versions}
+    staged = Scan(ReportFolder(place), Snapshot((), snapshot.staged, 0), by_serial, epochs)
+    staged.read_to(fraction)
+    panes = staged.panes
+    if not snapshot.files:
+        return panes
+    paths = [f"{place.rstrip('/')}/{entry.path}" for entry in snapshot.files]
+    rows = spark.read.option("recursiveFileLookup", "true").parquet(*paths)
+    whole = int(fraction * SLICES + 1e-9)
+    rows = rows.where(F.col("epoch").between(epochs.start, epochs.stop - 1))
+    if whole < SLICES:
+        rest = (F.col("slice") == whole) & (F.rand() < fraction * SLICES - whole)
+        rows = rows.where((F.col("slice") < whole) | rest)
     counted = rows.select("serial", "epoch", "stratum", "report").mapInArrow(
-        _counter([query.content for query in queries]), _PANES
+        _counter([query.content for query in versions]), _PANES
     )
-    parts = []
     for row in counted.collect():
         counts = np.frombuffer(row.counts, dtype="<i8").astype(np.int64)
-        parts.append({PaneKey(queries[-1].id, row.serial, row.epoch, row.stratum): Pane(counts, row.n)})
-    return estimate_panes(queries, add_panes(parts), start, end)
+        add_panes(panes, {PaneKey(versions[-1].id, row.serial, row.epoch, row.stratum): Pane(counts, row.n)})
+    return panes
 
 
 def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -64,19 +114,31 @@ def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any
     def count(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415 - on executors
 
-        versions = [Query.from_content(content) for content in queries]
-        panes = add_panes(count_table(pa.Table.from_batches([batch]), versions) for batch in batches)
+        versions = {query.serial: query for query in map(Query.from_content, queries)}
+        panes: dict[PaneKey, Pane] = {}
+        for batch in batches:
+            add_panes(panes, _count_batch(batch, versions))
         if panes:
             counted = [
                 {**key._asdict(), "n": pane.n, "counts": pane.counts.astype("<i8").tobytes()} for key, pane in panes.items()
             ]
-            kinds = [
-                ("serial", pa.int64()),
-                ("epoch", pa.int64()),
-                ("stratum", pa.int32()),
-                ("n", pa.int64()),
-                ("counts", pa.binary()),
-            ]
-            yield from pa.Table.from_pylist(counted, schema=pa.schema(kinds)).to_batches()
+            kinds = {"long": pa.int64(), "int": pa.int32(), "binary": pa.binary()}
+            fields = [(name, kinds[kind]) for name, kind in (part.split() for part in _PANES.split(", "))]
+            yield from pa.Table.from_pylist(counted, schema=pa.schema(fields)).to_batches()
 
     return count
+
+
+def _count_batch(batch: Any, versions: Mapping[int, Query]) -> dict[PaneKey, Pane]:
+    places = np.column_stack([batch.column(name).to_numpy(zero_copy_only=False) for name in ("serial", "epoch", "stratum")])
+    found, which = np.unique(places, axis=0, return_inverse=True)
+    reports = batch.column("report")
+    panes = {}
+    for i, (serial, epoch, stratum) in enumerate(found.tolist()):
+        mechanism = versions[serial].mechanism
+        chosen = reports.take(np.flatnonzero(which.reshape(-1) == i))
+        dtype, shape = mechanism.layout
+        data = np.frombuffer(b"".join(chosen.to_pylist()), dtype=dtype).reshape(len(chosen), *shape)
+        mechanism.check(data)
+        panes[PaneKey(versions[serial].id, serial, epoch, stratum)] = Pane(mechanism.count(data), len(data))
+    return panes

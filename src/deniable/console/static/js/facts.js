@@ -13,7 +13,7 @@ const Z95 = 1.959964;
 
 /** Parameters in short. @param {Record<string, unknown>} parameters */
 export function spokenParameters(parameters) {
-  return Object.entries(parameters).filter(([name]) => name !== 'P').map(([name, value]) => {
+  return Object.entries(parameters).filter(([name, value]) => name !== 'P' && value !== null).map(([name, value]) => {
     const text = typeof value === 'number' ? Number(value.toPrecision(4)) : typeof value === 'object' ? JSON.stringify(value) : String(value);
     return name === 'name' ? `${text}` : `${name} ${text}`;
   }).join(', ');
@@ -22,12 +22,15 @@ export function spokenParameters(parameters) {
 /** e^epsilon, rounded up: "no more than" must stay true. @param {number} epsilon */
 export const factor = (epsilon) => (Math.ceil(10 * Math.exp(Math.min(epsilon, 700)) - 1e-9) / 10).toLocaleString('en-US', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
+/** The ± that the analyst wants. @param {Query} query @returns {number|null} */
+const wishOf = (query) => query.budget.wish ?? null;
+
 /** @param {Query} query */
 export function facts(query) {
   const local = h('span', { 'data-testid': 'epsilon-local' }), odds = h('p', { class: 'small muted' }), sampled = h('b');
   const reach = h('b'), picture = h('div', { class: 'spark-box' }), wish = h('p', { class: 'tiny quiet' });
   const list = h('ol', { class: 'versions', 'data-testid': 'versions' }), range = h('p', { class: 'tiny quiet' });
-  const aim = query.budget.error;
+  const aim = wishOf(query);
   const write = (/** @type {number} */ epsilon, /** @type {number} */ other) => {
     say(local, epsilon.toFixed(2));
     say(odds, `Nobody\u2019s odds about a person change by more than a factor ${factor(epsilon)}, not even for those who see who answered.`);
@@ -58,7 +61,7 @@ export function facts(query) {
     versions(versions) {
       const ordered = [...versions].sort((a, b) => b.serial - a.serial);
       put(list, ordered.map((version) => {
-        const when = version.from ? `${clock(version.from)}, ` : '';
+        const when = version.from ? `${clock(Date.parse(version.from) / 1000)}, ` : '';
         const achieved = version.achieved ? ` \u00b1 was ${pct(version.achieved, 2)}.` : '';
         return h('li', null, h('span', { class: 'v' }, `v${version.serial}`), h('div', null,
           h('p', { class: 'small' }, spokenParameters(version.parameters ?? {})),

@@ -182,7 +182,7 @@ function livePanel(query, look) {
     try {
       versions = (await get(of(query.id, '/versions'))).versions ?? [];
     } catch {
-      versions = [{ serial: query.serial, parameters: { ...query.mechanism, sampling: query.sampling }, epsilon: query.epsilon_local, from: query.published }];
+      versions = [{ serial: query.serial, parameters: { ...query.mechanism, sampling: query.sampling }, from: new Date(1000 * query.published).toISOString() }];
     }
     side.versions(versions);
     drawSeries();

@@ -39,7 +39,7 @@
  * @property {Record<string, unknown>} mechanism
  * @property {number} sampling
  * @property {number|null} population
- * @property {{epsilon: number|null, error: number|null}} budget
+ * @property {{epsilon: number|null, wish: number|null}} budget
  * @property {{origin: number, expires: number, every: number, window: number, slide: number}} schedule
  * @property {number} epsilon_local
  * @property {number} epsilon_sampled
@@ -67,7 +67,7 @@
  * @typedef {{status: string, engine: string, relay: string, proxies: ProxyHealth[]}} Health
  * @typedef {{name: string, role: string, csrf: string, proxies: string[]}} Session
  *
- * @typedef {{serial: number, from_epoch?: number, from?: number, parameters?: Record<string, unknown>, epsilon?: number,
+ * @typedef {{serial: number, from_epoch?: number, from?: string, parameters?: Record<string, unknown>, epsilon?: {local: number, sampled: number},
  *   reason?: string, wish?: number|null, achieved?: number|null}} Version
  */
 export {};

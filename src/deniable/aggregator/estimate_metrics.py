@@ -1,0 +1,45 @@
+"""The newest estimates as Prometheus reads them, with `_low` and `_high` beside each, so that dashboards can draw bands."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from deniable.aggregator.windows import Window
+from deniable.service.metrics import exposition, gauge
+
+__all__ = ["estimate_metrics", "newest_windows"]
+
+
+def newest_windows(connection: sqlite3.Connection) -> Iterator[Window]:
+    """The newest window of each query, as it was last revised."""
+    newest = "SELECT seq FROM results WHERE query = r.query ORDER BY start DESC, seq DESC LIMIT 1"
+    for (document,) in connection.execute(f"SELECT document FROM results AS r WHERE seq = ({newest}) ORDER BY query"):  # noqa: S608
+        yield Window.from_dict(json.loads(document))
+
+
+def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> bytes:
+    """The text that Prometheus scrapes: one series a query and label, of the newest window of each query."""
+    families: dict[str, list[tuple[dict[str, str], float]]] = {"": [], "_low": [], "_high": []}
+    reports, ends = [], []
+    for window in windows:
+        reports.append(({"query": window.query}, window.n))
+        ends.append(({"query": window.query}, window.end))
+        if window.estimate is None:
+            continue
+        limits = window.estimate.interval(confidence)
+        for label, value, (low, high) in zip(window.estimate.labels, window.estimate.proportions, limits, strict=True):
+            labels = {"query": window.query, "label": str(label)}
+            for suffix, figure in (("", value), ("_low", low), ("_high", high)):
+                families[suffix].append((labels, float(figure)))
+    percent = f"{100 * confidence:g} %"
+    texts = {
+        "": "Estimated proportion of the newest window.",
+        "_low": f"Lower limit of its {percent} interval.",
+        "_high": f"Upper limit of its {percent} interval.",
+    }
+    gauges = [gauge(f"estimate{suffix}", texts[suffix], values) for suffix, values in families.items()]
+    gauges.append(gauge("estimate_reports", "Reports that the newest window rests on.", reports))
+    gauges.append(gauge("estimate_window_end_seconds", "When the newest window ended, in seconds of UTC.", ends))
+    return exposition("deniable", gauges)

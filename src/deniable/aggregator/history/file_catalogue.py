@@ -1,0 +1,141 @@
+"""The history's catalogue, in the aggregator's state: which files count, what is not in a file yet, and how much there is.
+
+Reports are staged in the transaction that counts them, so each is kept exactly once, whatever is killed. Later they move to a
+file: the file is written first, and one transaction puts it in the catalogue and drops what was staged. Whoever reads takes the
+list of files and the staged reports in one snapshot, and so never sees half of a commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deniable.aggregator.history.report_files import FileEntry
+from deniable.aggregator.panes import PaneKey, Reports
+
+__all__ = ["Snapshot", "StagedReports", "add_files", "make_tables", "note_reports", "snapshot", "stage"]
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS history_files (path TEXT PRIMARY KEY, query TEXT NOT NULL, serial INTEGER NOT NULL, "
+    "day INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, n INTEGER NOT NULL, size INTEGER NOT NULL, "
+    '"groups" TEXT NOT NULL)',
+    "CREATE INDEX IF NOT EXISTS history_files_query ON history_files (query, day)",
+    "CREATE TABLE IF NOT EXISTS history_staged (seq INTEGER PRIMARY KEY, query TEXT NOT NULL, serial INTEGER NOT NULL, "
+    "epoch INTEGER NOT NULL, stratum INTEGER NOT NULL, n INTEGER NOT NULL, content BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS history_staged_query ON history_staged (query, epoch)",
+    "CREATE TABLE IF NOT EXISTS history_epochs (query TEXT, serial INTEGER, epoch INTEGER, n INTEGER NOT NULL, "
+    "PRIMARY KEY (query, epoch, serial)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS history_removed (path TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS history_receipts (seq INTEGER PRIMARY KEY, query TEXT NOT NULL, document TEXT NOT NULL)",
+)
+"""`history_epochs` says how many reports there are of each epoch, in files and staged; `history_removed` lists files that no
+longer count but may still be read by someone who began before."""
+_COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is a word of SQL's
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Make the catalogue's tables where they are not there yet."""
+    for table in _TABLES:
+        connection.execute(table)
+
+
+@dataclass(frozen=True)
+class StagedReports:
+    """Reports of a pane that are in no file yet."""
+
+    seq: int
+    key: PaneKey
+    reports: np.ndarray[tuple[int, int], np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What there is of a query in some epochs, at one moment."""
+
+    files: tuple[FileEntry, ...]
+    """They may hold other epochs of the same days too."""
+    staged: tuple[StagedReports, ...]
+    n_reports: int
+
+
+def stage(connection: sqlite3.Connection, reports: Reports) -> None:
+    """Keep counted reports, inside the transaction that counts them."""
+    parts: dict[PaneKey, list[np.ndarray[tuple[int, int], np.dtype[np.uint8]]]] = {}
+    for key, rows in reports:
+        parts.setdefault(key, []).append(rows)
+    joined = {key: np.concatenate(pieces) for key, pieces in parts.items()}
+    connection.executemany(
+        "INSERT INTO history_staged (query, serial, epoch, stratum, n, content) VALUES (?, ?, ?, ?, ?, ?)",
+        [(*key, len(rows), np.ascontiguousarray(rows).data) for key, rows in joined.items()],
+    )
+    note_reports(connection, ((key, len(rows)) for key, rows in joined.items()))
+
+
+def note_reports(connection: sqlite3.Connection, added: Iterable[tuple[PaneKey, int]]) -> None:
+    """Take down how many reports were added, inside a transaction of the caller."""
+    connection.executemany(
+        "INSERT INTO history_epochs (query, serial, epoch, n) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        [(key.query, key.serial, key.epoch, n) for key, n in added],
+    )
+
+
+def add_files(connection: sqlite3.Connection, entries: Sequence[FileEntry]) -> None:
+    """Let files count, inside a transaction of the caller."""
+    connection.executemany(f"INSERT INTO history_files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)  # noqa: S608
+
+
+def files(connection: sqlite3.Connection, query: str | None = None, epochs: range | None = None) -> list[FileEntry]:
+    """The files that count: of a query, or all; with reports of some epochs, or of any."""
+    chosen = range(1 << 62) if epochs is None else epochs
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM history_files WHERE (?1 IS NULL OR query = ?1) AND last >= ?2 AND first < ?3 "  # noqa: S608
+        "ORDER BY query, day, serial, path",
+        (query, chosen.start, chosen.stop),
+    )
+    return [FileEntry(*row) for row in rows]
+
+
+def staged(connection: sqlite3.Connection, query: str, epochs: range | None = None) -> list[StagedReports]:
+    """Reports of a query that are in no file yet."""
+    chosen = range(1 << 62) if epochs is None else epochs
+    rows = connection.execute(
+        "SELECT seq, serial, epoch, stratum, n, content FROM history_staged WHERE query = ? AND epoch >= ? AND epoch < ?",
+        (query, chosen.start, chosen.stop),
+    )
+    return [
+        StagedReports(seq, PaneKey(query, serial, epoch, stratum), np.frombuffer(content, dtype=np.uint8).reshape(n, -1))
+        for seq, serial, epoch, stratum, n, content in rows
+    ]
+
+
+def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int] | None:
+    """From which epoch to which there are reports of a query, and how many; None if there are none."""
+    first, last, n = connection.execute(
+        "SELECT min(epoch), max(epoch), sum(n) FROM history_epochs WHERE query = ?", (query,)
+    ).fetchone()
+    return None if n is None else (range(first, last + 1), n)
+
+
+def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:
+    """The first epoch of a query that is not closed. Only closed ones are told of: of an open one, two answers would show the few
+    reports that came between them."""
+    (front,) = connection.execute(
+        "SELECT coalesce(min(front), 0) FROM channels WHERE channel IN (SELECT channel FROM queries WHERE id = ?)", (query,)
+    ).fetchone()
+    return int(front)
+
+
+def snapshot(connection: sqlite3.Connection, query: str, epochs: range) -> Snapshot:
+    """What there is of a query in these epochs, all of it at one moment."""
+    connection.execute("BEGIN")
+    try:
+        (n,) = connection.execute(
+            "SELECT coalesce(sum(n), 0) FROM history_epochs WHERE query = ? AND epoch >= ? AND epoch < ?",
+            (query, epochs.start, epochs.stop),
+        ).fetchone()
+        return Snapshot(tuple(files(connection, query, epochs)), tuple(staged(connection, query, epochs)), n)
+    finally:
+        connection.execute("COMMIT")

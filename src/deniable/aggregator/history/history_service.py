@@ -1,0 +1,95 @@
+"""The history behind a service: kept in order in the background, read and deleted on request."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from deniable.aggregator.catalogue import published
+from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
+from deniable.aggregator.history.history_answer import HistoryReader
+from deniable.aggregator.history.history_settings import HistorySettings
+from deniable.aggregator.history.keeper import Keeper
+from deniable.aggregator.state import Clock, stored_panes
+
+__all__ = ["HistoryService", "epoch_counts", "history_reader"]
+
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+def history_reader(connect: Callable[[], sqlite3.Connection], query_id: str, history: HistoryService | None) -> HistoryReader:
+    """Who answers questions about a query: from stored reports, or where none are kept from counts alone."""
+    connection = connect()
+    try:
+        versions = [entry.query for entry in published(connection, query_id)]
+    finally:
+        connection.close()
+    return HistoryReader(None if history is None else history.keeper.folder, connect, versions)
+
+
+def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
+    """The counts of each closed epoch of a period; those below the query's minimum cohort are withheld, and their number told."""
+    versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
+    schedule = versions[max(versions)].schedule
+    first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
+    last = schedule.n_epochs if end is None else (end - schedule.origin) // schedule.every
+    last = min(last, first_open_epoch(connection, query_id))
+    panes = stored_panes(connection, query_id, range(first, max(first, last)))
+    rows = []
+    for key, pane in sorted(panes.items()):
+        query = versions[key.serial]
+        if pane.n >= query.minimum_cohort:
+            times = {"start": schedule.start_of_epoch(key.epoch), "end": schedule.end_of_epoch(key.epoch)}
+            stratum = query.strata[key.stratum].name if query.strata else None
+            counted = {"stratum": stratum, "n": pane.n, "counts": pane.counts.tolist()}
+            rows.append({"serial": key.serial, "epoch": key.epoch, **times, **counted})
+    return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
+
+
+class HistoryService:
+    """Keeps the files of a state in order. Only one process may do this for a state."""
+
+    def __init__(self, settings: HistorySettings, connect: Callable[[], sqlite3.Connection], clock: Clock, engine: str) -> None:
+        self.settings = settings
+        self._connect, self._lock = connect, threading.Lock()
+        self.keeper = Keeper(connect(), settings, clock, own_batches=engine == "embedded")
+
+    def close(self) -> None:
+        """Let go of the state."""
+        self.keeper.connection.close()
+
+    def step(self) -> float:
+        """Do what is due; seconds to the next look."""
+        with self._lock:
+            self.keeper.step()
+        return _SECONDS_BETWEEN_LOOKS
+
+    def delete(self, query_id: str) -> dict[str, Any]:
+        """Delete all reports of a query; the receipt."""
+        with self._lock:
+            return self.keeper.delete(query_id)
+
+    def receipts(self, query_id: str) -> list[dict[str, Any]]:
+        """What was deleted on request, oldest first."""
+        connection = self._connect()
+        try:
+            rows = connection.execute("SELECT document FROM history_receipts WHERE query = ? ORDER BY seq", (query_id,))
+            return [json.loads(document) for (document,) in rows]
+        finally:
+            connection.close()
+
+    def extent(self, query_id: str) -> dict[str, Any]:
+        """How many reports of a query there are, and of which time (seconds of UTC)."""
+        connection = self._connect()
+        try:
+            found = kept_epochs(connection, query_id)
+            if found is None:
+                return {"n_reports": 0, "start": None, "end": None}
+            schedule = published(connection, query_id)[-1].query.schedule
+        finally:
+            connection.close()
+        epochs, n = found
+        return {"n_reports": n, "start": schedule.start_of_epoch(epochs.start), "end": schedule.start_of_epoch(epochs.stop)}

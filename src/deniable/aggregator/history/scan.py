@@ -1,0 +1,263 @@
+"""Reading the history: the counts of a period, from all of its reports or from a random sample of them.
+
+A report's slice was drawn at random, so the first k of 100 slices are a random sample of k percent; a fraction in between takes
+each report of one more slice with the probability that is left. Every report is thus read with the same probability, whatever it
+says and whenever it came, and a sample of reports, which are a sample of people, is a sample of people (Quoc 2017, 3.3.2).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.history.file_catalogue import Snapshot
+from deniable.aggregator.history.report_files import (
+    SLICES,
+    FileEntry,
+    ReportFolder,
+    ReportRows,
+    arrow,
+    columns_of,
+    damaged,
+)
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.errors import DeniableError, HistoryCancelledError, ParameterError
+from deniable.queries.query import Query
+from deniable.randomness import ONE, Source, system_source
+
+__all__ = ["Scan", "add_panes"]
+
+_BYTES_TO_COUNT = 32 << 20
+"""Reports that a thread gathers before it counts them: counting a few at a time would take longer than reading them."""
+_ROWS_TO_COUNT = 1 << 16
+_GROUPS_AT_ONCE = 16
+"""Row groups that a thread takes on at a time."""
+_MOST_WORKERS = 4
+_Panes = dict[PaneKey, Pane]
+Progress = Callable[[int, int], None]
+"""Is told how many reports were read, of how many."""
+
+
+def add_panes(total: _Panes, more: Mapping[PaneKey, Pane]) -> _Panes:
+    """The sums of panes, key by key, in `total`."""
+    for key, pane in more.items():
+        held = total.setdefault(key, Pane(np.zeros_like(pane.counts)))
+        held += pane
+    return total
+
+
+class _Counter:
+    """Counts runs of reports into panes, many at a time."""
+
+    def __init__(self, versions: Mapping[int, Query]) -> None:
+        self._versions = versions
+        self._held: dict[PaneKey, list[NDArray[np.uint8]]] = {}
+        self._n_held: dict[PaneKey, int] = {}
+        self._bytes = 0
+        self.panes: _Panes = {}
+
+    def add(self, query: Query, rows: ReportRows) -> None:
+        """Take in rows of one version, in which those of an epoch and stratum stand together for the most part."""
+        if not len(rows):
+            return
+        changes = rows.epochs[1:] != rows.epochs[:-1]
+        if rows.strata.strides[0]:  # else it is one and the same
+            changes |= rows.strata[1:] != rows.strata[:-1]
+        change = np.flatnonzero(changes) + 1
+        starts = np.concatenate([[0], change])
+        places = zip(starts.tolist(), [*change.tolist(), len(rows)], rows.epochs[starts].tolist(), strict=True)
+        for (start, end, epoch), stratum in zip(places, rows.strata[starts].tolist(), strict=True):
+            key = PaneKey(query.id, query.serial, epoch, stratum)
+            self._held.setdefault(key, []).append(rows.reports[start:end])
+            n = self._n_held[key] = self._n_held.get(key, 0) + end - start
+            self._bytes += (end - start) * rows.reports.shape[1]
+            if n >= _ROWS_TO_COUNT:
+                self._count(key)
+        if self._bytes > _BYTES_TO_COUNT:
+            self.finish()
+
+    def _count(self, key: PaneKey) -> None:
+        pieces, mechanism = self._held.pop(key), self._versions[key.serial].mechanism
+        n = self._n_held.pop(key)
+        dtype, shape = mechanism.layout
+        data = np.concatenate(pieces).view(dtype).reshape(n, *shape)
+        mechanism.check(data)
+        self._bytes -= data.nbytes
+        add_panes(self.panes, {key: Pane(mechanism.count(data), n)})
+
+    def finish(self) -> _Panes:
+        """The panes of all that was taken in."""
+        for key in list(self._held):
+            self._count(key)
+        return self.panes
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Row groups of one file."""
+
+    entry: FileEntry
+    groups: tuple[tuple[int, int, bool], ...]
+    """Number, rows, and whether all of its slices are wanted."""
+
+
+class _Queue:
+    """Parts that threads take one after the other."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self._parts, self._lock = iter(parts), threading.Lock()
+
+    def __iter__(self) -> _Queue:
+        return self
+
+    def __next__(self) -> _Part:
+        with self._lock:
+            return next(self._parts)
+
+
+class Scan:
+    """A period's reports, read slice by slice: what is read adds up in `panes`."""
+
+    def __init__(
+        self,
+        folder: ReportFolder,
+        snapshot: Snapshot,
+        versions: Mapping[int, Query],
+        epochs: range,
+        *,
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+        source: Source | None = None,
+    ) -> None:
+        """`versions` are the query's by serial. `source` draws the sample of reports that are in no file yet."""
+        self._folder, self._snapshot, self._versions, self._epochs = folder, snapshot, versions, epochs
+        self._progress, self._cancelled = progress, cancelled
+        self._source = source or system_source()
+        self.panes: _Panes = {}
+        self.slices = 0
+        """How many slices were read, from the first on."""
+        self._thinned = 0.0
+        self._done = 0
+        self._staged = [
+            (self._version(serial), ReportRows.drawn([(each.key, each.reports) for each in parts], self._source))
+            for serial in {each.key.serial for each in snapshot.staged}
+            for parts in [[each for each in snapshot.staged if each.key.serial == serial]]
+        ]
+
+    def _version(self, serial: int) -> Query:
+        query = self._versions.get(serial)
+        if query is None:
+            raise ParameterError("versions", sorted(self._versions), f"must have version {serial}, of which there are reports")
+        return query
+
+    @property
+    def fraction(self) -> float:
+        """With what probability each report of the period was read."""
+        return (self.slices + self._thinned) / SLICES
+
+    @property
+    def n(self) -> int:
+        """How many reports were read."""
+        return sum(pane.n for pane in self.panes.values())
+
+    def read_to(self, fraction: float) -> None:
+        """Read on until so much of the period is read; a fraction that is no whole percent is the last that can be asked for."""
+        whole = min(SLICES, int(fraction * SLICES + 1e-9))
+        rest = max(0.0, fraction * SLICES - whole)
+        rest = 0.0 if rest < 1e-9 else rest
+        if self._thinned:
+            raise ParameterError("fraction", fraction, "cannot follow a fraction that was no whole percent")
+        if whole > self.slices:
+            self._read(range(self.slices, whole), None)
+            self.slices = whole
+        if rest and self.slices == whole:
+            self._read(range(whole, whole + 1), rest)
+            self._thinned = rest
+
+    def _read(self, slices: range, probability: float | None) -> None:
+        parts = list(self._parts(slices))
+        total = sum(rows for part in parts for _, rows, _ in part.groups) + sum(len(rows) for _, rows in self._staged)
+        self._done, self._total = 0, total
+        counter = _Counter(self._versions)
+        for query, rows in self._staged:
+            counter.add(query, self._wanted(rows, slices, False, probability, ordered=False))
+        add_panes(self.panes, counter.finish())
+        # A coin for each report comes from one source, which threads cannot share.
+        workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1, len(parts))) if probability is None else 1
+        waiting = _Queue(parts)
+        with ThreadPoolExecutor(workers, thread_name_prefix="history") as pool:
+            tasks = [pool.submit(self._count_parts, waiting, slices, probability) for _ in range(workers)]
+            for task in tasks:
+                add_panes(self.panes, task.result())
+        self._tell(0)
+
+    def _tell(self, n: int) -> None:
+        self._done += n
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+    def _parts(self, slices: range) -> Iterator[_Part]:
+        """The row groups that hold reports of these slices."""
+        for entry in self._snapshot.files:
+            chosen = []
+            for number, (rows, low, high) in enumerate(entry.row_groups()):
+                if low < slices.stop and high >= slices.start:
+                    chosen.append((number, rows, slices.start <= low and high < slices.stop))
+            for start in range(0, len(chosen), _GROUPS_AT_ONCE):
+                yield _Part(entry, tuple(chosen[start : start + _GROUPS_AT_ONCE]))
+
+    def _count_parts(self, parts: _Queue, slices: range, probability: float | None) -> _Panes:
+        counter = _Counter(self._versions)
+        for part in parts:
+            query = self._version(part.entry.serial)
+            inside = self._epochs.start <= part.entry.first and part.entry.last < self._epochs.stop
+            for rows, whole in self._tables(part):
+                if self._cancelled():
+                    raise HistoryCancelledError("the history was not read to the end: it was cancelled")
+                try:
+                    counter.add(query, self._wanted(rows, slices, whole and inside, probability))
+                except (ValueError, TypeError) as error:
+                    raise damaged(part.entry, error) from None
+                self._tell(len(rows))
+        return counter.finish()
+
+    def _tables(self, part: _Part) -> Iterator[tuple[ReportRows, bool]]:
+        pa = arrow()
+        strata = len(self._version(part.entry.serial).strata) > 1
+        try:
+            with self._folder.open(part.entry) as file:
+                _check(part.entry, file)
+                for number, _, whole in part.groups:
+                    # Reading a column takes about as long as counting it: one that is known beforehand is left out.
+                    columns = ["epoch", "report", *([] if whole else ["slice"]), *(["stratum"] if strata else [])]
+                    yield columns_of(file.read_row_group(number, columns, use_threads=False)), whole
+        except (FileNotFoundError, DeniableError):
+            raise
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
+            raise damaged(part.entry, error) from None
+
+    def _wanted(
+        self, rows: ReportRows, slices: range, whole: bool, probability: float | None, ordered: bool = True
+    ) -> ReportRows:
+        """The rows of these slices and of the period; of each the coin decides, if there is a probability."""
+        if not whole:
+            chosen = (rows.slices >= slices.start) & (rows.slices < slices.stop)
+            chosen &= (rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop)
+            rows = rows.chosen(chosen)
+        if probability is not None and len(rows):
+            rows = rows.chosen(self._source.coins(int(probability * ONE), len(rows)).astype(bool))
+        return rows if ordered else rows.sorted()
+
+
+def _check(entry: FileEntry, file: Any) -> None:
+    """Refuse a file that is not laid out as the catalogue says."""
+    metadata, groups = file.metadata, entry.row_groups()
+    if metadata.num_rows != entry.n or metadata.num_row_groups != len(groups):
+        raise damaged(entry, f"{metadata.num_rows} rows, and {entry.n} were written")

@@ -1,0 +1,180 @@
+"""The HTTP interface to the history: ask it, with progress and cancel; export counts; delete with a receipt (docs/history.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from deniable.aggregator.estimate_metrics import estimate_metrics, newest_windows
+from deniable.aggregator.history.history_request import HistoryRequest
+from deniable.aggregator.history.history_service import HistoryService, epoch_counts
+from deniable.errors import DeniableError, NoReportsError, ParameterError, RefusedError
+from deniable.queries.times import moment
+from deniable.service.metrics import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from deniable.aggregator.service import Service
+
+__all__ = ["add_history"]
+
+_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 10.0
+_EVENTS = "text/event-stream"
+_Authorize = Callable[..., str]
+
+
+class _Scan:
+    """A question that is being answered in a thread."""
+
+    def __init__(self, pool: ThreadPoolExecutor, answer: Callable[..., dict[str, Any]], asked: HistoryRequest) -> None:
+        self.cancelled = threading.Event()
+        self.read, self.of = 0, 0
+        self.future: Future[dict[str, Any]] = pool.submit(answer, asked, self._tell, self.cancelled.is_set)
+
+    def _tell(self, read: int, of: int) -> None:
+        self.read, self.of = read, of
+
+    def result(self) -> dict[str, Any]:
+        """The answer of a scan that has ended, or why there is none, as the interface says it."""
+        try:
+            return self.future.result()
+        except NoReportsError as error:
+            raise RefusedError("no_reports", 404, str(error)) from None
+        except ParameterError as error:
+            raise RefusedError("parameters", 422, str(error)) from None
+        except DeniableError as error:
+            raise RefusedError("history", 500, str(error)) from None
+
+
+def add_history(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+    """Add the addresses of the history to an aggregator's interface."""
+    _add_asking(app, service, authorize, known, refusals)
+    _add_keeping(app, service, authorize, known, refusals)
+    _add_exports(app, service, authorize, known, refusals)
+
+
+def _add_asking(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+    most = service.settings.history.most_scans if service.settings.history is not None else 2
+    pool = ThreadPoolExecutor(most, thread_name_prefix="history")
+    running: set[_Scan] = set()
+
+    def begin(query_id: str, request: Request) -> HistoryRequest:
+        authorize(service, request, "analyst", "reader")
+        known(service, query_id)
+        given: dict[str, Any] = dict(request.query_params)
+        if "merge" in given:
+            given["merge"] = request.query_params.getlist("merge")
+        try:
+            return HistoryRequest.from_parameters(given)
+        except ParameterError as error:
+            raise RefusedError("parameters", 422, str(error)) from None
+
+    def start(query_id: str, asked: HistoryRequest) -> _Scan:
+        if len(running) >= most:
+            raise RefusedError("scans", 503, f"{most} questions to the history are being answered already; ask again later")
+        scan = _Scan(pool, service.history_reader(query_id).answer, asked)
+        running.add(scan)
+        scan.future.add_done_callback(lambda _: running.discard(scan))
+        return scan
+
+    @app.get("/v1/queries/{query_id}/history", responses={**refusals, 200: {"content": {_EVENTS: {}, "application/json": {}}}})
+    async def ask_history(query_id: str, request: Request) -> Response:
+        """An answer from stored reports, of any period and cut. Nobody's epsilon grows.
+
+        With `Accept: text/event-stream`, events `progress` and then `answer` or `problem`. Whoever leaves cancels the scan.
+        """
+        asked = await run_in_threadpool(begin, query_id, request)
+        scan = await run_in_threadpool(start, query_id, asked)
+        if _EVENTS in request.headers.get("accept", ""):
+            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            return StreamingResponse(_events(scan), headers=headers, media_type=_EVENTS)
+        try:
+            while not scan.future.done():
+                if await request.is_disconnected():
+                    scan.cancelled.set()
+                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS if scan.of else 0.01)
+        finally:
+            scan.cancelled.set()
+        return Response(json.dumps(scan.result(), allow_nan=False), media_type="application/json")
+
+
+def _add_keeping(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+    @app.delete("/v1/queries/{query_id}/history", responses=refusals)
+    def delete_history(query_id: str, request: Request) -> dict[str, Any]:
+        """Delete all stored reports of a query. The answer is the receipt, which is kept."""
+        authorize(service, request, "analyst")
+        known(service, query_id)
+        return _kept(service).delete(query_id)
+
+    @app.get("/v1/queries/{query_id}/history/extent", responses=refusals)
+    def extent_of_history(query_id: str, request: Request) -> dict[str, Any]:
+        """How many reports of a query are stored, and of which time."""
+        authorize(service, request, "analyst", "reader")
+        known(service, query_id)
+        return _kept(service).extent(query_id)
+
+    @app.get("/v1/queries/{query_id}/history/receipts", responses=refusals)
+    def receipts_of_history(query_id: str, request: Request) -> list[dict[str, Any]]:
+        """What was deleted of a query on request."""
+        authorize(service, request, "analyst", "reader")
+        known(service, query_id)
+        return _kept(service).receipts(query_id)
+
+
+def _add_exports(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+    @app.get("/v1/queries/{query_id}/panes", responses=refusals)
+    def counts_of_epochs(query_id: str, request: Request) -> dict[str, Any]:
+        """The counts of each epoch `from` and before `to`, without those of fewer answers than the query's minimum cohort."""
+        authorize(service, request, "analyst", "reader")
+        known(service, query_id)
+        given = request.query_params
+        try:
+            bounds = [moment(name, given[name]) if name in given else None for name in ("from", "to")]
+        except ParameterError as error:
+            raise RefusedError("parameters", 422, str(error)) from None
+        with service.reading() as connection:
+            return epoch_counts(connection, query_id, bounds[0], bounds[1])
+
+    @app.get("/v1/metrics", responses=refusals)
+    def estimates_as_metrics(request: Request) -> Response:
+        """The newest estimates for Prometheus, each with its low and high."""
+        authorize(service, request, "analyst", "reader")
+        with service.reading() as connection:
+            windows = list(newest_windows(connection))
+        return Response(estimate_metrics(windows), media_type=CONTENT_TYPE)
+
+
+def _kept(service: Service) -> HistoryService:
+    if service.history is None:
+        raise RefusedError("no_history", 404, "this aggregator keeps no reports: its settings have no [history]")
+    return service.history
+
+
+async def _events(scan: _Scan) -> AsyncIterator[str]:
+    """How far a scan is, whenever that has changed, and then what came of it."""
+    sent, silence = (-1, -1), 0.0
+    try:
+        while not scan.future.done():
+            if (scan.read, scan.of) != sent:
+                sent, silence = (scan.read, scan.of), 0.0
+                yield f"event: progress\ndata: {json.dumps({'read': scan.read, 'of': scan.of})}\n\n"
+            elif silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                silence = 0.0
+                yield ": still reading\n\n"
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            silence += _SECONDS_BETWEEN_LOOKS
+        try:
+            yield f"event: answer\ndata: {json.dumps(scan.result(), allow_nan=False)}\n\n"
+        except RefusedError as error:
+            problem = {"status": error.status, "reason": error.reason, "detail": error.detail}
+            yield f"event: problem\ndata: {json.dumps(problem)}\n\n"
+    finally:
+        scan.cancelled.set()

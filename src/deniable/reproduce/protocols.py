@@ -1,0 +1,180 @@
+"""Every protocol on one question, side by side: error by theory and by simulation, bytes, time, and what a report gives away.
+
+Protocols from outside the package take part by an entry point of the group `deniable.protocols`: a callable of (epsilon, values)
+that returns something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has `proportions`. Where
+it has `expected_errors(n, shares)` as well, there is a theory to compare with.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import DeniableError, ParameterError
+from deniable.estimation.distances import euclidean, kantorovich, manhattan
+from deniable.estimation.one_person import guess
+from deniable.estimation.simplex import project
+from deniable.mechanisms import exact
+from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.planning.precision import report_bytes
+from deniable.randomness import seeded_source
+from deniable.results import Result
+
+__all__ = ["GROUP", "METRICS", "ProtocolErrors", "compare_protocols", "known_protocols", "typical_shares"]
+
+_Floats = NDArray[np.float64]
+_Maker = Callable[[float, int], Any]
+GROUP = "deniable.protocols"
+_GUESSED = 4_000
+"""Reports from which the chance of a right guess is counted, where there is no formula."""
+
+METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
+    "mse": lambda estimate, truth: float(((estimate - truth) ** 2).mean()),
+    "manhattan": manhattan,
+    "euclidean": euclidean,
+    "kantorovich": lambda estimate, truth: kantorovich(project(estimate), truth),
+}
+"""How far estimated proportions are from the true ones; Kantorovich's needs proper ones, and projects."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProtocolErrors(Result):
+    """One protocol at one epsilon."""
+
+    protocol: str
+    requested_epsilon: float
+    epsilon: float
+    """What a report really loses: at most what was asked for."""
+    theory: float | None
+    """The expected error of the unbiased estimate; None where there is no formula, or the metric has none."""
+    simulated: float
+    """The mean error over the runs, by the protocol's own estimator."""
+    simulated_stderr: float
+    report_bytes: int | None
+    seconds: float
+    """Processor time to randomize and to estimate, per million reports."""
+    guessed: float | None
+    """The chance to guess one person's value right from the report, where all values were thought equally likely."""
+
+
+def known_protocols() -> dict[str, _Maker]:
+    """Ours, and those of other packages; a name of ours cannot be taken."""
+    own: dict[str, _Maker] = {
+        name: (lambda epsilon, values, name=name: mechanism_by_name(name, epsilon, values))  # type: ignore[misc]
+        for name in BY_EPSILON
+        if name not in {"BinaryResponse", "DesignMatrix", "Rappor"}
+    }
+    for point in entry_points(group=GROUP):
+        if point.name in own:
+            raise ParameterError("entry point", point.name, "is the name of a protocol of this package")
+        own[point.name] = point.load()
+    return own
+
+
+def typical_shares(values: int) -> _Floats:
+    """Proportions as they often are: a few frequent values and a long tail, 1/(rank + 1)."""
+    weights = 1 / (np.arange(exact.check_whole("values", values, 2, 1 << 16)) + 2)
+    out: _Floats = weights / weights.sum()
+    return out
+
+
+def compare_protocols(
+    shares: Sequence[float] | _Floats,
+    users: int,
+    epsilons: Sequence[float],
+    *,
+    metric: str = "mse",
+    runs: int = 10,
+    protocols: Sequence[str] | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> list[ProtocolErrors]:
+    """All protocols, or those named, at each epsilon: `users` people whose values are drawn by `shares`.
+
+    >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"], runs=5)
+    >>> found[0].protocol, round(found[0].theory, 5), found[0].report_bytes
+    ('DirectEncoding', 0.00166, 1)
+    """
+    if metric not in METRICS:
+        raise ParameterError("metric", metric, f"must be one of {', '.join(METRICS)}")
+    exact.check_whole("users", users, 30, 10**8)
+    exact.check_whole("runs", runs, 2, 10_000)
+    truth = np.asarray(shares, dtype=np.float64)
+    known = known_protocols()
+    for name in protocols or ():
+        if name not in known:
+            raise ParameterError("protocol", name, f"must be one of {', '.join(known)}")
+    chosen = {name: known[name] for name in protocols} if protocols else known
+    out = []
+    for place, epsilon in enumerate(epsilons):
+        exact.check_epsilon(epsilon)
+        for number, (name, make) in enumerate(chosen.items()):
+            try:
+                out.append(_one(name, make, float(epsilon), truth, users, metric, runs, seed))
+            except DeniableError:
+                if protocols:
+                    raise  # it was asked for by name
+                # Otherwise one that cannot be at this epsilon, such as a kernel below ln 2, is left out.
+            if progress:
+                progress((place + (number + 1) / len(chosen)) / len(epsilons))
+    return out
+
+
+def _one(
+    name: str, make: _Maker, epsilon: float, truth: _Floats, users: int, metric: str, runs: int, seed: int
+) -> ProtocolErrors:
+    protocol = make(epsilon, truth.size)
+    random, source = np.random.default_rng([seed, users]), seeded_source(seed)
+    errors, seconds = [], 0.0
+    numeric = bool(getattr(protocol, "numeric", False))
+    for _ in range(runs):
+        indices = random.choice(truth.size, users, p=truth)
+        values = np.asarray(protocol.labels)[indices] if numeric else indices
+        started = time.process_time()
+        estimate = np.asarray(protocol.estimate(protocol.privatize(values, source)).proportions)
+        seconds += time.process_time() - started
+        errors.append(METRICS[metric](estimate, truth))
+    return ProtocolErrors(
+        protocol=name,
+        requested_epsilon=epsilon,
+        epsilon=float(protocol.epsilon),
+        theory=_theory(protocol, truth, users, metric),
+        simulated=float(np.mean(errors)),
+        simulated_stderr=float(np.std(errors, ddof=1) / math.sqrt(runs)),
+        report_bytes=report_bytes(protocol) if hasattr(protocol, "layout") else None,
+        seconds=seconds / runs / users * 1e6,
+        guessed=_guessed(protocol, truth.size, source) if isinstance(protocol, Mechanism) else None,
+    )
+
+
+def _theory(protocol: Any, truth: _Floats, users: int, metric: str) -> float | None:
+    if metric == "kantorovich" or not hasattr(protocol, "expected_errors"):
+        return None
+    errors = protocol.expected_errors(users, truth)
+    if metric == "mse":
+        return float((errors**2).mean())
+    # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many hardly varies.
+    return float(math.sqrt(2 / math.pi) * errors.sum()) if metric == "manhattan" else float(np.sqrt((errors**2).sum()))
+
+
+def _guessed(protocol: Mechanism, k: int, source: Any) -> float | None:
+    """By formula where there is one; else by counting: all supported labels are then equally probable."""
+    try:
+        return guess(protocol).best
+    except DeniableError:
+        supports = getattr(protocol, "supports", None)
+        if supports is None:
+            return None
+        values = np.arange(_GUESSED) % k
+        held = np.asarray(supports(protocol.draw(values, source)), dtype=np.float64)
+        total = held.sum(axis=1)
+        right = np.where(total > 0, held[np.arange(_GUESSED), values] / np.maximum(total, 1), 1 / k)
+        return float(right.mean())

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.estimate_documents import LARGEST_SENT, describe_estimate, read_estimate
+from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.display import Display
 from deniable.errors import ParameterError
-from deniable.estimation.estimate import Estimate, ReportCounts
+from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import stratified
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
@@ -342,7 +342,8 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
-    estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
+    with covariances_up_to(LARGEST_SOLVED):
+        estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))

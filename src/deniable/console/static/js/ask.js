@@ -108,7 +108,7 @@ export function ask(main, { state }) {
     const { column, names, other } = buckets.read();
     return {
       id: id.input.value.trim(), analyst: analyst.input.value.trim(), question: question.input.value, sql: sql.area.value, columns: [{ name: column, buckets: names, other }],
-      every: every.input.value, until: until.input.value, budget: lifeBudget(), error: design?.feasible ? design.margin : null, memoize: memoize.checked,
+      every: every.input.value, until: until.input.value, budget: lifeBudget(), error: design?.feasible ? Math.max(...design.reaches) : null, memoize: memoize.checked,
       mechanism: design?.feasible ? design.mechanism : null, sampling: design?.sampling ?? 1, population: design?.feasible ? design.people : null,
       serial: (store.queries.get(id.input.value.trim())?.serial ?? 0) + 1,
     };

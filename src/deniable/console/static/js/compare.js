@@ -41,6 +41,7 @@ export class DnCompare extends HTMLElement {
   show(pairs, head) {
     this.#pairs = pairs;
     const digits = decimals(Math.max(1e-9, ...pairs.map((pair) => (pair.high - pair.low) / 2)));
+    this.#table.classList.toggle('wide-labels', pairs.some((pair) => pair.label.length > 10));
     put(this.#table, h('caption', { class: 'visually-hidden' }, 'Shares in A and B, and their difference'),
       h('thead', null, h('tr', null, h('th', { class: 'c-label', scope: 'col' }, h('span', { class: 'pad' }, head)), this.#one,
         h('th', { class: 'num c-n', scope: 'col' }, h('span', { class: 'tag a' }, 'A')), h('th', { class: 'num c-n', scope: 'col' }, h('span', { class: 'tag b' }, 'B')), this.#two,

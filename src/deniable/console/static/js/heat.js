@@ -1,6 +1,7 @@
 // Two columns of buckets as a table of cells, whose colour fades with certainty (a value-suppressing palette).
 
-import { h, label, put, say } from './dom.js';
+import { Problem, get, latestOnly, of } from './api.js';
+import { h, label, put, say, segmented } from './dom.js';
 import { bare, decimals } from './numbers.js';
 
 /** @typedef {import('./types.js').Query} Query */
@@ -21,11 +22,13 @@ export function shade({ value, reach }, joint) {
  */
 export function heatTable(rows, columns, cells, caption, names, joint) {
   const digits = Math.min(2, decimals(Math.min(...cells.flat().map((cell) => cell.reach).filter((reach) => reach > 0), 1)));
-  return h('table', { class: 'heat', 'data-testid': 'heat' }, h('caption', { class: 'visually-hidden' }, caption),
+  const table = h('table', { class: 'heat', 'data-testid': 'heat' }, h('caption', { class: 'visually-hidden' }, caption),
     h('thead', null, h('tr', null, h('th', { class: 'corner', scope: 'col' }, names[0]), h('th', { colspan: columns.length, class: 'over-h', scope: 'colgroup' }, `${names[1]}, %`)),
       h('tr', null, h('td'), columns.map((name) => h('th', { scope: 'col' }, label(name))))),
     h('tbody', null, rows.map((name, i) => h('tr', null, h('th', { scope: 'row' }, label(name)),
       cells[i].map((cell) => h('td', { class: `cell ${shade(cell, joint)}` }, h('b', null, bare(cell.value, digits)), h('span', null, `\u00b1 ${bare(cell.reach, digits)}`)))))));
+  table.style.setProperty('min-width', `${120 + 76 * columns.length}px`);
+  return table;
 }
 
 export function heatKey() {
@@ -37,25 +40,53 @@ export function heatKey() {
     h('p', { class: 'caption' }, 'A cell whose \u00b1 is larger than its share has no colour at all. Below zero: noise outweighed the answers.'));
 }
 
-/** The joint distribution of a window, where the buckets are of two columns. @param {Query} query */
+/** @typedef {{name: string, estimate?: number[], low?: number[], high?: number[], labels?: string[]}} Part */
+
+/** The distribution of a window over two columns of buckets: joint, or given one of them. @param {Query} query */
 export function heatPart(query) {
-  const part = h('div', { class: 'part', hidden: true }), box = h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of both columns' }), words = h('p', { class: 'small muted' });
+  const part = h('div', { class: 'part', hidden: true }), box = h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of both columns' }), words = h('p', { class: 'small muted', 'data-testid': 'heat-words' });
   if (query.columns.length !== 2) return { part, show: () => undefined };
   const [first, second] = query.columns;
-  put(part, h('div', { class: 'head' }, h('h2', null, label(first.name), ' by ', label(second.name)), words), h('div', { class: 'heat-box' }, box, heatKey()));
+  let given = '';
+  /** @type {{result: WindowResult, confidence: number}|null} */ let shown = null;
+  const latest = latestOnly();
+
+  function drawJoint() {
+    if (!shown) return;
+    const width = second.labels.length, { estimate = [], low = [], high = [] } = shown.result;
+    const cells = first.labels.map((_, i) => second.labels.map((__, j) => {
+      const k = i * width + j;
+      return { value: estimate[k] ?? 0, reach: ((high[k] ?? 1) - (low[k] ?? 0)) / 2 };
+    }));
+    say(words, `Shares of all answers, with half of each ${shown.confidence} % interval`);
+    put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with \u00b1`, [first.name, second.name], true));
+  }
+
+  /** The server conditions: the \u00b1 of a quotient needs the covariance. */
+  async function drawGiven() {
+    if (!shown) return;
+    const { result, confidence } = shown, other = given === first.name ? second : first;
+    try {
+      const told = await get(of(query.id, '/history', { from: result.start, to: result.end, given, source: 'panes', confidence: confidence / 100 }), latest());
+      const parts = /** @type {Part[]} */ (told.parts).filter((each) => each.estimate);
+      const cells = parts.map((each) => other.labels.map((_, k) => ({ value: each.estimate?.[k] ?? 0, reach: ((each.high?.[k] ?? 1) - (each.low?.[k] ?? 0)) / 2 })));
+      say(words, `Shares of ${other.name} among those of each ${given}, with half of each ${confidence} % interval`);
+      put(box, heatTable(parts.map((each) => String(each.name)), other.labels, cells, `Shares of ${other.name} given ${given}, percent, with \u00b1`, [given, other.name], false));
+    } catch (error) {
+      if (error instanceof Problem) say(words, error.status === 404 ? 'This aggregator cannot condition on a column.' : error.message);
+    }
+  }
+
+  const draw = () => (given ? void drawGiven() : drawJoint());
+  const choose = segmented('heat', [['', 'joint'], [first.name, `given ${first.name}`], [second.name, `given ${second.name}`]], given, (value) => { given = value; draw(); }, 'Joint or conditional');
+  put(part, h('div', { class: 'head' }, h('div', null, h('h2', null, label(first.name), ' by ', label(second.name)), words), choose), h('div', { class: 'heat-box' }, box, heatKey()));
   return {
     part,
     /** @param {WindowResult} result @param {number} confidence */
     show(result, confidence) {
       part.hidden = false;
-      const width = second.labels.length, { estimate = [], low = [], high = [] } = result;
-      const cells = first.labels.map((_, i) => second.labels.map((__, j) => {
-        const k = i * width + j, value = estimate[k] ?? 0;
-        return { value, reach: ((high[k] ?? 1) - (low[k] ?? 0)) / 2 };
-      }));
-      say(words, `Shares of all answers, with half of each ${confidence} % interval`);
-      put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with \u00b1`, [first.name, second.name], true));
+      shown = { result, confidence };
+      draw();
     },
   };
 }
-

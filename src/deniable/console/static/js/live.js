@@ -9,7 +9,7 @@ import { exportMenu } from './export.js';
 import { facts } from './facts.js';
 import { frame } from './frames.js';
 import { heatPart } from './heat.js';
-import { clock, duration, int } from './numbers.js';
+import { clock, duration, int, shortLabels } from './numbers.js';
 import { sharesTable } from './shares.js';
 import { store } from './store.js';
 
@@ -48,7 +48,7 @@ function rail(chosen) {
 
 /** @param {Query} query @param {WindowResult} result @param {Look} look @param {WindowResult|null} before @returns {import('./bars.js').Row[]} */
 export function rowsOf(query, result, look, before) {
-  const labels = result.labels ?? query.labels, estimate = result.estimate ?? [];
+  const labels = query.columns.length > 1 ? shortLabels(query) : result.labels ?? query.labels, estimate = result.estimate ?? [];
   const flip = (/** @type {number} */ v) => (look.inverted ? 1 - v : v);
   return estimate.map((value, k) => {
     const low = result.low?.[k] ?? -Infinity, high = result.high?.[k] ?? Infinity;
@@ -190,7 +190,7 @@ function livePanel(query, look) {
 
   function drawSeries() {
     if (!series) return;
-    line.show(series, { title: `${look.inverted ? 'Not in the bucket' : 'Share'} over time: `, name: query.labels[look.bucket], inverted: look.inverted, versions });
+    line.show(series, { title: `${look.inverted ? 'Not in the bucket' : 'Share'} over time: `, name: shortLabels(query)[look.bucket], inverted: look.inverted, versions });
     side.reach(series);
   }
 

@@ -7,7 +7,7 @@ import { Problem, get, of } from './api.js';
 import { finding } from './compare.js';
 import { badge, h, icons, key, label, put, s, save, say, segmented } from './dom.js';
 import { heatKey, heatTable } from './heat.js';
-import { int, moment, pct } from './numbers.js';
+import { int, moment, pct, shortLabels } from './numbers.js';
 import { binned } from './overview.js';
 import { store } from './store.js';
 
@@ -44,6 +44,7 @@ export async function look(main, { state }) {
     return /** @type {[number, number]} */ (from >= 0 && to > from ? [from, to] : other);
   };
   const third = Math.max(1, Math.floor(n / 3));
+  const digits = n && bins[0].end - bins[0].start < 60 ? 19 : 16;
   let spans = { A: spanOf('A', [0, third]), B: spanOf('B', [Math.max(third, n - third), Math.max(n, third + 1)]) };
   const overview = /** @type {import('./overview.js').DnOverview} */ (document.createElement('dn-overview'));
   const compare = /** @type {import('./compare.js').DnCompare} */ (document.createElement('dn-compare'));
@@ -85,7 +86,7 @@ export async function look(main, { state }) {
   function ask() {
     const a = bounds('A'), b = bounds('B');
     note({ read: v.read, together: v.together ? 1 : 0, by: v.by || null, given: v.given || null, a: `${a.from}-${a.to}`, b: `${b.from}-${b.to}` });
-    for (const name of /** @type {const} */ (['A', 'B'])) say(texts[name], `${moment(bounds(name).from).slice(0, 16)} to ${moment(bounds(name).to).slice(0, 16)}`);
+    for (const name of /** @type {const} */ (['A', 'B'])) say(texts[name], `${moment(bounds(name).from).slice(0, digits)} to ${moment(bounds(name).to).slice(0, digits)}`);
     read({ from: b.from, to: b.to, against_from: a.from, against_to: a.to, simultaneous: v.together, ...budgetOf(v.read), by: v.by || null }, (told) => { answer = told; draw(told); });
   }
 
@@ -94,8 +95,9 @@ export async function look(main, { state }) {
     const other = told.against.estimate, difference = told.against.difference;
     say(counts.A, `${int(told.against.n_reports)} reports`);
     say(counts.B, `${int(told.n_reports)} reports`);
-    const pairs = told.labels.map((name, k) => ({
-      label: String(name), a: other.estimate[k], aLow: other.low[k], aHigh: other.high[k], b: told.estimate[k], bLow: told.low[k], bHigh: told.high[k],
+    const names = told.labels.length === query.labels.length ? shortLabels(query) : told.labels;
+    const pairs = told.labels.map((_, k) => ({
+      label: String(names[k]), a: other.estimate[k], aLow: other.low[k], aHigh: other.high[k], b: told.estimate[k], bLow: told.low[k], bHigh: told.high[k],
       difference: difference.difference[k], low: difference.low[k], high: difference.high[k], alone: 1.959964 * difference.stderr[k],
     }));
     const found = finding(pairs);
@@ -116,7 +118,14 @@ export async function look(main, { state }) {
     const cells = parts.map((each) => each.estimate.map((value, k) => ({ value, reach: (each.high[k] - each.low[k]) / 2 })));
     const withheld = told.parts.length - parts.length;
     say(cutWords, `Period B by ${v.by || v.given}. ${withheld ? `${withheld} parts are withheld: too few answers.` : ''} ${v.together ? 'All intervals hold together.' : 'Each interval holds alone.'}`);
-    put(cutBox, heatTable(parts.map((each) => String(each.name)), parts[0].labels.map(String), cells, 'Shares in each part, percent, with \u00b1', [v.by || v.given, 'share'], false));
+    const names = parts[0].labels.length === query.labels.length ? shortLabels(query) : parts[0].labels.map(String);
+    put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Shares in each part, percent, with \u00b1', [v.by || v.given, 'share'], false));
+  }
+
+  /** A period is cut in one way at a time. @param {string} name */
+  function unset(name) {
+    const none = /** @type {HTMLInputElement|null} */ (main.querySelector(`[data-testid="switch-${name}"] input`));
+    if (none) none.checked = true;
   }
 
   function askGiven() {
@@ -127,7 +136,7 @@ export async function look(main, { state }) {
   overview.addEventListener('spans', (event) => { spans = /** @type {CustomEvent} */ (event).detail; ask(); });
   const select = h('select', { class: 'field look-pick', 'aria-label': 'Query', on: { change: () => go('look', { q: select.value }) } }, [...store.queries.values()].map((each) => h('option', { value: each.id, selected: each.id === query.id }, each.question || each.id)));
   const cutChoices = CUTS.filter(([name]) => name !== 'stratum' || query.strata.length);
-  const given = query.columns.length > 1 ? segmented('given', [['', 'no condition'], ...query.columns.map((column) => /** @type {[string, string]} */ ([column.name, `given ${column.name}`]))], v.given, (value) => { v.given = value; v.by = ''; if (value) askGiven(); else ask(); }, 'Condition on a column') : null;
+  const given = query.columns.length > 1 ? segmented('given', [['', 'no condition'], ...query.columns.map((column) => /** @type {[string, string]} */ ([column.name, `given ${column.name}`]))], v.given, (value) => { v.given = value; v.by = ''; unset('by'); if (value) askGiven(); else ask(); }, 'Condition on a column') : null;
   const cut = h('section', { class: 'panel', hidden: true }, h('div', { class: 'part' }, h('div', { class: 'head' }, h('div', null, h('h2', { class: 'h-l' }, 'Cuts of period B'), cutWords)), h('div', { class: 'heat-box' }, cutBox, heatKey())));
   const exportCsv = () => {
     if (!answer) return;
@@ -146,7 +155,7 @@ export async function look(main, { state }) {
         h('div', { class: 'gap' }, compare),
         h('div', { class: 'legend' }, key('A', s('circle', { class: 'dot a', cx: 12, cy: 6, r: 4 })), key('B', s('rect', { class: 'dot b', x: 8, y: 2, width: 8, height: 8 })), key('interval', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
           key('each bucket alone', s('rect', { class: 'alone', x: 4, y: 2, width: 16, height: 8 })), key('not told apart', s('circle', { class: 'dot ink hollow', cx: 12, cy: 6, r: 4 }))),
-        h('div', { class: 'cuts' }, h('span', { class: 'small muted' }, 'cut period B by'), segmented('by', cutChoices, v.by, (value) => { v.by = value; v.given = ''; ask(); }, 'Cut by'), given))),
+        h('div', { class: 'cuts' }, h('span', { class: 'small muted' }, 'cut period B by'), segmented('by', cutChoices, v.by, (value) => { v.by = value; v.given = ''; unset('given'); ask(); }, 'Cut by'), given))),
     cut);
   if (n < 2) {
     put(title, badge('waiting', 'There are not two windows yet.'));

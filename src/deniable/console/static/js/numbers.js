@@ -100,3 +100,13 @@ export function thinned(xs, ys) {
   }
   return kept;
 }
+
+/**
+ * The names of a query's labels as a table shows them: of several columns, their buckets beside each other.
+ * @param {{labels: string[], columns: {labels: string[]}[]}} query
+ */
+export function shortLabels(query) {
+  if (query.columns.length < 2) return query.labels;
+  const joined = query.columns.map((column) => column.labels).reduce((before, labels) => before.flatMap((first) => labels.map((second) => `${first} \u00b7 ${second}`)));
+  return joined.length === query.labels.length ? joined : query.labels;
+}

@@ -1,0 +1,137 @@
+"""Looking back in a browser: two periods compared from kept counts, cuts, conditionals, and what it costs people: nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from deniable.queries.buckets import Column
+from deniable.queries.query import Query
+from toolkit.browser import Browser
+from toolkit.consoles import SeededConsole, console_query, seeded_console
+
+EARLY = [0.24, 0.308, 0.179, 0.097, 0.06, 0.036, 0.021, 0.017, 0.008, 0.006, 0.022]
+LATE = [0.34, 0.208, *EARLY[2:]]
+"""Ten points move from the second bucket to the first; the others stay."""
+ZONES = ["Manhattan", "Brooklyn", "Queens"]
+
+
+def count(console: SeededConsole, query: Query, epoch: int, shares: list[float], n: int, source: np.random.Generator) -> None:
+    """The counts that an engine keeps of an epoch, and its window."""
+    a, b = query.mechanism.support()
+    true = source.multinomial(n, [*shares, max(0.0, 1 - sum(shares))])[: len(shares)]
+    counts = (source.binomial(true, a) + source.binomial(n - true, b)).astype("<i8")
+    console._pen.execute("INSERT INTO panes VALUES (?, ?, ?, 0, ?, 0, ?)", (query.id, query.serial, epoch, n, counts.tobytes()))
+    console.write(query, [epoch], shares, n)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeededConsole]:
+    source = np.random.default_rng(5)
+    with seeded_console(tmp_path_factory.mktemp("console")) as found:
+        trips = found.publish(console_query(found.proxies))
+        for epoch in range(36):
+            count(found, trips, epoch, EARLY if epoch < 18 else LATE, 6000, source)
+        columns = [Column("pick-up", ZONES, kind="text"), Column("drop-off", ZONES, kind="text")]
+        zones = found.publish(console_query(found.proxies, "zones", columns=columns, sql="SELECT a, b FROM trips"))
+        joint = (np.diag([0.4, 0.2, 0.1]) + 0.3 / 9).ravel().tolist()
+        for epoch in range(36):
+            count(found, zones, epoch, joint, 9000, source)
+        yield found
+
+
+def look(browser: Browser, console: SeededConsole, rest: str = "") -> None:
+    browser.sign_in(console.url, console.analyst, f"#look?q=trip-distance{rest}")
+    assert browser.ready() == "look", browser.text("look-problem")
+
+
+def test_two_periods_are_told_apart_where_they_differ_and_nowhere_else(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console)
+    # Intervals that hold together at 95 %: with this seed no bucket that stayed is called different.
+    assert browser.text("finding") == "2 of 11 buckets differ"
+    assert "more in B" in browser.text("compare-0")
+    assert "less in B" in browser.text("compare-1")
+    assert "not told apart" in browser.text("compare-2")
+    assert "nobody's epsilon grew" in browser.text("read")
+    assert browser.complaints() == []
+    browser.picture("lookback-light")
+    browser.click("export-compare")
+    rows = list(csv.DictReader(io.StringIO(browser.download("trip-distance-compared.csv").decode(), newline="")))
+    assert [row["label"] for row in rows][:2] == ["[0,1)", "[1,2)"]
+    assert float(rows[0]["low"]) > 0
+
+
+def test_the_figures_are_those_of_the_interface(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console)
+    given = dict(part.split("=") for part in browser.run("return location.hash").split("?")[1].split("&"))
+    (a_from, a_to), (b_from, b_to) = given["a"].split("-"), given["b"].split("-")
+    asked = {"from": b_from, "to": b_to, "against_from": a_from, "against_to": a_to, "simultaneous": "true", "source": "panes"}
+    headers = {"Authorization": f"Bearer {console.analyst}"}
+    told = httpx.get(f"{console.url}/v1/queries/trip-distance/history", params=asked, headers=headers).json()
+    difference = told["against"]["difference"]
+    shown = browser.run("return arguments[0].cells[5].textContent", browser.find("compare-0")).split(" ± ")
+    assert float(shown[0]) == pytest.approx(100 * difference["difference"][0], abs=0.051)
+    assert float(shown[1]) == pytest.approx(50 * (difference["high"][0] - difference["low"][0]), abs=0.051)
+
+
+def test_intervals_that_hold_alone_are_narrower(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console)
+
+    def reach() -> float:
+        return float(browser.run("return arguments[0].cells[5].textContent", browser.find("compare-2")).split(" ± ")[1])
+
+    together = reach()
+    browser.click("together")
+    browser.wait(lambda: reach() < together, "the interval is as wide as before")
+
+
+def test_a_period_moves_by_keys_and_by_the_pointer_and_the_address_follows(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console)
+    before = browser.text("period-A")
+    browser.run("arguments[0].focus()", browser.find("brush-A-to"))
+    ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
+    browser.wait(lambda: browser.text("period-A") != before, "the key moved nothing")
+    moved = browser.text("period-A")
+    knob = browser.driver.find_element("css selector", "[data-testid=brush-B-from] .grip-hit")
+    ActionChains(browser.driver).click_and_hold(knob).move_by_offset(60, 0).release().perform()
+    link = browser.wait(lambda: browser.run("return location.hash"), "no address")
+    later = browser.text("period-B")
+    browser.open(f"{console.url}/console/{link}")
+    assert browser.ready() == "look"
+    assert (browser.text("period-A"), browser.text("period-B")) == (moved, later)
+
+
+def test_a_period_is_cut_by_hour_and_composite_buckets_are_conditioned_on(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console, "&by=hour")
+    browser.wait(lambda: browser.all("heat"), "no parts")
+    assert "by hour" in browser.text("cut-words")
+    browser.open(f"{console.url}/console/#look?q=zones")
+    assert browser.ready() == "look"
+    browser.run("document.querySelector('[data-testid=switch-given] input[value=\"pick-up\"]').click()")
+    browser.wait(lambda: "by pick-up" in browser.text("cut-words"), "no condition")
+    cells = [cell.text.split("\n") for cell in browser.driver.find_elements("css selector", "[data-testid=heat] td.cell")]
+    assert len(cells) == 9
+    first = np.array([[float(text.replace("\u2212", "-").lstrip("± ")) for text in cell] for cell in cells[:3]])
+    true = np.array([0.4 + 0.3 / 9, 0.3 / 9, 0.3 / 9]) / 0.5 * 100
+    assert np.all(np.abs(first[:, 0] - true) < 2 * first[:, 1])  # intervals of 95 %, twice as wide: seed 5
+    browser.picture("lookback-given")
+
+
+def test_an_aggregator_without_stored_reports_says_so_where_the_data_would_be(browser: Browser, console: SeededConsole) -> None:
+    look(browser, console)
+    browser.run("document.querySelector('[data-testid=switch-fraction] input[value=\"0.1\"]').click()")
+    browser.wait(lambda: "keeps no reports" in browser.text("look-problem"), "no reason was given")
+
+
+def test_on_a_phone_nothing_scrolls_sideways(browser: Browser, console: SeededConsole) -> None:
+    browser.size(390, 844, phone=True)
+    look(browser, console)
+    assert not browser.overflows()
+    browser.picture("lookback-phone")

@@ -34,7 +34,6 @@ from deniable import (
     UnrelatedQuestion,
     Warner,
     correlate,
-    prevalence_posterior,
     regress,
     regress_linear,
     weighted_estimate,
@@ -177,12 +176,6 @@ def correlation(rng: Generator, n: int) -> Result:
     return [low <= r <= high for (low, high), r in zip((s.interval() for s in both), true, strict=True)], False
 
 
-def credible(rng: Generator, n: int) -> Result:
-    design, pi = ForcedResponse(0.75, 1 / 8), float(rng.beta(2, 5))
-    found = prevalence_posterior(design, rng.multinomial(n, design.rates(pi)), prior=(2.0, 5.0))
-    return held(found.credible_interval(), pi), False
-
-
 CASES: dict[str, Callable[[Generator, int], Result]] = {
     **{
         f"outcome, {design!r}": outcome(design)
@@ -210,7 +203,6 @@ CASES: dict[str, Callable[[Generator, int], Result]] = {
     "linear, predictor": linear_predictor,
     "linear, outcome": linear_outcome,
     "correlation": correlation,
-    "credible interval": credible,
 }
 
 

@@ -21,6 +21,8 @@ from deniable.aggregator.aggregator_settings import read_settings
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.errors import DeniableError, ResponseError, SettingsError
+from deniable.estimation.tables import Table
+from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
@@ -307,3 +309,36 @@ def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
         assert "no query 'other' here" in deniable("results", "other", code=2)
         monkeypatch.delenv("DENIABLE_TOKEN_FILE")
         assert "--token-file" in deniable("query", "list", code=2)
+
+
+def test_a_window_of_two_columns_is_served_and_printed_as_a_conditional_table(tmp_path: Path) -> None:
+    house = RunningAggregator(tmp_path)
+    columns = [Column(name, ["a", "b"], other=True, kind="text") for name in ("current", "next")]
+    house.query = house.crowd.query = minute_query(
+        schedule=house.query.schedule, proxies=house.query.proxies, columns=columns, sql="SELECT a, b FROM t"
+    )
+    token = house.token("analyst")
+    (tmp_path / "token").write_text(token)
+    with running(["aggregator", "run", str(house.settings)], tmp_path) as (_, url), Analyst(url, token) as analyst:
+        first = house.query.schedule.epoch_of(analyst.publish(sign(house.query, KEY))["published"])
+        for epoch in range(first, first + 3):
+            house.crowd.answer([0, 0, 0, 1, 3, 4, 4, 8] * 10, epoch)
+        house.crowd.mark(first + 3)
+        window = wait_for(lambda: analyst.latest(house.query))
+        step = window.table(of="next", given="current")
+        assert np.allclose(step.proportions[0], [0.75, 0.25, 0], atol=1e-9)
+        assert np.allclose(step.proportions[1], [1 / 3, 2 / 3, 0], atol=1e-9)
+        address = f"{url}/v1/queries/{house.query.id}/results/latest/table"
+        headers = {"Authorization": f"Bearer {token}"}
+        served = httpx.get(address, params={"of": "next", "given": "current"}, headers=headers)
+        assert served.status_code == 200
+        assert np.allclose(Table.from_dict(served.json()).proportions, step.proportions)
+        assert httpx.get(address, params={"given": "nowhere"}, headers=headers).status_code == 422
+        options = ["--aggregator", url, "--token-file", str(tmp_path / "token")]
+        printed = CliRunner().invoke(cli, ["results", house.query.id, "--conditional", "next|current", *options])
+        assert printed.exit_code == 0, printed.output
+        assert "75.00" in printed.output
+        wrong = CliRunner().invoke(cli, ["results", house.query.id, "--conditional", "next", *options])
+        assert wrong.exit_code == 2
+        assert "must be written as 'OF|GIVEN'" in wrong.output
+    house.close()

@@ -11,8 +11,11 @@ import httpx
 import pytest
 
 from deniable.client.policy import read_policy
+from deniable.client.upload import HttpTransport
 from deniable.client.vault import Vault
+from deniable.errors import UploadError
 from deniable.queries.keys import KeyRing
+from toolkit.certificates import self_signed
 from toolkit.proxies import ProxyProcess
 
 
@@ -55,3 +58,16 @@ def test_an_invited_device_enrols_uploads_and_rotates_and_a_stranger_does_not(tm
         assert 'deniable_proxy_enrolment_total{outcome="enrolled"} 1.0' in metrics
     finally:
         proxy.stop()
+
+
+def test_a_certificate_that_is_not_trusted_and_a_port_without_tls_are_named(tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path, "proxy")
+    tls = f'[tls]\ncertificate = "{certificate}"\nkey = "{certificate.with_suffix(".key")}"\n'
+    with ProxyProcess(tmp_path / "tls", tls) as secured, ProxyProcess(tmp_path / "plain") as plain, HttpTransport() as transport:
+        with pytest.raises(UploadError, match=r"its certificate is not trusted: self.signed certificate") as caught:
+            transport.queries(secured.address)
+        assert "is the authority that signed it installed here?" in str(caught.value)
+        with pytest.raises(UploadError, match="TLS failed: wrong version number"):
+            transport.queries(plain.address.replace("http://", "https://"))
+        with pytest.raises(UploadError, match="nobody listens there"):
+            transport.queries("http://127.0.0.1:9")

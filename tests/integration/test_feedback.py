@@ -24,6 +24,7 @@ from deniable.client.store import Store
 from deniable.client.vault import Vault
 from deniable.privacy.ledger import Limit
 from deniable.queries.keys import AnalystKey
+from deniable.queries.query import Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign, verify
 from toolkit.adaptive import CONTROLLER, YES_NO, AdaptiveRun, adaptive_query, envelope
@@ -230,3 +231,31 @@ def test_the_demonstration_shows_error_wish_and_moving_parameters_within_a_minut
     settings = {tuple(each["parameters"].values()) for each in told["results"]}
     assert 2 <= len(settings) <= told["changes"] + 1
     assert any("is above the wish" in (each["change"] or "") for each in told["results"])
+
+
+@pytest.mark.parametrize("allocation", ["proportional", "neyman"])
+def test_strata_are_sampled_alike_or_by_their_deviations_in_the_last_window(tmp_path: Path, allocation: str) -> None:
+    """Half of the people say yes in one case of fifty, the other half in one of two; coins are nearly truthful. Seeds 1 and 9."""
+    ranges = envelope(p=(0.9, 0.9), q=(0.5, 0.5), epsilon_per_answer=6.0, allocation=allocation)
+    strata = [Stratum("rare", population=3000), Stratum("even", population=3000)]
+    coins = {"name": "TwoCoin", "p": 0.9, "q": 0.5}
+    query = adaptive_query(20, 0.02, 2_000.0, strata=strata, envelope=ranges, mechanism=coins, sampling=0.9)
+    belongs = np.repeat([0, 1], 3000)
+    run = AdaptiveRun(tmp_path, query, 6000, strata=belongs)
+    rng = np.random.default_rng(9)
+    for epoch in range(6):
+        run.epoch(epoch, (rng.random(6000) < np.where(belongs == 0, 0.02, 0.5)).astype(int))
+    assert run.changes
+    assert run.crowd.state is not None
+    newest = published(run.crowd.state.connection)[-1].query
+    rare, even = (stratum.sampling or 0.0 for stratum in newest.strata)
+    if allocation == "proportional":
+        assert rare == even == newest.sampling
+    else:
+        assert 1.2 * rare < even
+        assert (rare + even) / 2 == pytest.approx(newest.sampling, rel=0.01), "as many reports in all"
+    window = run.crowd.windows()[-1]
+    assert window.estimate is not None
+    assert window.estimate.proportions[1] == pytest.approx(0.26, abs=0.03)
+    assert run.errors()[-1] <= 0.02 * 1.2
+    run.close()

@@ -177,7 +177,7 @@ def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
 
 def test_the_interface_describes_itself(proxy: ProxyProcess) -> None:
     paths = httpx.get(f"{proxy.address}/openapi.json").json()["paths"]
-    devices, collectors = {"/v1/shares", "/v1/queries"}, {"/v1/batches", "/v1/tokens"}
+    devices, collectors = {"/v1/shares", "/v1/queries", "/v1/enrol", "/v1/enrol/rotate"}, {"/v1/batches", "/v1/tokens"}
     assert set(paths) == devices | collectors | {"/v1/queries/{query_id}", "/v1/log", "/healthz", "/metrics"}
     assert {"202", "401", "408", "409", "410", "413", "415", "429", "503"} <= set(paths["/v1/shares"]["post"]["responses"])
 

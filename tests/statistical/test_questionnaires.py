@@ -136,7 +136,8 @@ def test_multiple_choice_is_estimated_without_bias_and_with_intervals_that_cover
     # The covariance of two labels that go together is as stated, too.
     pairs = np.einsum("cpi,cpj->cij", bits[:500].astype(np.float32), bits[:500].astype(np.float32))
     both = np.concatenate([counts[:500], pairs[:, *np.triu_indices(4, 1)].astype(np.int64)], axis=1)
-    covariances = np.mean([mechanism.estimate(Tally(mechanism, each, PEOPLE)).covariance for each in both], axis=0)
+    stated_ones: list[Any] = [mechanism.estimate(Tally(mechanism, each, PEOPLE)).covariance for each in both]
+    covariances = np.mean(stated_ones, axis=0)
     true = np.cov(found.T)
     noise = np.sqrt((true[0, 0] * true[1, 1] + true[0, 1] ** 2) / 500)
     assert abs(covariances[0, 1] - true[0, 1]) < z * noise / np.sqrt(PEOPLE / 10)

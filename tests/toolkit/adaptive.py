@@ -53,12 +53,14 @@ def adaptive_query(epochs: int, wish: float, total: float, **changes: Any) -> Qu
 class AdaptiveRun:
     """Epochs one after the other: the fleet answers, the engine counts, the controller decides."""
 
-    def __init__(self, folder: Path, query: Query, n: int, ledger: FleetLedger | None = None, seed: int = 1) -> None:
+    def __init__(
+        self, folder: Path, query: Query, n: int, ledger: FleetLedger | None = None, seed: int = 1, strata: Any = 0
+    ) -> None:
         self.query = query
         self.crowd = Crowd(folder, query)
         self.engine = self.crowd.engine()
         self.controller = Controller(CONTROLLER, RING, query.proxies, lambda: self.crowd.now)
-        self.fleet = Fleet(query, n, source=seeded_source(seed), ledger=ledger)
+        self.fleet = Fleet(query, n, strata=strata, source=seeded_source(seed), ledger=ledger)
         self.changes: list[tuple[int, Change]] = []
         self.signed: SignedQuery | None = None
 

@@ -6,6 +6,7 @@ only through docs/wire.md, has to agree with every byte of it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import sqlite3
@@ -24,10 +25,11 @@ from deniable.client.store import Store
 from deniable.client.vault import Vault
 from deniable.privacy.ledger import Limit
 from deniable.queries.buckets import Column
+from deniable.queries.envelope import Envelope, Version
 from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
 from deniable.queries.query import Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import SignedQuery, sign
+from deniable.queries.signing import SignedQuery, sign, sign_version
 from deniable.wire.shares import Share, join
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "client-v1.json"
@@ -38,6 +40,7 @@ ACME = AnalystKey("Acme", bytes(range(1, 33)))
 RETIRED = AnalystKey("City", bytes(range(2, 34)))
 STOLEN = AnalystKey("City", bytes(range(3, 35)))
 STRANGER = AnalystKey("City", bytes(32))
+CONTROLLER = AnalystKey("controller", bytes(range(4, 36)))
 RING = KeyRing(
     [
         TrustedKey(CITY.public),
@@ -174,6 +177,74 @@ def chances() -> Iterator[Case]:
             )
 
 
+def several_ones() -> Iterator[Case]:
+    """Answers in several buckets: overlapping columns, all rows together, more buckets than may be said, memo."""
+    ages = [Column("a", ["[0,inf)", "[18,inf)", "[65,inf)", "[80,inf)"], overlapping=True)]
+    for ones in (2, 3):
+        for value in (-1, 5, 40, 70, 90):
+            yield f"{ones} ones, age {value}", {"epsilon_per_answer": "20"}, [Step(signed(columns=ages, ones=ones), [[value]])]
+    usual = [Column("a", [f"[{i},{i + 1})" for i in range(11)], other=True)]
+    rows: tuple[list[list[float]], ...] = ([], [[1.5]], [[1.5], [1.25]], [[1.5], [4.5], [99.0]], [[i + 0.5] for i in range(8)])
+    for found in rows:
+        for recipe in ({"name": "TwoCoin", "p": 0.5, "q": 0.5}, {"name": "OptimizedUnary", "epsilon": 1.0}):
+            asked = signed(columns=usual, ones=3, rows="all", mechanism=recipe)
+            yield f"three ones of {len(found)} rows, {recipe['name']}", {"epsilon_per_answer": "20"}, [Step(asked, found)]
+    memoized = signed(
+        columns=usual, ones=2, rows="all", memoize=True, distinct=2, mechanism={"name": "SymmetricUnary", "epsilon": 1.0}
+    )
+    yield "memoized, two ones", {}, [Step(memoized, found, at(i)) for i, found in enumerate([*rows, rows[1], rows[3]])]
+
+
+def versions() -> Iterator[Case]:
+    """What a controller signs, inside the analyst's envelope and outside of it; inverted answers."""
+    public = CONTROLLER.public.raw.hex()
+    envelope = Envelope(
+        public, sampling=(0.5, 1.0), p=(0.3, 0.6), q=(0.2, 0.8), epsilon_per_answer=2.5, inversion=True, until=at(50)
+    )
+    base = query(envelope=envelope, budget=Budget(epsilon=100.0))
+    plain = sign(base, CITY)
+
+    def version(serial: int, sampling: float = 0.9, key: AnalystKey = CONTROLLER, of: Query = base, **coins: Any) -> SignedQuery:
+        return sign_version(sign(of, CITY), Version(of.digest.hex(), serial, sampling, coins), key)
+
+    good = {
+        "sampling": version(2, 0.75),
+        "coins": version(2, p=0.4, q=0.6),
+        "inverted": version(2, p=0.4, q=0.7, inverted=True),
+        "the last serial": version(1001, p=0.3),
+    }
+    bad = {
+        "too rarely sampled": version(2, 0.4),
+        "too much truth": version(2, p=0.7),
+        "a coin without a range": version(2, epsilon=1.0),
+        "a serial too far": version(1002),
+        "too costly together": version(2, p=0.6, q=0.2),
+        "another key's": version(2, key=STRANGER),
+    }
+    for name, each in {**good, **bad}.items():
+        yield f"a version: {name}", {}, [Step(each)]
+    yield "a version after the controller's time", {}, [Step(version(2), now=at(60))]
+    unwilling = query(id="unwilling")
+    yield "a version of a query without an envelope", {}, [Step(_forced(sign(unwilling, CITY), unwilling))]
+    other = query(id="other", envelope=envelope, budget=Budget(epsilon=100.0))
+    stolen = version(2).version_signature
+    swapped = json.loads(sign(other, CITY).to_bytes()) | {
+        "version": (version(2).version or b"").decode(),
+        "version_signature": stolen.hex(),
+    }
+    yield "a version of another query", {}, [Step(json.dumps(swapped, ensure_ascii=False))]
+    steps = [plain, version(2, p=0.4), plain, version(3, p=0.45), version(2, p=0.4)]
+    yield "versions in a row", {}, [Step(each, now=at(i)) for i, each in enumerate(steps)]
+    for inverted in (False, True):
+        recipe = {"name": "TwoCoin", "p": 0.3, "q": 0.8, **({"inverted": True} if inverted else {})}
+        yield f"inverted {inverted}", {}, [Step(signed(mechanism=recipe))]
+
+
+def _forced(plain: SignedQuery, of: Query) -> SignedQuery:
+    content = Version(of.digest.hex(), 2, 0.9).content
+    return dataclasses.replace(plain, version=content, version_signature=CONTROLLER.sign(b"deniable version 1\0" + content))
+
+
 def memos() -> Iterator[Case]:
     """Permanent answers: kept, replayed, paid for in advance; slots of their own; the same choice of the same rows."""
     rappor = {"name": "BasicRappor", "f": 0.5, "p": 0.5, "q": 0.75}
@@ -276,7 +347,7 @@ def _early() -> Schedule:
     return Schedule(ORIGIN - 10 * EVERY, ORIGIN + 365 * DAY, EVERY, 6 * EVERY, EVERY)
 
 
-GROUPS = (mechanisms, buckets, several_rows, chances, memos, ledgers, refusals)
+GROUPS = (mechanisms, buckets, several_rows, several_ones, chances, versions, memos, ledgers, refusals)
 
 
 # --- what the library makes of them -----------------------------------------------------------------------------------
@@ -398,7 +469,7 @@ def _made(rows: Rows, device: LibraryDevice, name: str, i: int, step: Step, quer
     text = step.signed if isinstance(step.signed, str) else step.signed.to_bytes().decode()
     key = next((known for known, each in queries.items() if each == text), f"q{len(queries):03}")
     queries[key] = text
-    sql = "SELECT a FROM t" if isinstance(step.signed, str) else step.signed.unverified().sql
+    sql = "SELECT a FROM t" if isinstance(step.signed, str) else step.signed.without_version().unverified().sql
     found = rows.show(step.rows, sql)
     script = random_bytes(name, i)
     expect = device.answer(text.encode(), step.now, script)

@@ -24,8 +24,8 @@ def settings_in(folder: Path) -> HistorySettings:
 
 
 def run(folder: Path, now: int, proxies: Sequence[str], ready: Any) -> None:
-    """Count and keep until the end comes: each closed epoch at once to a file, three files to one, merged files gone at once."""
-    keeping._MOST_FILES, keeping._SECONDS_TO_READ = 3, 0
+    """Count and keep until the end comes: each closed epoch at once to a file, two files to one, merged files gone at once."""
+    keeping._MOST_FILES, keeping._SECONDS_TO_READ = 2, 0
     state = State(folder / "state.db", proxies)
     logs = [EmbeddedLog(folder / f"log{i}.db") for i in range(len(proxies))]
     engine = Engine(state, logs, EngineLimits(**LIMITS), lambda: now, settings_in(folder))

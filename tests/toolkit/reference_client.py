@@ -17,7 +17,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from toolkit.reference_mechanisms import ONE, Words, mechanism
+from toolkit.reference_mechanisms import ONE, Words, loss, mechanism
 from toolkit.wire_reference import message, record, xor
 
 # --- queries ----------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ def canonical(value: Any) -> bytes:
     return json.dumps(written(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def read_canonical(content: bytes) -> Any:
+def read_canonical(content: bytes, written: str = "deniable query 1") -> Any:
     def read(part: Any) -> Any:
         if isinstance(part, list):
             return [read(each) for each in part]
@@ -45,7 +45,7 @@ def read_canonical(content: bytes) -> Any:
         return {key: read(each) for key, each in part.items()}
 
     value = read(json.loads(content))
-    if canonical(value) != content or value["format"] != "deniable query 1":
+    if canonical(value) != content or value["format"] != written:
         raise ValueError("not canonical")
     return value
 
@@ -83,15 +83,34 @@ def in_bucket(kind: str, bucket: Any, value: Any) -> bool:
     return len(value) <= 4096 and re.fullmatch(pattern, value, flags) is not None
 
 
-def bucket_of(columns: list[dict[str, Any]], row: list[Any]) -> int:
-    total = 0
+def buckets_of(columns: list[dict[str, Any]], row: list[Any]) -> list[int]:
+    """All buckets that a row is in, ascending: several where columns overlap."""
+    totals = [0]
     for column, value in zip(columns, row, strict=True):
         n = len(column["buckets"])
-        place = next((i for i, each in enumerate(column["buckets"]) if in_bucket(column["kind"], each, value)), n)
-        if place == n and not column["other"]:
-            return -1
-        total = total * (n + column["other"]) + place
-    return total
+        places = [i for i, each in enumerate(column["buckets"]) if in_bucket(column["kind"], each, value)]
+        if not column.get("overlapping"):
+            places = places[:1]
+        if not places and column["other"]:
+            places = [n]
+        totals = [total * (n + column["other"]) + place for total in totals for place in places]
+    return totals
+
+
+def bucket_of(columns: list[dict[str, Any]], row: list[Any]) -> int:
+    return next(iter(buckets_of(columns, row)), -1)
+
+
+def applied(query: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
+    """The query with the numbers of a controller's version in their places."""
+    coins = dict(version["mechanism"])
+    kept = {name: value for name, value in query["mechanism"].items() if name != "inverted" or "inverted" not in coins}
+    if not coins.get("inverted", True):
+        del coins["inverted"]
+    out = {**query, "serial": version["serial"], "sampling": version["sampling"], "mechanism": {**kept, **coins}}
+    if version["strata"] is not None:
+        out["strata"] = [{**each, "sampling": s} for each, s in zip(query["strata"], version["strata"], strict=True)]
+    return out
 
 
 # --- a device ---------------------------------------------------------------------------------------------------------
@@ -135,7 +154,10 @@ class ReferenceDevice:
         n_buckets = math.prod(len(c["buckets"]) + c["other"] for c in query["columns"])
         method = mechanism(query["mechanism"], n_buckets)
         memoized, distinct, most = query["memoize"], query.get("distinct", 1), query["most_rows"]
+        ones = query.get("ones", 1)
         row_cost = method.lifetime_loss if memoized and hasattr(method, "lifetime_loss") else method.loss
+        if ones > 1:
+            row_cost = loss(method.ratio, ones)
         stratum = self._allowed(query, row_cost * most * distinct)
         schedule = query["schedule"]
         epoch = (now - schedule["origin"]) // schedule["every"]
@@ -147,7 +169,8 @@ class ReferenceDevice:
         if len(self.waiting) + most * len(query["proxies"]) > self.policy["queue_messages"] * len(query["proxies"]):
             self.decided.add((*name, epoch))
             raise Stop("refused", "queue full")
-        scope = canonical([query[each] for each in ("analyst", "id", "sql", "columns", "mechanism")]) if memoized else None
+        named = [query[each] for each in ("analyst", "id", "sql", "columns", "mechanism")] + ([ones] if ones > 1 else [])
+        scope = canonical(named) if memoized else None
         total, cost, slots = self._payment(query, row_cost, scope, distinct, now)
         end = schedule["origin"] + (epoch + 1) * schedule["every"]
         ready = now + self.policy["slot"]
@@ -161,39 +184,55 @@ class ReferenceDevice:
         if chosen:
             complete = all(column["other"] for column in query["columns"])
             nothing = n_buckets - 1 if complete else -1
-            truth = self._truth(query, rows, scope, most, words)
-            truth = [nothing if v < 0 else v for v in truth] + [nothing] * (most - len(truth))
+            truth: list[Any]
+            if ones > 1:
+                found = self._several(query, rows, scope, ones, words)
+                found = sorted(found) if found or not complete else [nothing]
+                truth = [found + [-1] * (ones - len(found))]
+            else:
+                truth = self._truth(query, rows, scope, most, words)
+                truth = [nothing if v < 0 else v for v in truth] + [nothing] * (most - len(truth))
             if total is not None:
                 self._charge(query, total, scope, now, slots)
             out["cost"] = str(cost)
-            reports = self._memoized(method, scope, truth, distinct, epoch, words) if scope else method.draw(truth, words)
+            draw = method.draw_sets if ones > 1 else method.draw
+            reports = self._memoized(method, draw, scope, truth, distinct, epoch, words) if scope else draw(truth, words)
             out["reports"] = [report.hex() for report in reports]
         if chosen or query["cover"]:
-            size, n = query["size_class"], len(query["proxies"])
-            named = {
-                "name": query["channel"] if query["channel"] is not None else f"{query['analyst']}/{query['id']}",
-                "origin": schedule["origin"],
-                "every": schedule["every"],
-                "size_class": size,
-            }
-            channel = int.from_bytes(hashlib.sha256(b"deniable channel 1\0" + canonical(named)).digest()[:8], "little")
-            out["messages"], out["shares"] = [], {proxy: [] for proxy in query["proxies"]}
-            for report in reports or [b""] * most:
-                identity, key = words.bytes(16), words.bytes(16)
-                content = message(size, 0 if chosen else 1, stratum, epoch, tag, report, key)
-                pads = [words.bytes(len(content)) for _ in range(n - 1)]
-                out["messages"].append(content.hex())
-                for proxy, payload in zip(query["proxies"], [*pads, xor(content, *pads)], strict=True):
-                    share = record(size, epoch, channel, identity, payload)
-                    out["shares"][proxy].append(share.hex())
-                    self.waiting.append((proxy, end + self.policy["queue_age"], share))
+            self._messages(query, tag, epoch, stratum, reports, words, out)
         if not chosen:
             raise Stop("sampled out", "")
+
+    def _messages(
+        self, query: dict[str, Any], tag: int, epoch: int, stratum: int, reports: list[bytes], words: Words, out: dict[str, Any]
+    ) -> None:
+        """Make a message of each report, or as many of cover, and let its shares wait."""
+        schedule, most = query["schedule"], query["most_rows"]
+        end = schedule["origin"] + (epoch + 1) * schedule["every"]
+        size, n = query["size_class"], len(query["proxies"])
+        named = {
+            "name": query["channel"] if query["channel"] is not None else f"{query['analyst']}/{query['id']}",
+            "origin": schedule["origin"],
+            "every": schedule["every"],
+            "size_class": size,
+        }
+        channel = int.from_bytes(hashlib.sha256(b"deniable channel 1\0" + canonical(named)).digest()[:8], "little")
+        out["messages"], out["shares"] = [], {proxy: [] for proxy in query["proxies"]}
+        for report in reports or [b""] * most:
+            identity, key = words.bytes(16), words.bytes(16)
+            content = message(size, 0 if reports else 1, stratum, epoch, tag, report, key)
+            pads = [words.bytes(len(content)) for _ in range(n - 1)]
+            out["messages"].append(content.hex())
+            for proxy, payload in zip(query["proxies"], [*pads, xor(content, *pads)], strict=True):
+                share = record(size, epoch, channel, identity, payload)
+                out["shares"][proxy].append(share.hex())
+                self.waiting.append((proxy, end + self.policy["queue_age"], share))
 
     def _verified(self, signed: str, now: int) -> tuple[dict[str, Any], bytes]:
         try:
             fields = json.loads(signed)
-            if set(fields) != {"format", "query", "key", "signature"} or fields["format"] != "deniable signed query 1":
+            names = set(fields) - ({"version", "version_signature"} if "version" in fields else set())
+            if names != {"format", "query", "key", "signature"} or fields["format"] != "deniable signed query 1":
                 raise ValueError
             if not re.fullmatch("[0-9a-f]{16}", fields["key"]):
                 raise ValueError
@@ -217,6 +256,9 @@ class ReferenceDevice:
             raise Stop("refused", "unusable query") from None
         if query["analyst"] != key["owner"]:
             raise Stop("refused", "bad signature")
+        if "version" in fields:
+            query = self._delegated(query, hashlib.sha256(content).hexdigest(), fields, now)
+            content = b"deniable query 1\0" + canonical(query)
         if now >= query["schedule"]["expires"]:
             raise Stop("refused", "expired query")
         digest = hashlib.sha256(content).digest()
@@ -226,6 +268,38 @@ class ReferenceDevice:
             raise Stop("refused", "rolled-back query")
         self.seen[name] = (query["serial"], digest)
         return query, digest
+
+    def _delegated(self, query: dict[str, Any], digest: str, fields: dict[str, str], now: int) -> dict[str, Any]:
+        """The query as a controller's version has it, if the version is inside the analyst's envelope."""
+        envelope = query.get("envelope")
+        if envelope is None:
+            raise Stop("refused", "outside the envelope")
+        known = next((key for key in self.ring if key["public"] == envelope["controller"]), None)
+        if known is not None and known["revoked"]:
+            raise Stop("refused", "revoked key")
+        if envelope["until"] is not None and now >= envelope["until"]:
+            raise Stop("refused", "key not valid")
+        try:
+            key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(envelope["controller"]))
+            key.verify(bytes.fromhex(fields["version_signature"]), b"deniable version 1\0" + fields["version"].encode())
+        except (InvalidSignature, ValueError):
+            raise Stop("refused", "bad signature") from None
+        version = read_canonical(fields["version"].encode(), "deniable version 1")
+        inside = version["query"] == digest and query["serial"] < version["serial"] <= query["serial"] + envelope["versions"]
+        for value in (version["sampling"], *(version["strata"] or ())):
+            inside = inside and envelope["sampling"][0] <= value <= envelope["sampling"][1]
+        for name, value in version["mechanism"].items():
+            if name == "inverted":
+                inside = inside and (envelope["inversion"] or not value)
+            else:
+                inside = inside and envelope[name] is not None and envelope[name][0] <= value <= envelope[name][1]
+        if not inside:
+            raise Stop("refused", "outside the envelope")
+        effective = applied(query, version)
+        n_buckets = math.prod(len(c["buckets"]) + c["other"] for c in query["columns"])
+        if mechanism(effective["mechanism"], n_buckets).loss * query["most_rows"] > Fraction(envelope["epsilon_per_answer"]):
+            raise Stop("refused", "outside the envelope")
+        return effective
 
     def _allowed(self, query: dict[str, Any], cost: Fraction) -> int:
         """The stratum, if the owner's policy lets the query be answered."""
@@ -291,9 +365,31 @@ class ReferenceDevice:
                     j = i + words.below(len(rows) - i)
                     places[i], places[j] = places[j], places[i]
             return [bucket_of(query["columns"], rows[i]) for i in places[:most]]
+        return self._ranked(scope, [bucket_of(query["columns"], row) for row in rows], most)
+
+    def _several(self, query: dict[str, Any], rows: list[list[Any]], scope: bytes | None, ones: int, words: Words) -> list[int]:
+        """Up to `ones` of the buckets of one row, or of all."""
+        columns = query["columns"]
+        if query["rows"] == "aggregate" and len(rows) > 1:
+            rows = []
+        if query["rows"] != "all" and len(rows) > 1:
+            if scope is None:
+                rows = [rows[words.below(len(rows))]]
+            else:
+                firsts = {bucket_of(columns, row): row for row in reversed(rows)}
+                rows = [firsts[v] for v in self._ranked(scope, sorted(firsts), 1)]
+        inside = sorted({v for row in rows for v in buckets_of(columns, row)})
+        if scope is not None:
+            return self._ranked(scope, inside, ones)
+        for i in range(min(len(inside), ones)):
+            if len(inside) - i > 1:
+                j = i + words.below(len(inside) - i)
+                inside[i], inside[j] = inside[j], inside[i]
+        return inside[:ones]
+
+    def _ranked(self, scope: bytes, found: list[int], most: int) -> list[int]:
         ranked, twins = [], dict[int, int]()
-        for row in rows:
-            v = bucket_of(query["columns"], row)
+        for v in found:
             place = b"row" + v.to_bytes(8, "little", signed=True) + twins.get(v, 0).to_bytes(8, "little")
             twins[v] = twins.get(v, 0) + 1
             ranked.append((self._hash(scope + place), v))
@@ -302,8 +398,11 @@ class ReferenceDevice:
     def _hash(self, content: bytes) -> bytes:
         return hashlib.blake2b(content, digest_size=32, key=self.secret).digest()
 
-    def _memoized(self, method: Any, scope: bytes, truth: list[int], distinct: int, epoch: int, words: Words) -> list[bytes]:
-        names = [self._hash(scope + v.to_bytes(8, "little", signed=True)) for v in truth]
+    def _memoized(
+        self, method: Any, draw: Any, scope: bytes, truth: list[Any], distinct: int, epoch: int, words: Words
+    ) -> list[bytes]:
+        sets = [v if isinstance(v, list) else [v] for v in truth]
+        names = [self._hash(scope + b"".join(v.to_bytes(8, "little", signed=True) for v in each)) for each in sets]
         kept: list[dict[str, Any] | None] = []
         for slot, name in enumerate(names):
             mine = [entry for entry in self.memo if (entry["scope"], entry["slot"]) == (scope, slot)]
@@ -313,7 +412,7 @@ class ReferenceDevice:
             kept.append(found)
         fresh = [slot for slot, found in enumerate(kept) if found is None]
         two_steps = hasattr(method, "permanent")
-        draw = method.permanent if two_steps else method.draw
+        draw = method.permanent if two_steps else draw
         for slot, row in zip(fresh, draw([truth[slot] for slot in fresh], words), strict=True):
             kept[slot] = {"scope": scope, "slot": slot, "name": names[slot], "row": row, "spoke": 0}
             self.memo.append(kept[slot])  # type: ignore[arg-type]

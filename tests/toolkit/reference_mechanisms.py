@@ -60,10 +60,10 @@ def exp(x: Fraction) -> Fraction:
         return Fraction((Decimal(x.numerator) / Decimal(x.denominator)).exp())
 
 
-def loss(ratio: Fraction) -> Fraction:
-    """ln(ratio), the smallest double not below it, as the decimal that a ledger adds."""
+def loss(ratio: Fraction, times: int = 1) -> Fraction:
+    """ln(ratio), as often as `times` says, the smallest double not below it, as the decimal that a ledger adds."""
     with localcontext(Context(prec=90)):
-        exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+        exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * times
         double = float(exact)
         return Fraction(repr(double if Decimal(double) >= exact else math.nextafter(double, math.inf)))
 
@@ -97,14 +97,20 @@ def number_bytes(outputs: int) -> int:
 class Unary:
     def __init__(self, k: int, a: int, b: int) -> None:
         self.k, self.a, self.b, self.length = k, a, b, -(-k // 8)
-        self.loss = loss(Fraction(a * (ONE - b), b * (ONE - a)))
+        self.ratio = Fraction(a * (ONE - b), b * (ONE - a))
+        self.loss = loss(self.ratio)
 
     def draw(self, answers: list[int], words: Words) -> list[bytes]:
-        rows = [[words.coin(self.b) for _ in range(self.k)] for _ in answers]
-        for row, answer in zip(rows, answers, strict=True):
-            coin = words.coin(self.a)
-            if answer >= 0:
-                row[answer] = row[answer] ^ coin if self.a == ONE // 2 else coin
+        return self.draw_sets([[answer] for answer in answers], words)
+
+    def draw_sets(self, sets: list[list[int]], words: Words) -> list[bytes]:
+        """Of answers in several buckets, each filled up with -1 to the same length."""
+        rows = [[words.coin(self.b) for _ in range(self.k)] for _ in sets]
+        for labels in zip(*sets, strict=True):
+            for row, answer in zip(rows, labels, strict=True):
+                coin = words.coin(self.a)
+                if answer >= 0:
+                    row[answer] = row[answer] ^ coin if self.a == ONE // 2 else coin
         return [pack(row) for row in rows]
 
 
@@ -270,7 +276,7 @@ def mechanism(recipe: dict[str, Any], k: int) -> Any:
         return Fraction(recipe[name])
 
     def two_coin() -> Unary:
-        b = (1 - number("p")) * number("q")
+        b = (1 - number("p")) * (1 - number("q") if recipe.get("inverted") else number("q"))
         return Unary(k, nearest(Fraction(float(number("p") + b))), nearest(Fraction(float(b))))
 
     def symmetric() -> Unary:

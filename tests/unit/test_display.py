@@ -65,7 +65,7 @@ NASTY = '<script>alert("x")</script> & co'
 
 def classes() -> list[type]:
     """Every public class of these rooms that prints itself."""
-    found: list[type] = []
+    found: list[Any] = []
     for room in ROOMS:
         package = importlib.import_module(f"deniable.{room}")
         names = [package.__name__]
@@ -74,7 +74,7 @@ def classes() -> list[type]:
         for name in names:
             for label, kind in vars(importlib.import_module(name)).items():
                 own = inspect.isclass(kind) and kind.__module__ == name and not label.startswith("_")
-                if own and dataclasses.is_dataclass(kind) and any("__str__" in vars(base) for base in kind.__mro__[:-1]):
+                if own and any("__str__" in vars(base) for base in kind.__mro__[:-1]) and dataclasses.is_dataclass(kind):
                     found.append(kind)
     return [kind for kind in found if kind.__name__ not in NOT_RESULTS]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,13 +134,15 @@ def test_rows_of_a_coarser_prefix_are_split_by_bucket_and_those_of_a_finer_one_s
     assert [(bucket, part.shape[1]) for bucket, part in split_rows(block, 2, 1, 1)] == [(0, 4)]
 
 
-def test_an_id_set_knows_what_was_put_in_over_many_runs() -> None:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_an_id_set_knows_what_was_put_in_over_many_runs(tmp_path: Path, on_disk: bool) -> None:
     rng = np.random.default_rng(4)
     numbers = rng.permutation(500)
-    known = IdSet()
+    known = IdSet(tmp_path if on_disk else None, largest=20)
     for start in range(0, 300, 10):
         known.add(rows(numbers[start : start + 10].tolist())[:2])
     assert len(known) == 300
     assert len(known._runs) <= 6
     left = known.without(rows(numbers[250:].tolist()))
     assert sorted(ids(left)) == sorted(numbers[300:].tolist())
+    assert known.runs[0].flags.owndata is not on_disk

@@ -129,7 +129,11 @@ def test_a_multiple_choice_question_is_charged_for_all_its_bits() -> None:
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(arguments: dict[str, Any], rule: str) -> None:
-    given = {"questions": [Question("a", YES_NO), Question("b", YES_NO)], "population": 5000, "epsilon": 2.0} | arguments
+    given: dict[str, Any] = {
+        "questions": [Question("a", YES_NO), Question("b", YES_NO)],
+        "population": 5000,
+        "epsilon": 2.0,
+    } | arguments
     with pytest.raises(ParameterError, match=rule):
         plan_questionnaire(given.pop("questions"), **given)
 
@@ -370,7 +374,7 @@ def test_plans_and_surveys_go_through_json_and_back(tmp_path: Path) -> None:
         Question("c", ("x", "y", "z")),
     ]
     for way in ("split", "sampled"):
-        plan = plan_questionnaire(questions, population=5000, epsilon=3.0, way=way)  # type: ignore[arg-type]
+        plan = plan_questionnaire(questions, population=5000, epsilon=3.0, way=way)
         again = type(plan).from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
         assert again == plan
         assert str(again) == str(plan)

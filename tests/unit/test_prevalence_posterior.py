@@ -15,6 +15,7 @@ from deniable import (
     CheaterDetection,
     DirectEncoding,
     DirectQuestion,
+    ForcedResponse,
     Kuk,
     PrevalencePosterior,
     StochasticLieDetector,
@@ -98,6 +99,17 @@ def test_the_shortest_interval_is_shorter_and_holds_as_much() -> None:
     assert shortest[1] - shortest[0] < tails[1] - tails[0]
     assert law.cdf(shortest[1]) - law.cdf(shortest[0]) == pytest.approx(0.95, abs=1e-5)
     assert law.pdf(shortest[0]) == pytest.approx(law.pdf(shortest[1]), rel=0.02)  # equally dense at both ends
+
+
+@pytest.mark.parametrize("design", [Warner(0.7), ForcedResponse(0.75, 1 / 8)], ids=repr)
+def test_credible_intervals_hold_the_truth_as_often_as_they_say_over_the_prior(design: Any) -> None:
+    """By the exact law of the count of 200 people at 2,000 prevalences from Beta(2, 5): no sampling at all."""
+    yes, truth = np.arange(201), (np.arange(2_000) + 0.5) / 2_000
+    limits = np.array([prevalence_posterior(design, [200 - k, k], prior=(2.0, 5.0)).credible_interval() for k in yes.tolist()])
+    chances = stats.binom.pmf(yes, 200, np.array([design.rates(pi)[1] for pi in truth.tolist()])[:, None])
+    inside = (limits[:, 0] <= truth[:, None]) & (truth[:, None] <= limits[:, 1])
+    prior = stats.beta(2, 5).pdf(truth)
+    assert prior @ (chances * inside).sum(axis=1) / prior.sum() == pytest.approx(0.95, abs=5e-4)
 
 
 def test_it_is_said_to_be_a_credible_interval_and_travels_as_json() -> None:

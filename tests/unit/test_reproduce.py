@@ -17,6 +17,7 @@ from deniable.errors import DeniableError, ParameterError
 from deniable.reproduce import quoc_history, quoc_speed
 from deniable.reproduce.catalogue import EXPERIMENTS, chosen
 from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, Outcome
+from deniable.reproduce.real_data import bucket_counts
 
 # What is known to differ from the paper, and why is said in the finding's note. All else must agree or be explained.
 DIFFERS = {
@@ -128,15 +129,31 @@ def test_bad_input_gets_one_line(arguments: tuple[str, ...], rule: str) -> None:
     assert rule in output
 
 
-def test_real_taxi_files_are_read_as_they_are_published(tmp_path: Path) -> None:
+def test_real_files_are_read_as_they_are_published(tmp_path: Path) -> None:
     debs = tmp_path / "debs.csv"
     debs.write_text("".join(f"a,b,2013,2013,60,{miles},0,0,0,0,CSH,1,0,0,0,0,1\n" for miles in [0.5, 1.5, 1.2, 7.0] * 20))
     outcome = EXPERIMENTS["quoc-figure-9"](Context(1, debs), quick=True)
     assert len(outcome.rows) == 45
+    power = tmp_path / "household_power_consumption.txt"
+    minutes = [0.5] * 30 * 30 + [4.0] * 30 * 10  # 30 half hours of 0.25 kWh, 10 of 2 kWh
+    lines = "".join(f"16/12/2006;17:24:00;{kw};0.4;234;18;0;1;17\n" for kw in minutes)
+    power.write_text(
+        "Date;Time;Global_active_power;Global_reactive_power;V;I;S1;S2;S3\n" + lines + "1/1/2007;0:0:0;?;?;?;?;?;?;\n"
+    )
+    assert bucket_counts(power).tolist() == [30, 0, 0, 10, 0, 0]
+    assert bucket_counts(debs).tolist() == [20, 40, 0, 0, 0, 0, 0, 20, 0, 0, 0]
     short = tmp_path / "short.csv"
     short.write_text("a,b,c\n")
     with pytest.raises(DeniableError, match="needs at least 30"):
         EXPERIMENTS["quoc-figure-9"](Context(1, short), quick=True)
+
+
+def test_the_generated_page_has_every_experiment_with_its_picture() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "reproduction.md").read_text()
+    for name in EXPERIMENTS:
+        assert f"[`{name}`](#{name.replace('.', '')})" in page, f"{name}: generate docs/reproduction.md again"
+        assert (docs / "reproduction" / f"{name}.png").exists()
 
 
 def test_an_experiment_shows_its_setting() -> None:

@@ -47,6 +47,7 @@ NO_RESULT = {
     "ShareAccount": "counters of shares, part of a window's conservation",
     "EdgeResponse": "a mechanism, which graph reports carry in their own format",
     "TwoRounds": "a protocol, which graph reports carry in their own format",
+    "Trend": "part of an answer from the history, which travels as the service's own document",
     "Filter": "a condition on rows, given by the user",
     "Demand": "what a size is asked for: its fields are the arguments",
     "Sizing": "recomputed from a Demand in milliseconds",

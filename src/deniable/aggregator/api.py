@@ -23,6 +23,7 @@ from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label,
 from deniable.aggregator.service import LARGEST_PAGE, Service
 from deniable.aggregator.sessions import authorize as _authorize
 from deniable.aggregator.state import connect
+from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
@@ -163,6 +164,21 @@ def _add_results(app: FastAPI, service: Service) -> None:
         if not found:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
         return Response(_shown(*found[0], confidence, form, brief), media_type="application/json")
+
+    @app.get("/v1/queries/{query_id}/results/latest/table", responses=_REFUSALS)
+    def latest_table(query_id: str, request: Request, of: str | None = None, given: str | None = None) -> Response:
+        """The newest window as a table of its columns; with `of` and `given` (names, with commas between), P(of | given)."""
+        _authorize(service, request, "analyst", "reader")
+        _known(service, query_id)
+        found = service.results(query_id, limit=1, last=True)
+        if not found:
+            raise RefusedError("no_result", 404, "no window of this query is over yet")
+        window = Window.from_dict(json.loads(found[0][1]))
+        try:
+            table = window.table(None if of is None else of.split(","), None if given is None else given.split(","))
+        except ParameterError as error:
+            raise RefusedError("parameters", 422, str(error)) from None
+        return Response(json.dumps(table.to_dict(), allow_nan=False), media_type="application/json")
 
     @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
     def range_of_results(

@@ -22,6 +22,7 @@ from deniable.aggregator.catalogue import Published, publish, published
 from deniable.aggregator.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows import PROXY_DOWN
+from deniable.planning.allocation import neyman
 from deniable.planning.feedback import Coins, Decision, Limits, Outlook, Setting, decide, lasting_rate
 from deniable.queries.envelope import Envelope, Version
 from deniable.queries.header import digest_of
@@ -116,9 +117,12 @@ class Controller:
         outlook = _outlook(connection, query, number, window)
         if outlook is None:
             return None
+        present = _present(query)
+        if query.strata:  # which need not be sampled alike
+            present = replace(present, sampling=_mean_sampling(connection, query, number) or query.sampling)
         last = connection.execute("SELECT max(number) FROM versions WHERE query = ?", (query.id,)).fetchone()[0]
         channel = float(support[0][-1]), float(support[1][-1])
-        return decide(query.budget.wish, _present(query), channel, limits, outlook, None if last is None else number - last)
+        return decide(query.budget.wish, present, channel, limits, outlook, None if last is None else number - last)
 
     def _publish(
         self, connection: sqlite3.Connection, entry: Published, number: int, decision: Decision, achieved: float | None
@@ -131,7 +135,7 @@ class Controller:
         coins = dict(setting.coins)
         if analysts.envelope.inversion:
             coins.setdefault("inverted", False)
-        strata = [setting.sampling] * len(query.strata) if query.strata else None
+        strata = _allocated(connection, query, number, setting.sampling) if query.strata else None
         version = Version(digest_of(base.content).hex(), serial, setting.sampling, coins, strata)
         publish(connection, sign_version(base, version, self.key), self.ring, self.proxies, self.clock())
         order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
@@ -187,6 +191,42 @@ def _outlook(connection: sqlite3.Connection, query: Query, number: int, window: 
     known = query.population if not query.strata else None
     reached = 0.0 if known is None or query.rows == "several" else min(1.0, people / known)
     return Outlook(people * (1 if query.memoize else len(epochs)), window.get("estimate"), reached)
+
+
+def _allocated(connection: sqlite3.Connection, query: Query, number: int, sampling: float) -> list[float]:
+    """The sampling of each stratum: all alike, or by Neyman's allocation from what this version counted in the window."""
+    alike = [sampling] * len(query.strata)
+    envelope, epochs, support = query.envelope, query.schedule.epochs_of_window(number), query.mechanism.support()
+    if envelope is None or envelope.allocation != "neyman" or support is None:
+        return alike
+    totals: dict[int, tuple[Any, int]] = {}
+    for stratum, n, counts in connection.execute(
+        "SELECT stratum, n, counts FROM panes WHERE query = ? AND serial = ? AND epoch >= ? AND epoch < ?",
+        (query.id, query.serial, epochs.start, epochs.stop),
+    ):
+        before, known = totals.get(stratum, (0, 0))
+        totals[stratum] = before + np.frombuffer(counts, dtype="<i8"), known + n
+    if set(totals) != set(range(len(query.strata))) or min(n for _, n in totals.values()) < query.minimum_cohort:
+        return alike
+    people = [totals[i][1] / (query.sampling_of(i) / ONE) for i in range(len(query.strata))]
+    sizes = [float(each.population or people[i]) for i, each in enumerate(query.strata)]
+    a, b = float(support[0][-1]), float(support[1][-1])
+    rates = np.clip([b + (a - b) * query.mechanism.solve(*totals[i])[0] for i in range(len(query.strata))], 0, 1)
+    spread = np.sqrt(rates * (1 - rates)) / abs(a - b)
+    widest = int(np.argmax((np.array(sizes)[:, None] ** 2 * spread**2 / np.array(people)[:, None]).sum(axis=0)))
+    found = neyman(sizes, spread[:, widest].tolist(), people, sampling, envelope.sampling)
+    low, high = envelope.sampling
+    return [min(max(round(each, 4), low), high) for each in found]
+
+
+def _mean_sampling(connection: sqlite3.Connection, query: Query, number: int) -> float | None:
+    """The part of all people of this version who answered in the newest epoch, over all strata."""
+    epoch = query.schedule.epochs_of_window(number)[-1]
+    rows = connection.execute(
+        "SELECT stratum, n FROM panes WHERE query = ? AND serial = ? AND epoch = ?", (query.id, query.serial, epoch)
+    ).fetchall()
+    people = sum(n / (query.sampling_of(stratum) / ONE) for stratum, n in rows)
+    return sum(n for _, n in rows) / people if people else None
 
 
 def _spent(connection: sqlite3.Connection, query: Query, now: int) -> tuple[float, int]:

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.estimate import Estimate, ReportCounts
+from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import pooled_covariance
 from deniable.estimation.unbias import finite
 from deniable.mechanisms.mechanism import from_dict as mechanism_from_dict
 from deniable.results import encode
 
-__all__ = ["LARGEST_SENT", "describe_estimate", "plain_figures", "read_estimate"]
+__all__ = ["LARGEST_SENT", "LARGEST_SOLVED", "describe_estimate", "plain_figures", "read_estimate"]
 
 LARGEST_SENT = 64
 """Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
+LARGEST_SOLVED = 1024
+"""Up to this many labels a result has the covariance that tables of its composite buckets need."""
 _Floats = NDArray[np.float64]
 
 
@@ -65,7 +67,8 @@ def _with_covariances(estimate: Estimate) -> Estimate:
 
 
 def _solved_covariance(reports: ReportCounts, n: int) -> _Floats | None:
-    covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
+    with covariances_up_to(LARGEST_SOLVED):
+        covariance = finite(mechanism_from_dict(reports.mechanism).solve(reports.counts, n), reports.population)[2]
     return None if covariance is None else covariance * reports.repeats
 
 

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.service.file_arrays import on_disk
 from deniable.wire.blocks import common_rows
 
 __all__ = ["Bucket", "IdSet", "Joined", "merge_rows", "split_rows"]
 
 _Words = NDArray[np.uint64]
+_LARGEST_IN_MEMORY = 1 << 15
+"""Ids of one run of a bucket: an epoch may stay open for days, and an engine has many buckets."""
 
 
 def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
@@ -64,7 +68,9 @@ def split_rows(rows: _Words, prefix_bits: int, prefix: int, bucket_bits: int) ->
 class IdSet:
     """Message ids, two words each, that can be asked for. Kept in a few sorted runs, each at least twice as long as the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None, largest: int = _LARGEST_IN_MEMORY) -> None:
+        """Runs of more than `largest` ids are laid into the folder; without one, they stay in memory."""
+        self._folder, self._largest = folder, largest
         self._runs: list[_Words] = []
 
     def __len__(self) -> int:
@@ -83,6 +89,8 @@ class IdSet:
         while len(self._runs) > 1 and self._runs[-2].shape[1] < 2 * self._runs[-1].shape[1]:
             last = self._runs.pop()
             self._runs[-1] = merge_rows([self._runs[-1], last])[0]
+        if self._folder is not None and self._runs[-1].shape[1] > self._largest:
+            self._runs[-1] = on_disk(self._runs[-1], self._folder)
 
     def without(self, rows: _Words) -> _Words:
         """The rows whose ids are not there."""
@@ -115,9 +123,10 @@ class Joined:
 class Bucket:
     """The shares that wait, and the ids that are done with, of one channel, epoch and prefix."""
 
-    def __init__(self, n_proxies: int) -> None:
+    def __init__(self, n_proxies: int, folder: Path | None = None) -> None:
+        """Ids that are done with may be laid into the folder, if there are many."""
         self.pending: list[_Words | None] = [None] * n_proxies
-        self.done = IdSet()
+        self.done = IdSet(folder)
 
     def n_pending(self, proxy: int) -> int:
         """How many shares of a proxy wait."""

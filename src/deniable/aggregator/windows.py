@@ -16,16 +16,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.estimate_documents import LARGEST_SENT, describe_estimate, read_estimate
+from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.display import Display
-from deniable.estimation.estimate import Estimate, ReportCounts
+from deniable.errors import ParameterError
+from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import stratified
+from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
@@ -79,6 +82,36 @@ class Window(Result):
     """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
     silent_from: int | None = None
     """When devices that answer as often as expected have used up the query's budget; None if it lasts to the end."""
+    columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """The buckets of each column of the answer; labels are their combinations, the first column counting most."""
+    complete: bool = True
+    """Whether every answer is in some bucket, so that proportions make up a whole."""
+
+    def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
+        """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
+
+        Its cells have the covariance of the estimate, so that marginals, slices, conditionals and what :mod:`deniable.statistics`
+        derives from them have honest errors. `window.table(of="next", given="current")` is an event chain's step.
+        """
+        if self.estimate is None:
+            raise ParameterError("window", self.index, f"has no estimate: {self.condition}, {self.n:,} answers")
+        if not self.columns:
+            raise ParameterError("window", self.index, "does not say which columns it has: its aggregator is older")
+        if not self.complete:
+            rule = "must have other = true: without it some answers are in no bucket, and the buckets make up no whole"
+            raise ParameterError("columns", list(self.columns), rule)
+        whole = Table.of(self.estimate, next(iter(self.columns)))
+        if len(self.columns) > 1:
+            whole = whole.unfolded({name: tuple(labels) for name, labels in self.columns.items()})
+        if given is None:
+            return whole if of is None else whole.marginal(*_several(of))
+        others = [name for name in self.columns if name not in _several(given)]
+        return whole.conditional(tuple(others if of is None else _several(of)), tuple(_several(given)))
+
+    def chain(self, *columns: str) -> list[Table]:
+        """The steps of an event chain: P(second | first), P(third | second), … of the named columns, or of all in their order."""
+        names = columns or tuple(self.columns)
+        return [self.table(after, before) for before, after in pairwise(names)]
 
     @property
     def error(self) -> float | None:
@@ -136,6 +169,10 @@ class Window(Result):
         return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
 
 
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def widest(estimate: Estimate, confidence: float = 0.95) -> float:
     """The half-width of the widest interval of an estimate."""
     low, high = estimate.interval(confidence).T
@@ -167,7 +204,9 @@ def assemble(
     about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
     quiet = silence(newest, own_limits(newest))
     silent_from = None if quiet is None else quiet.at
-    return Window(*about, estimate, missing, accounts, influence, wish=wish, silent_from=silent_from)
+    columns = {column.name: column.labels for column in newest.columns}
+    more: dict[str, Any] = {"wish": wish, "silent_from": silent_from, "columns": columns, "complete": newest.buckets.complete}
+    return Window(*about, estimate, missing, accounts, influence, **more)
 
 
 def estimate_period(
@@ -303,7 +342,8 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
             note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
-    estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
+    with covariances_up_to(LARGEST_SOLVED):
+        estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
     if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_json, loss_text, make_console, say
+from deniable.cli.output import as_json, loss_text, make_console, say, write_new
 from deniable.errors import PlanError, SurveyError
 from deniable.planning.questionnaire import QuestionnairePlan, margin_text, plan_questionnaire
 from deniable.survey.questions_file import read_questions, write_plan
@@ -18,12 +18,12 @@ _TAKEN = ("population", "epsilon", "answer_epsilon", "way", "split", "confidence
 _WAYS = {"split": "everybody answers all", "sampled": "{ask} of {d}, drawn", "fake": "1 of {d}, among fakes"}
 
 
-def plan_questions(path: Path, output: Path | None, wants_json: bool, wishes: dict[str, Any]) -> None:
+def plan_questions(path: Path, output: Path | None, wants_json: bool, request: dict[str, Any]) -> None:
     """Plan the questions of a file; write the file of mechanisms, or say how they are asked best."""
-    _check(wishes)
-    made = plan_questionnaire(read_questions(path), **{name: wishes[name] for name in _TAKEN if wishes[name] is not None})
+    _check(request)
+    made = plan_questionnaire(read_questions(path), **{name: request[name] for name in _TAKEN if request[name] is not None})
     if output is not None:
-        _write(output, write_plan(made))
+        write_new(output, write_plan(made), SurveyError)
     if wants_json:
         say(as_json(made.to_dict()))
         return
@@ -32,27 +32,17 @@ def plan_questions(path: Path, output: Path | None, wants_json: bool, wishes: di
         say(f"\nWrote {output}: give it to deniable randomize --mechanisms.")
 
 
-def _check(wishes: dict[str, Any]) -> None:
+def _check(request: dict[str, Any]) -> None:
     context = click.get_current_context()
-    for name in wishes:
+    for name in request:
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         if given and name not in _TAKEN:
             raise PlanError(
                 f"--{name.replace('_', '-')} is not an option of --questions, which takes a population and an epsilon"
             )
     for name in ("population", "epsilon"):
-        if wishes[name] is None:
+        if request[name] is None:
             raise PlanError(f"--questions needs --{name}: the ± of each question is what is found")
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise SurveyError(f"{output} exists already") from None
-    except OSError as error:
-        raise SurveyError(f"{output} cannot be written: {error.strerror}") from None
 
 
 def _show(made: QuestionnairePlan) -> None:

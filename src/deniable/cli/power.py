@@ -59,6 +59,7 @@ def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], pa
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra, and slow to import
         from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.ticker import LogLocator  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "--plot") from None
     factors = np.geomspace(0.1, 4, 60)
@@ -72,6 +73,7 @@ def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], pa
         [sum(found.n)], [100 * found.power], "o", color="#c2410c", label=f"{sum(found.n):,} people: {100 * found.power:.1f} %"
     )
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # where less than a decade is shown, 100 alone says little
     axes.xaxis.set_major_formatter(lambda people, _: f"{people:,.0f}")
     axes.xaxis.set_minor_formatter(lambda *_: "")
     axes.set_xlabel("people asked, all samples together")

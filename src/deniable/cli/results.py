@@ -38,6 +38,8 @@ _COLUMNS = ["window", "start", "end", "condition", "n", "label", "estimate", "st
 @click.option(
     "--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the newest window into this file (PNG, SVG, PDF)."
 )
+@click.option("--table", "wants_table", is_flag=True, help="The newest window as a joint table of the query's columns.")
+@click.option("--conditional", metavar="'OF|GIVEN'", help="Its conditional table, such as 'next|current'; commas between names.")
 @output_options
 def results(
     query_id: str,
@@ -49,6 +51,8 @@ def results(
     wants_all: bool,
     confidence: float,
     plot_file: Path | None,
+    wants_table: bool,
+    conditional: str | None,
     as_json_: bool,
     as_csv_: bool,
 ) -> None:
@@ -58,6 +62,9 @@ def results(
     """
     if plot_file is not None and follow:
         raise ParameterError("--plot", str(plot_file), "cannot be combined with --follow: it draws one window")
+    tabular = wants_table or conditional is not None
+    if tabular and (follow or plot_file is not None or as_csv_):
+        raise ParameterError("--table", conditional, "or --conditional cannot be combined with --follow, --plot or --csv")
     with connect(url, token_file) as analyst:
         found = _windows(analyst, query_id, follow, start, end, wants_all)
         if follow:
@@ -66,7 +73,9 @@ def results(
         windows = list(found)
     if not windows:
         raise DeniableError(f"Query {query_id!r} has no window there yet.")
-    if plot_file is not None:
+    if tabular:
+        _print_table(windows[-1], conditional, confidence, as_json_)
+    elif plot_file is not None:
         _plot(windows[-1], plot_file, confidence)
     elif as_json_:
         say(as_json([window.to_dict(confidence) for window in windows]))
@@ -88,6 +97,17 @@ def _windows(
         newest = analyst.latest(query_id)
         if newest is not None:
             yield newest
+
+
+def _print_table(window: Window, conditional: str | None, confidence: float, as_json_: bool) -> None:
+    of, given = None, None
+    if conditional is not None:
+        left, bar, right = conditional.partition("|")
+        if not bar or not left.strip() or not right.strip():
+            raise ParameterError("--conditional", conditional, "must be written as 'OF|GIVEN', such as 'next|current'")
+        of, given = ([name.strip() for name in side.split(",")] for side in (left, right))
+    table = window.table(of, given)
+    say(as_json(table.to_dict(confidence)) if as_json_ else str(table))
 
 
 def _print_each(windows: Iterable[Window], confidence: float, as_json_: bool, as_csv_: bool) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,10 +22,27 @@ from deniable.estimation.intervals import check_confidence, critical_values, sco
 from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
 from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts"]
+__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts", "covariances_up_to", "largest_covariance"]
 
-LARGEST_COVARIANCE = 1024
+LARGEST_COVARIANCE = 512
 """Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
+_LARGEST: ContextVar[int] = ContextVar("largest_covariance", default=LARGEST_COVARIANCE)
+
+
+def largest_covariance() -> int:
+    """Up to how many labels reports are solved with their covariance here: it takes a hundred times as long as the rest."""
+    return _LARGEST.get()
+
+
+@contextmanager
+def covariances_up_to(labels: int) -> Iterator[None]:
+    """Solve reports of up to so many labels with their covariance, within the context."""
+    token = _LARGEST.set(labels)
+    try:
+        yield
+    finally:
+        _LARGEST.reset(token)
+
 
 _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24

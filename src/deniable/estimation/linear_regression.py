@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pandas
+from deniable.display import Display, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.guesses import Variable, numeric_variable, predictor_variable
 from deniable.estimation.intervals import check_confidence, p_text
-from deniable.estimation.regression_result import CoefficientTest, columns_named
+from deniable.estimation.regression_result import CoefficientTest, coefficient_display, columns_named
 from deniable.estimation.sampling import Sample
 from deniable.results import Result, encode, fields_of
 
@@ -104,12 +104,7 @@ class LinearRegression(Result):
         return pandas().DataFrame(self.rows(confidence)).set_index("name")
 
     def _display(self, confidence: float = 0.95) -> Display:
-        found = self.rows(confidence)
-        columns = tuple(found[0])
-        rows = [tuple(row.values()) for row in found]
-        bars = [Bar(row["name"], row["estimate"], row["low"], row["high"]) for row in found]
-        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
-        return Display(columns, rows, notes, bars, "coefficient", 0.0)
+        return coefficient_display(self.rows(confidence), str(self), "coefficient")
 
     def __str__(self) -> str:
         width, reach = max(map(len, self.names)), self._reach(0.95)

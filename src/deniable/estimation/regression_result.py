@@ -337,15 +337,7 @@ class Regression(Result):
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
 
     def _display(self, confidence: float = 0.95) -> Display:
-        found = self.rows(confidence)
-        columns, several = tuple(found[0]), len(self.labels) > 2
-        rows = [tuple(row.values()) for row in found]
-        bars = [
-            Bar(f"{row['answer']}: {row['name']}" if several else row["name"], row["estimate"], row["low"], row["high"])
-            for row in found
-        ]
-        notes = tuple(line for line in str(self).splitlines() if not line.startswith("  "))
-        return Display(columns, rows, notes, bars, "log-odds", 0.0)
+        return coefficient_display(self.rows(confidence), str(self), "log-odds", len(self.labels) > 2)
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))
@@ -369,3 +361,11 @@ class Regression(Result):
 
     def __repr__(self) -> str:
         return f"<Regression of {len(self.labels)} answers on {len(self.names)} columns, {self.n:,} reports>"
+
+
+def coefficient_display(found: list[dict[str, Any]], text: str, unit: str, several: bool = False) -> Display:
+    """A table and bars of coefficients, of several answers or of one, with the lines of `text` that are not about one of them."""
+    names = [f"{row['answer']}: {row['name']}" if several else row["name"] for row in found]
+    bars = [Bar(name, row["estimate"], row["low"], row["high"]) for name, row in zip(names, found, strict=True)]
+    notes = tuple(line for line in text.splitlines() if not line.startswith("  "))
+    return Display(tuple(found[0]), [tuple(row.values()) for row in found], notes, bars, unit, 0.0)

@@ -16,6 +16,7 @@ from deniable.display import Bar, Display, draw_bars, pad, pandas, text_width
 from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
+    LARGEST_STATED,
     CountedSpread,
     DenseSpread,
     ListedSpread,
@@ -24,7 +25,7 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+from deniable.estimation.estimate import Estimate, check_population
 from deniable.estimation.statistic import normal_reach
 from deniable.estimation.unbias import without_negative_eigenvalues
 from deniable.results import Result, encode, fields_of
@@ -115,9 +116,9 @@ class Table(Result):
 
     @cached_property
     def covariance(self) -> _Floats | None:
-        """Of the cells in row-major order, where there are at most `LARGEST_COVARIANCE` of them: computed on first use."""
+        """Of the cells in row-major order, where there are at most 1,024 of them: computed on first use."""
         cells = self.proportions.size
-        if cells > LARGEST_COVARIANCE:
+        if cells > LARGEST_STATED:
             return None
         found = self.covariance_of(np.eye(cells).reshape(cells, *self.shape))
         return found if self.population is None or np.isnan(found).any() else without_negative_eigenvalues(found)

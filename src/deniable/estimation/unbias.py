@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.estimate import LARGEST_COVARIANCE
+from deniable.estimation.estimate import largest_covariance
 
 __all__ = [
     "LEAST",
@@ -81,7 +81,7 @@ def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float
     rate = support_rates(rate, a, b)
     variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
     covariance = None
-    if proportions.size <= LARGEST_COVARIANCE:
+    if proportions.size <= largest_covariance():
         covariance = np.outer(proportions, -proportions / max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
     return proportions, variance, covariance
@@ -98,7 +98,7 @@ def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, var
     scale = 1 / max(n - 1, 1)
     spread = scale * (variance / (one - zero) ** 2 + shares * (1 - shares))
     covariance = None
-    if proportions.size <= LARGEST_COVARIANCE:
+    if proportions.size <= largest_covariance():
         covariance = np.outer(proportions, -scale * proportions)
         np.fill_diagonal(covariance, spread)
     return proportions, spread, covariance
@@ -109,7 +109,7 @@ def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats, channel:
     proportions = inverse @ (counts / n)
     rate = report_rates(counts / n, channel)
     mean, scale = inverse @ rate, 1 / max(n - 1, 1)
-    if proportions.size > LARGEST_COVARIANCE:
+    if proportions.size > largest_covariance():
         return proportions, scale * np.maximum(inverse**2 @ rate - mean**2, 0), None
     covariance = scale * ((inverse * rate) @ inverse.T - np.outer(mean, mean))
     variance = np.maximum(np.diagonal(covariance), 0)  # rounding could leave less than nothing

@@ -60,7 +60,8 @@ class Crowd:
     ) -> None:
         self.query, self.devices, self._tokens = query, list(devices), list(tokens)
         self._answers = fleet
-        self._fleet = None if fleet is None else Fleet(query, len(fleet), source=source)
+        strata = 0 if fleet is None or fleet.strata is None else fleet.strata
+        self._fleet = None if fleet is None else Fleet(query, len(fleet), strata=strata, source=source)
         self._random = np.random.default_rng(seed)
         self._transport = transport
         self._stopping = threading.Event()

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deniable.client import sources
 from deniable.client.vault import Vault
 from deniable.errors import ImportDataError, ParameterError
@@ -51,6 +54,7 @@ def _asked(settings: Settings, n_people: int) -> Callable[[Sequence[str], int], 
             proxies=proxies,
             schedule=Schedule(now, now + max(_LIFE, window), every, window, slide),
             budget=Budget(),
+            envelope=None,
             population=None if settings.query.population is None else n_people,
         )
 
@@ -93,12 +97,26 @@ def _from_table(data: Data, n_devices: int) -> tuple[int, _People]:
     # Whose row it is stays outside: a vault has one owner, who is not part of the data.
     own = {name: kind for name, kind in kinds.items() if name != data.owner}
     everybody = list(by_owner.values())
+    if data.stratum and data.stratum not in own:
+        raise ParameterError("data.stratum", data.stratum, f"must be one of the table's columns, which are {', '.join(own)}")
+    at = list(own).index(data.stratum) if data.stratum else 0
 
     def people(query: Query, folder: Path) -> tuple[Answers, Sequence[Vault]]:
         answers = answers_of_rows(query, folder / "scratch", data.name, own, everybody)
+        if query.strata:
+            answers.strata = _strata(query, data, [str(rows[0][at]) for rows in everybody])
         return answers, make_vaults(folder / "devices", data.name, own, everybody[:n_devices], list(own))
 
     return len(everybody), people
+
+
+def _strata(query: Query, data: Data, found: Sequence[str]) -> NDArray[np.intp]:
+    """The stratum of each owner, by what stands in their first row."""
+    places = {stratum.name: i for i, stratum in enumerate(query.strata)}
+    for name in found:
+        if name not in places:
+            raise ParameterError("data.stratum", data.stratum, f"holds what is none of the query's strata, {', '.join(places)}")
+    return np.array([places[name] for name in found], dtype=np.intp)
 
 
 def _read_sqlite(path: Path, table: str) -> tuple[dict[str, str], Iterator[Sequence[object]]]:

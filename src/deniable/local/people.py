@@ -42,6 +42,8 @@ class Answers:
         self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]]).astype(np.int64)
         self._flat = np.array([bucket for rows in filled for bucket in rows], dtype=np.intp)
         self._kept: NDArray[np.intp] | None = None
+        self.strata: NDArray[np.intp] | None = None
+        """The stratum of each person, for a query that has some."""
 
     def __len__(self) -> int:
         return int(self._counts.size)
@@ -49,7 +51,9 @@ class Answers:
     def part(self, first: int) -> Answers:
         """Those of the people from a place on."""
         bounds = zip(self._starts[first:].tolist(), self._counts[first:].tolist(), strict=True)
-        return Answers(self.query, [self._flat[start : start + count].tolist() for start, count in bounds])
+        others = Answers(self.query, [self._flat[start : start + count].tolist() for start, count in bounds])
+        others.strata = None if self.strata is None else self.strata[first:]
+        return others
 
     @property
     def truth(self) -> NDArray[np.float64]:

@@ -97,7 +97,7 @@ class Simulation:
         self.truth: NDArray[np.float64] = answers.truth
         self.n_people, self.n_devices = len(answers), len(vaults)
         tokens = [self.services.token(proxy, quota=_LONGEST * draft.most_rows * len(answers)) for proxy in proxies]
-        policies = self._policies(draft, ring, proxies, len(vaults))
+        policies = self._policies(draft, ring, proxies, len(vaults), answers)
         with contextlib.suppress(SandboxError):  # the sandbox's processes start here, and not within the first epoch
             for vault in vaults[:1]:
                 sandbox.check(vault, draft.sql, isolated=False)
@@ -118,12 +118,15 @@ class Simulation:
         self._stack.callback(self.crowd.stop)
         self.started = True
 
-    def _policies(self, query: Query, ring: KeyRing, proxies: Sequence[Proxy], n: int) -> list[Policy]:
+    def _policies(self, query: Query, ring: KeyRing, proxies: Sequence[Proxy], n: int, answers: Answers) -> list[Policy]:
         """A policy a device, with tokens of its own, that lets it answer to the end: nobody is really asked here."""
         if not n:
             return []
         tokens = [self.services.token(proxy, count=n).split("\n") for proxy in proxies]
         ceiling = query.epsilon_local + 1e-9
+        strata: list[tuple[str, ...]] = [()] * n
+        if answers.strata is not None:
+            strata = [(query.strata[place].name,) for place in answers.strata[:n].tolist()]
         return [
             Policy(
                 ring,
@@ -131,8 +134,9 @@ class Simulation:
                 epsilon_per_answer=ceiling,
                 limits=(Limit(round(ceiling * _LONGEST)),),
                 upload_within=0,
+                strata=belongs,
             )
-            for mine in zip(*tokens, strict=True)
+            for belongs, mine in zip(strata, zip(*tokens, strict=True), strict=True)
         ]
 
     def _publish(self, key: AnalystKey) -> None:

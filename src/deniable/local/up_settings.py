@@ -31,6 +31,8 @@ class Data:
     name: str = ""
     """The table's name in the query's SQL."""
     owner: str = ""
+    stratum: str = ""
+    """The column that says to which of the query's strata its owner belongs."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,11 @@ def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[st
     if chosen == "simulation":
         if settings.data is None:
             raise ParameterError("data", None, "is missing: a simulation needs [data] with vaults, or with table and owner")
-        if settings.query.strata:
-            raise ParameterError("query.strata", len(settings.query.strata), "must be left out: strata are not simulated")
+        if settings.query.strata and not settings.data.stratum:
+            rule = "needs data.stratum, the column of the table that says to which of them its owner belongs"
+            raise ParameterError("query.strata", len(settings.query.strata), rule)
+        if settings.query.ones > 1:
+            raise ParameterError("query.ones", settings.query.ones, "must be 1 in a simulation of your own data")
         return settings
     if settings.services is None:
         raise ParameterError(
@@ -120,7 +125,7 @@ def _query(given: Any, base: Path) -> Query:
 
 def _data(given: Any, base: Path) -> Data:
     table = _table("data", given)
-    _check_keys("data.", table, ("vaults", "table", "name", "owner"))
+    _check_keys("data.", table, ("vaults", "table", "name", "owner", "stratum"))
     if ("vaults" in table) == ("table" in table):
         raise ParameterError("data", sorted(table), "must have either vaults, a folder, or table, a file with an owner column")
     if "vaults" in table:
@@ -132,7 +137,9 @@ def _data(given: Any, base: Path) -> Data:
     file = _path("data.table", table["table"], base)
     if not file.is_file():
         raise ParameterError("data.table", str(table["table"]), "must be a file: .csv, .parquet, or an SQLite database")
-    return Data(table=file, name=_text("data.name", table.get("name", file.stem)), owner=_text("data.owner", table.get("owner")))
+    owner = _text("data.owner", table.get("owner"))
+    stratum = _text("data.stratum", table["stratum"]) if "stratum" in table else ""
+    return Data(table=file, name=_text("data.name", table.get("name", file.stem)), owner=owner, stratum=stratum)
 
 
 def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:

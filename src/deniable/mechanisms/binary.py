@@ -58,7 +58,7 @@ class BinaryResponse(ValueReports):
             p=float(self.p),
             q=float(self.q),
             domain=domain,
-            labels=domain.labels,
+            labels=tuple(domain.labels),
             _p=p,
             _q=q,
             _one=(float(b), float(a)),

@@ -66,8 +66,8 @@ class Composite:
     def table(self, estimate: solving.Estimate | solving.Table) -> solving.Table:
         """What a mechanism over these buckets learned, as a table of the attributes.
 
-        From an Estimate of up to 1,024 buckets, such as a window's, or from `joint` with the mechanism as its only attribute,
-        which has no such limit.
+        From an Estimate of up to 512 buckets, from a window's of up to 1,024, or from `joint` with the mechanism as its only
+        attribute, which has no such limit.
         """
         flat = estimate if isinstance(estimate, solving.Table) else solving.Table.of(estimate)
         if flat.labels[0] not in (tuple(range(len(self))), tuple(self.labels), tuple(self.texts)) or len(flat.labels) > 1:

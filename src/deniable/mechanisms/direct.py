@@ -73,7 +73,7 @@ class DirectEncoding(ValueReports):
         scale = 1 / ((a - b) ** 2 * max(n - 1, 1))
         variance = scale * rate * (1 - rate)
         covariance = None
-        if rate.size <= solving.LARGEST_COVARIANCE:
+        if rate.size <= solving.largest_covariance():
             # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
             covariance = np.outer(-scale * rate, rate)
             np.fill_diagonal(covariance, variance)

@@ -89,7 +89,7 @@ class HadamardResponse(IndexReports, PureMechanism):
         proportions = means[1 : k + 1].copy()
         variance = (scale**2 - np.minimum(proportions**2, 1)) / max(n - 1, 1)  # no share exceeds 1, but an estimate can
         covariance = None
-        if k <= solving.LARGEST_COVARIANCE:
+        if k <= solving.largest_covariance():
             rows = np.arange(1, k + 1)
             covariance = np.outer(proportions, proportions / -max(n - 1, 1))
             covariance += (means * (scale / max(n - 1, 1)))[rows[:, None] ^ rows]

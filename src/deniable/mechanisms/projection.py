@@ -179,7 +179,7 @@ class RandomProjection(IndexReports):
             proportions += surplus[part] @ signs
         # E[y^2] is the same for both signs and all rows, so the second moment is known and not estimated.
         if estimator == "paper":
-            second = self._gram if proportions.size <= solving.LARGEST_COVARIANCE else None
+            second = self._gram if proportions.size <= solving.largest_covariance() else None
             spread = np.ones(proportions.size)
         else:
             proportions = self._inverse @ proportions
@@ -188,7 +188,7 @@ class RandomProjection(IndexReports):
         # No share exceeds 1, but the estimate from a few reports can, by so much that the variance would be negative.
         variance = (scale**2 * spread - np.minimum(proportions**2, 1)) / each
         covariance = None
-        if second is not None and proportions.size <= solving.LARGEST_COVARIANCE:
+        if second is not None and proportions.size <= solving.largest_covariance():
             covariance = (scale**2 * second - np.outer(proportions, proportions)) / each
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

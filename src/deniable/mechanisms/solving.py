@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deniable.estimation import em
     from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
     from deniable.estimation.design_estimate import DesignEstimate
-    from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population
+    from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population, largest_covariance
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.group_rates import GroupRates
     from deniable.estimation.tables import Table
@@ -44,6 +44,7 @@ __all__ = [
     "edge_variances",
     "em",
     "finite",
+    "largest_covariance",
     "matrix_moments",
     "misfit",
     "pure_moments",
@@ -54,7 +55,7 @@ __all__ = [
 _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
     "design_estimate": ("DesignEstimate",),
-    "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population"),
+    "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population", "largest_covariance"),
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "group_rates": ("GroupRates",),
     "tables": ("Table",),

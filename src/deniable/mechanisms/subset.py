@@ -100,7 +100,7 @@ class SubsetSelection(PureMechanism):
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         proportions, variance, _ = solving.pure_moments(counts, n, *self._pair)
         k, w, (a, b) = len(self.domain), self.w, self._pair
-        if k > solving.LARGEST_COVARIANCE:
+        if k > solving.largest_covariance():
             return proportions, variance, None
         # P(u and v in the set), if one of them is true, and if neither is (of which there is no case where k = 2).
         one = a * (w - 1) / (k - 1)

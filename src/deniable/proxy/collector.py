@@ -26,7 +26,7 @@ from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
-from deniable.service.hosting import Endpoint, write_json_lines
+from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
 from deniable.service.tokens import Token
@@ -170,6 +170,7 @@ def serve_collector(settings: CollectorSettings, announce: Callable[[str], None]
         signal.signal(each, stop)
     announce(place.address(listener))
     _LOGGER.info("started", extra={"fields": {"port": listener.getsockname()[1], "tls": settings.tls is not None}})
+    freeze_garbage()
     try:
         server.run(sockets=[listener])
     finally:

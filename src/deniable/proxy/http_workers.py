@@ -30,7 +30,7 @@ from deniable.proxy.board import Board
 from deniable.proxy.http_peer import PEER
 from deniable.proxy.proxy_settings import Settings
 from deniable.proxy.uplink import Uplink, UplinkWorker
-from deniable.service.hosting import Endpoint
+from deniable.service.hosting import Endpoint, freeze_garbage
 from deniable.service.hot_path import HotFront
 from deniable.service.http_server import read_body
 from deniable.service.tokens import TokenStore
@@ -144,6 +144,7 @@ class _Supervisor:
 
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, stop)
+        freeze_garbage()
         server.run(sockets=[self._listener])
         return 0
 

@@ -25,6 +25,8 @@ _TICK = 0.25
 """Seconds between looks at what is due."""
 _PAUSE = 0.01
 """Seconds that an upload may wait for more of them while they come often: each commit costs a sync of the disk."""
+_LONGER_PAUSE, _FEW = 0.025, 8
+"""The same while fewer than so many wait, and the last commit was of several."""
 _OFTEN = 0.05
 """Uploads come often if one came so many seconds after the last was taken."""
 Result = Receipt | RefusedError
@@ -48,6 +50,7 @@ class UploadWorker:
         self._stopping = False
         self._taken_at = self._since = 0.0
         """When uploads were last taken, and when the first of those that wait now was handed in."""
+        self._several = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
 
@@ -123,6 +126,8 @@ class UploadWorker:
         self._woken.wait(_TICK)
         if self._handed and not self._stopping and self._since - self._taken_at < _OFTEN:
             time.sleep(max(0.0, self._since + _PAUSE - time.monotonic()))
+            if self._several and len(self._handed) < _FEW:
+                time.sleep(max(0.0, self._since + _LONGER_PAUSE - time.monotonic()))
         self._woken.clear()
         going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
         handed: list[_Handed] = []
@@ -133,6 +138,7 @@ class UploadWorker:
         while self._actions:
             self._actions.popleft()()
         if handed:
+            self._several = n_uploads > 1
             self._take(handed)
             self._taken_at = time.monotonic()
         self.tick()

@@ -12,7 +12,7 @@ from deniable.proxy.api import Proxy, create_app
 from deniable.proxy.http_workers import supervise
 from deniable.proxy.proxy_settings import Settings
 from deniable.service.database import keep_files_private
-from deniable.service.hosting import Endpoint, write_json_lines
+from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 
 __all__ = ["serve"]
 
@@ -58,6 +58,7 @@ def _run(
     ready()
     document = {"port": listener.getsockname()[1], "tls": place.tls is not None, "waiting": proxy.intake.n_waiting}
     _LOGGER.info("started", extra={"fields": document})
+    freeze_garbage()
     server.run(sockets=[listener])
     _LOGGER.info("stopped", extra={"fields": {"accepted": proxy.intake.counters["accepted"]}})
     return not proxy.desk.failed

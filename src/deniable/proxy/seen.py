@@ -9,9 +9,7 @@ and end with the process: the filter, 4 to 8 bytes an id, is what stays in memor
 
 from __future__ import annotations
 
-import mmap
 import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.queries.sizes import SIZE_CLASSES, row_words
+from deniable.service.file_arrays import on_disk
 
 __all__ = ["Checker", "Found", "Seen"]
 
@@ -150,7 +149,9 @@ class Seen:
             merged = _merged(tier)
             tier.clear()
             if merged.ids.size >= self._largest_run:
-                self._settled.append(merged if self._folder is None else _laid_down(merged, self._folder))
+                if self._folder is not None:
+                    merged = _Run(on_disk(merged.ids, self._folder), on_disk(merged.checks, self._folder))
+                self._settled.append(merged)
                 break
             if i + 1 == len(self._tiers):
                 self._tiers.append([])
@@ -209,17 +210,6 @@ def _first_of_equal(ids: _Words) -> NDArray[np.intp]:
     first = np.empty(order.size, dtype=np.intp)
     first[order] = order[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
     return first
-
-
-def _laid_down(run: _Run, folder: Path) -> _Run:
-    """The same run in a file without a name, read where it lies: what of it is in memory, the operating system may drop."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        run.ids.tofile(file)
-        run.checks.tofile(file)
-        file.flush()
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    n = run.ids.size
-    return _Run(np.frombuffer(content, dtype="S16", count=n), np.frombuffer(content, dtype=np.uint64, offset=16 * n))
 
 
 def _merged(runs: list[_Run]) -> _Run:

@@ -31,6 +31,7 @@ VERSION_SEPARATOR = VERSION_FORMAT.encode() + b"\0"
 MOST_VERSIONS = 1 << 32
 COINS = ("p", "q", "epsilon")
 """The parameters of a mechanism that a controller may change: those of TwoCoin, or the epsilon of any other."""
+_ALLOCATIONS = ("proportional", "neyman")
 Range = tuple[float, float]
 
 
@@ -82,6 +83,8 @@ class Envelope:
     versions: int = 1000
     """How many serials after the query's own the controller may use. The next serial is the analyst's again, so that a stolen
     controller's key cannot outrun the query that revokes it."""
+    allocation: str = "proportional"
+    """How strata are sampled: `proportional`, all alike, or `neyman`, more where answers of earlier windows vary more."""
 
     def __post_init__(self) -> None:
         key_bytes("envelope.controller", self.controller)
@@ -94,6 +97,8 @@ class Envelope:
             raise ParameterError("envelope.inversion", self.inversion, "must be true or false")
         if self.until is not None:
             self._set("until", moment("envelope.until", self.until))
+        if self.allocation not in _ALLOCATIONS:
+            raise ParameterError("envelope.allocation", self.allocation, f"must be one of {', '.join(_ALLOCATIONS)}")
         self._set("versions", whole("envelope.versions", self.versions, 1, MOST_VERSIONS))
 
     def _set(self, name: str, value: Any) -> None:
@@ -111,6 +116,8 @@ class Envelope:
     def to_dict(self) -> dict[str, Any]:
         """Every field, as JSON can hold it."""
         tree = dataclasses.asdict(self)
+        if self.allocation == "proportional":  # as before there was another
+            del tree["allocation"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in tree.items()}
 
     @classmethod

@@ -136,15 +136,6 @@ class Schedule:
         """How many of its epochs have begun at a time: those that are over, and the present one."""
         return min(max(0, (time - self.origin) // self.every + 1), self.n_epochs)
 
-    def epochs_between(self, start: int, end: int) -> range:
-        """The epochs of a period, which begins and ends where epochs do."""
-        for name, time in (("start", start), ("end", end)):
-            if (time - self.origin) % self.every:
-                raise ParameterError(name, time, f"must be the beginning of an epoch: {self.origin} and every {self.every} s")
-        if start >= end:
-            raise ParameterError("end", end, f"must come after start = {start}")
-        return range((start - self.origin) // self.every, (end - self.origin) // self.every)
-
     def bounds_of_window(self, window: int) -> tuple[int, int]:
         """The first second of a window, and the first after it."""
         start = self.origin + window * self.slide

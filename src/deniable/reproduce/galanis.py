@@ -145,11 +145,15 @@ _BINS = tuple(float(edge) for edge in np.linspace(0, 300_000, 20)[1:])
 """As in the thesis: 19 edges, 18 bins."""
 
 
+def _inside(values: _Floats) -> _Floats:
+    """Salaries within the bins: a curator counts others in the first and last one, NumPy not at all."""
+    return values[(values >= _BINS[0]) & (values < _BINS[-1])]
+
+
 def _histogram_errors(values: _Floats, epsilon: float, runs: int) -> tuple[_Floats, _Floats]:
     """Euclidean and Kantorovich distances between noisy and true counts, one per run."""
     truth = np.histogram(values, _BINS)[0]
-    inside = values[(values >= _BINS[0]) & (values < _BINS[-1])]
-    curator = Curator({"salary": inside}, budget=runs * epsilon * 1.01)
+    curator = Curator({"salary": _inside(values)}, budget=runs * epsilon * 1.01)
     noise = np.array(
         [np.asarray(curator.histogram("salary", epsilon=epsilon, bins=list(_BINS)).counts()) - truth for _ in range(runs)]
     )
@@ -182,7 +186,7 @@ def _figure_3_4(settings: SimpleNamespace, context: Context) -> Outcome:
         ),
         Claim("Fewer than 20 of 13,000 people end up in a wrong bin", float(euclidean.mean()) < 20, f"{euclidean.mean():.1f}"),
     )
-    curator = Curator({"salary": values}, budget=10)
+    curator = Curator({"salary": _inside(values)}, budget=10)
     noisy = np.asarray(curator.histogram("salary", epsilon=low, bins=list(_BINS)).counts())
     truth = np.histogram(values, _BINS)[0]
     rows = tuple((f"{a:,.0f}-{b:,.0f}", int(t), float(x)) for a, b, t, x in zip(_BINS[:-1], _BINS[1:], truth, noisy, strict=True))

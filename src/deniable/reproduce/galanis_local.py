@@ -370,7 +370,7 @@ def _random_matrix(settings: SimpleNamespace, context: Context) -> Outcome:
         ),
     )
     x = [row[0] for row in rows]
-    lines = [Series("measured", x, [row[2] for row in rows]), Series("floor", x, [row[3] for row in rows], "--")]
+    lines = [Series("measured", x, [row[2] for row in rows]), Series("1/sqrt(m)", x, [row[3] for row in rows], "--")]
 
     def draw(figure: Any) -> None:
         plot_lines(figure.subplots(), lines, "rows m", "root mean squared error of a proportion", log="xy")

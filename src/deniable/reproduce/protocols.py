@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -26,6 +26,7 @@ from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.precision import report_bytes
 from deniable.randomness import seeded_source
+from deniable.results import Result
 
 __all__ = ["GROUP", "METRICS", "ProtocolErrors", "compare_protocols", "known_protocols", "typical_shares"]
 
@@ -44,8 +45,8 @@ METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
 """How far estimated proportions are from the true ones; Kantorovich's needs proper ones, and projects."""
 
 
-@dataclass(frozen=True)
-class ProtocolErrors:
+@dataclass(frozen=True, eq=False)
+class ProtocolErrors(Result):
     """One protocol at one epsilon."""
 
     protocol: str
@@ -62,10 +63,6 @@ class ProtocolErrors:
     """Processor time to randomize and to estimate, per million reports."""
     guessed: float | None
     """The chance to guess one person's value right from the report, where all values were thought equally likely."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        return asdict(self)
 
 
 def known_protocols() -> dict[str, _Maker]:

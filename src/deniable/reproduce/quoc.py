@@ -24,7 +24,7 @@ from deniable.privacy.response import (
     zero_knowledge_epsilon,
 )
 from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, Finding, Outcome, Series, plot_lines
-from deniable.reproduce.real_data import taxi_miles
+from deniable.reproduce.real_data import bucket_counts
 
 __all__ = ["EXPERIMENTS", "accuracy_loss", "expected_loss"]
 
@@ -293,9 +293,8 @@ def _figure_7(settings: SimpleNamespace, context: Context) -> Outcome:
 def _figure_9(settings: SimpleNamespace, context: Context) -> Outcome:
     y, clients = settings.yes, settings.clients
     if context.data:
-        miles = taxi_miles(context.data)
-        counts = np.bincount(np.minimum(miles.astype(np.int64), 10), minlength=11)
-        y, clients = float(counts.max() / counts.sum()), len(miles)
+        counts = bucket_counts(context.data)
+        y, clients = float(counts.max() / counts.sum()), int(counts.sum())
     rows = []
     for i, p in enumerate(settings.p):
         for j, q in enumerate(settings.q):
@@ -373,7 +372,7 @@ _PRINTED = (
 )
 _CROWD = {"clients": 10_000, "yes": 0.6, "runs": 400}
 _FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_TAXI = "NYC TLC trip Parquet (trip_distance) or DEBS 2015 CSV (trip_distance, the sixth column)"
+_TAXI = "NYC TLC trip Parquet, DEBS 2015 CSV, or the UCI household power file (.txt); see docs/papers.md"
 
 EXPERIMENTS = (
     Experiment("quoc-table-1", PAPER, "Table 1", _table_1, {**_CROWD, "s": 0.6, "printed": _PRINTED}, {"runs": 100}),

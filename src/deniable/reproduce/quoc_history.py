@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deniable.aggregator import history
+from deniable.aggregator.history.file_catalogue import Snapshot
+from deniable.aggregator.history.report_files import ReportFolder, ReportRows
+from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.panes import PaneKey
+from deniable.aggregator.windows import estimate_period
 from deniable.local.datasets import dataset
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
+from deniable.randomness import Source
 from deniable.reproduce.experiment import Claim, Context, Experiment, Outcome, Series, plot_lines
 
 __all__ = ["EXPERIMENTS"]
@@ -26,20 +30,13 @@ _ORIGIN = 1_700_000_400
 _MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
 
 
-def _store(folder: Path, query: Query, settings: SimpleNamespace, context: Context) -> np.ndarray[Any, Any]:
-    """Write the reports of everybody in so many batches; returns the true proportions."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
-
-    miles = dataset("taxi").draw(context.random(), settings.answers)
-    values = np.minimum(miles.astype(np.int64), 10)
-    source = context.source()
+def _store(folder: ReportFolder, query: Query, values: NDArray[np.int64], source: Source) -> Snapshot:
+    """Write the reports of everybody, as an aggregator leaves them."""
     key = PaneKey(query.id, query.serial, query.schedule.epoch_of(_ORIGIN), 0)
-    for number, part in enumerate(np.array_split(values, settings.batches)):
-        rows = query.mechanism.draw(part, source)
-        (folder / f"batch={number}").mkdir()
-        pq.write_table(history.to_table([(key, rows)]), folder / f"batch={number}" / "part.parquet")
-        context.done(0.5 * (number + 1) / settings.batches)
-    return np.bincount(values, minlength=11) / values.size
+    drawn = query.mechanism.draw(values, source)
+    rows = np.ascontiguousarray(drawn).reshape(len(values), -1).view(np.uint8)
+    entry = folder.write("reports", query.id, _ORIGIN // 86_400, query.serial, ReportRows.drawn([(key, rows)], source))
+    return Snapshot((entry,), (), entry.n)
 
 
 def _figure_11(settings: SimpleNamespace, context: Context) -> Outcome:
@@ -52,30 +49,29 @@ def _figure_11(settings: SimpleNamespace, context: Context) -> Outcome:
         proxies=["https://one.example", "https://two.example"],
         mechanism={"name": "TwoCoin", "p": settings.p, "q": settings.q},
     )
-    rows = []
+    seconds = dict.fromkeys(settings.fractions, math.inf)
+    losses: dict[float, list[float]] = {fraction: [] for fraction in settings.fractions}
+    source, period = context.source(), (_ORIGIN, _ORIGIN + 600)
+    values = np.minimum(dataset("taxi").draw(context.random(), settings.answers).astype(np.int64), 10)
+    truth = np.bincount(values, minlength=11) / values.size
+    largest = int(truth.argmax())
     with tempfile.TemporaryDirectory() as place:
-        store = Path(place) / "history"
-        store.mkdir()
-        truth = _store(store, query, settings, context)
-        batches = sorted(store.iterdir())
-        order = context.random(1)
-        largest = int(truth.argmax())
-        for number, fraction in enumerate(settings.fractions):
-            count = max(1, round(fraction * len(batches)))
-            seconds, losses = math.inf, []
-            for run in range(settings.runs):
-                # Batches are mixed before they are written, so that some of them are a sample of all reports.
-                part = Path(place) / f"{number}-{run}"
-                part.mkdir()
-                for chosen in order.choice(len(batches), count, replace=False):
-                    (part / batches[chosen].name).symlink_to(batches[chosen])
+        folder = ReportFolder(place)
+        for run in range(settings.runs):
+            stored = _store(folder, query, values, source)
+            for fraction in settings.fractions:
                 started = time.process_time()
-                found = history.estimate(str(part), query, _ORIGIN, _ORIGIN + 600)
-                seconds = min(seconds, time.process_time() - started)
-                losses.append(abs(float(found.proportions[largest]) / truth[largest] - 1))
-            answers = settings.answers * count / len(batches)
-            rows.append((count / len(batches), seconds, answers / seconds, float(np.mean(losses))))
-            context.done(0.5 + 0.5 * (number + 1) / len(settings.fractions))
+                scan = Scan(folder, stored, {query.serial: query}, range(1), source=source)
+                scan.read_to(fraction)
+                _, _, found = estimate_period([query], scan.panes, period)
+                seconds[fraction] = min(seconds[fraction], time.process_time() - started)
+                if found is not None:
+                    losses[fraction].append(abs(float(found.proportions[largest]) / truth[largest] - 1))
+            context.done((run + 1) / settings.runs)
+    rows = [
+        (fraction, seconds[fraction], settings.answers * fraction / seconds[fraction], float(np.mean(losses[fraction])))
+        for fraction in settings.fractions
+    ]
     whole, most = rows[-1], next(row for row in rows if abs(row[0] - 0.6) < 0.01)
     findings = (
         Claim(
@@ -110,12 +106,11 @@ EXPERIMENTS = (
         {
             "answers": 2_000_000,
             "paper_answers": 2_000_000,
-            "batches": 20,
             "p": 0.9,
             "q": 0.6,
             "fractions": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0),
             "runs": 5,
         },
-        {"answers": 100_000, "runs": 2, "fractions": (0.2, 0.6, 1.0)},
+        {"answers": 600_000, "runs": 2, "fractions": (0.2, 0.6, 1.0)},
     ),
 )

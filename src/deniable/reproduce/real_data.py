@@ -10,10 +10,20 @@ from numpy.typing import NDArray
 
 from deniable.errors import SurveyError
 
-__all__ = ["electricity_kwh", "taxi_miles"]
+__all__ = ["bucket_counts", "electricity_kwh", "taxi_miles"]
 
 _DEBS_DISTANCE = 5
 """In the DEBS 2015 file, which has no header: medallion, license, pickup, dropoff, seconds, miles, …"""
+
+
+def bucket_counts(path: Path) -> NDArray[np.int64]:
+    """Answers in each bucket of PrivApprox's case studies: whole miles up to 10 and above, or half kWh up to 3.
+
+    A file that ends in `.txt` is taken for the electricity, others for taxi trips.
+    """
+    if path.suffix == ".txt":
+        return np.bincount(np.clip(np.ceil(electricity_kwh(path) / 0.5) - 1, 0, 5).astype(np.int64), minlength=6)
+    return np.bincount(np.minimum(taxi_miles(path).astype(np.int64), 10), minlength=11)
 
 
 def taxi_miles(path: Path) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from deniable.errors import SettingsError
 from deniable.service.guarded_protocol import guarded_protocol
 from deniable.service.limits import ConnectionLimits, Tls
 
-__all__ = ["Endpoint", "write_json_lines"]
+__all__ = ["Endpoint", "freeze_garbage", "write_json_lines"]
 
 _SECONDS_TO_STOP = 10
 _GARBAGE = 20_000
@@ -47,6 +47,13 @@ def write_json_lines(service: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+
+def freeze_garbage() -> None:
+    """Have the garbage collector pass over what a process has made up to now, which stays: it would walk all of it each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 20, 50)
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,6 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{listener.getsockname()[1]}"
 
-    @staticmethod
-    def spare_the_collector() -> None:
-        """Have the garbage collector pass over what was made up to now, which stays; it would walk all of it at every turn."""
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_GARBAGE, 20, 50)
-
     def server(self, app: Any, limits: ConnectionLimits, refusals: Counter[str]) -> uvicorn.Server:
         """A server of an application that keeps to the limits, and counts whom it turns away."""
         config = uvicorn.Config(
@@ -98,7 +98,6 @@ class Endpoint:
             timeout_graceful_shutdown=_SECONDS_TO_STOP,
         )
         config.load()
-        self.spare_the_collector()
         config.ssl = self.tls_context
         return uvicorn.Server(config)
 

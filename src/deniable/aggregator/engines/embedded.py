@@ -116,7 +116,7 @@ class Engine:
 
     def _bucket(self, channel: int, epoch: int, number: int) -> Bucket:
         place = self._epochs.setdefault((channel, epoch), _Epoch({}))
-        return place.buckets.setdefault(number, Bucket(len(self.logs)))
+        return place.buckets.setdefault(number, Bucket(len(self.logs), self.state.path.parent))
 
     def close(self) -> None:
         """Stop the workers. The state and the logs are the caller's."""

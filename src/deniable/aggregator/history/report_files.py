@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.panes import PaneKey, Reports
+from deniable.aggregator.panes import Reports
 from deniable.errors import MissingExtraError, ParameterError, ReportFormatError
 from deniable.randomness import Source, system_source
 
@@ -316,11 +316,3 @@ def damaged(entry: FileEntry, error: object) -> ReportFormatError:
     """What is said of a file that does not hold what the catalogue says."""
     reason = error if isinstance(error, str) else type(error).__name__
     return ReportFormatError(f"{entry.path} of the history cannot be read, or is damaged: {reason}")
-
-
-def by_version(reports: Reports) -> dict[tuple[str, int], Reports]:
-    """Reports by query and version."""
-    out: dict[tuple[str, int], Reports] = {}
-    for key, rows in reports:
-        out.setdefault((key.query, key.serial), []).append((PaneKey(*key), rows))
-    return out

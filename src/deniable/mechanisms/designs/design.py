@@ -96,7 +96,7 @@ class SurveyDesign(ValueReports):
         domain = Domain.of(labels)
         self._set(
             domain=domain,
-            labels=domain.labels,
+            labels=tuple(domain.labels),
             _reports=Domain.of(reports),
             _columns=drawn,
             _matrix=matrix,

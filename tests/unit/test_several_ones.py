@@ -26,6 +26,7 @@ from toolkit.crowds import minute_query
 from toolkit.devices import at, bits, make_device, make_policy, opened, signed
 from toolkit.queries import make_query
 
+DEAR = {"name": "OptimizedUnary", "epsilon": 20.0}
 AGES = Column("distance", ["[0,inf)", "[18,inf)", "[65,inf)"], overlapping=True)
 
 
@@ -66,6 +67,10 @@ def test_values_are_in_all_buckets_that_hold_them() -> None:
             "only unary",
         ),
         ({"columns": [Column("x", ["a", "b"])], "ones": 1, "rows": "all"}, "rows = 'all' needs ones"),
+        (
+            {"columns": [Column("x", [f"[{i},inf)" for i in range(99)], overlapping=True)], "ones": 99, "mechanism": DEAR},
+            "1000 is the",
+        ),
     ],
 )
 def test_what_cannot_have_several_ones_is_refused(changes: dict[str, Any], said: str) -> None:

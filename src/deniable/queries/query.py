@@ -35,6 +35,7 @@ LONGEST_SQL = 8_192
 """Bytes of SQL that devices take."""
 _ROWS = ("random", "aggregate", "several", "all")
 _MOST_PROXIES = 16
+_LARGEST_EPSILON = 1000.0
 _LARGEST_MATRIX = 1024
 """Buckets of a mechanism that draws from a matrix of them: building one takes half a second and 50 MB."""
 
@@ -207,6 +208,9 @@ class Query:
             raise ParameterError("ones", self.ones, rule)
         if self.rows == "several":
             raise ParameterError("rows", self.rows, "must be another with ones above 1: 'all' puts all rows into one answer")
+        if self.epsilon > _LARGEST_EPSILON:
+            rule = f"makes an answer cost {self.epsilon:.4g}, and {_LARGEST_EPSILON:g} is the most"
+            raise ParameterError("ones", self.ones, rule)
 
     def _validate_distinct(self) -> None:
         answers = len(self.buckets) + (not self.buckets.complete) if self.ones == 1 else 1 << 16

@@ -45,7 +45,7 @@ def write_page(outcomes: Mapping[str, Outcome], page: Path, pictures: Path) -> N
     ]
     for name, outcome in outcomes.items():
         experiment = EXPERIMENTS[name]
-        lines.append(f"| {experiment.paper} | {experiment.title} | [`{name}`](#{name}) | {outcome.verdict} |")
+        lines.append(f"| {experiment.paper} | {experiment.title} | [`{name}`](#{name.replace('.', '')}) | {outcome.verdict} |")
     for name, outcome in outcomes.items():
         experiment = EXPERIMENTS[name]
         lines += ["", f"## {name}", "", f"{experiment.paper}: {experiment.title}.", ""]

@@ -340,7 +340,7 @@ def calibrate(n: int, at_once: int, previous: list[str] | None) -> dict[str, lis
         found["polls"] = measure(targets, lambda target: polls_of(target.tokens), n, at_once, True, turns)
     with contextlib.ExitStack() as stack:
         targets = [stack.enter_context(running_proxy(query, n, True, command)) for command in commands]
-        found["uploads"] = measure(targets, uploads, n // 3, min(at_once, 32), False, turns)
+        found["uploads"] = measure(targets, uploads, n // 3, min(at_once, 64), False, turns)
     return found
 
 

@@ -30,9 +30,8 @@ def test_the_readme_shows_the_live_view_in_a_small_file(browser: Browser, tmp_pa
         browser.size(WIDTH, HEIGHT)
         browser.sign_in(console.url, console.analyst, "#live?q=trip-distance&bucket=1")
         assert browser.ready() == "live"
-        browser.wait(
-            lambda: "128 windows" in browser.run("return document.querySelector('dn-timeline svg').ariaLabel"), "no line"
-        )
+        described = "return document.querySelector('dn-timeline svg').ariaLabel || ''"
+        browser.wait(lambda: "128 windows" in browser.run(described), "no line of 128 windows")
         browser.run("document.querySelector('[data-testid=connection]').lastChild.textContent = 'live, last window 4 s ago'")
         shot = browser.picture("console", HEIGHT)
     assert len(shot) < LARGEST

@@ -75,6 +75,9 @@ def said(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, object, dict[s
     """What of an answer does not change from one to the next."""
     status, headers, body = answer
     kept = {name: value for name, value in headers.items() if name not in ("date", "content-length", "etag")}
+    if "retry-after" in kept:  # seconds to the end of the epoch, of which one may pass between two answers
+        assert kept["retry-after"].isdecimal()
+        kept["retry-after"] = "some seconds"
     return status, json.loads(body) if body else None, kept
 
 

@@ -31,8 +31,7 @@ def check_view(confidence: float, form: str) -> float:
 def viewed(told: dict[str, Any], confidence: float, form: str) -> dict[str, Any]:
     """A stored result with the intervals of a confidence, and with the nearest distribution in the place of the estimate.
 
-    `unbiased` then holds the estimate as it was. Stored results keep only the sum of their strata, so that of a query with
-    strata every confidence but the stored one has normal intervals.
+    `unbiased` then holds the estimate as it was.
     """
     if "estimate" not in told or (confidence == STORED_CONFIDENCE and form == "raw"):
         return told
@@ -102,6 +101,11 @@ def _row(told: dict[str, Any], label: int, confidence: float) -> tuple[Any, ...]
 
 def _interval(told: dict[str, Any], label: int, confidence: float) -> tuple[float, float]:
     """The interval of one label at another confidence."""
+    if told.get("strata"):  # put together of those of the strata, which takes the whole estimate
+        found = Window.from_dict({"covariance": None, **told}).estimate
+        assert found is not None  # noqa: S101 - for the type checker: there is one
+        low, high = found.interval(confidence)[label].tolist()
+        return low, high
     support = told.get("support")
     alone = Estimate(
         labels=(label,),

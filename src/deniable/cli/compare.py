@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def compare(
         content = {"values": len(shares), "users": users, "metric": metric, "runs": runs}
         say(as_json(content | {"protocols": [each.to_dict() for each in found]}))
     elif as_csv_:
-        header = list(ProtocolErrors.__dataclass_fields__)
+        header = [field.name for field in fields(ProtocolErrors)]
         say(as_csv(header, [[getattr(each, name) for name in header] for each in found]))
     else:
         say(_table(found, metric, users, len(shares), runs))

@@ -94,6 +94,8 @@ class SandboxProcess:
             said = self._ask([marshal.dumps((room + max_memory, 2 * room + 4 * max_memory))], _START_UP)
         except RefusedError:
             raise SandboxError(f"the sandbox's process did not start in {_START_UP:g} s") from None
+        self.sqlite: str = said.get("sqlite", "")
+        """The version of SQLite that runs the SQL."""
         self.walls: dict[str, bool] = said.get("walls", {})
 
     @property

@@ -156,5 +156,8 @@ def test_lines_are_given_as_they_come_whatever_the_chunks(server: HostileServer)
 
 
 def test_nobody_listens_is_said_in_one_line() -> None:
-    with httpx.Client() as client, pytest.raises(ResponseError, match=r"^0 unreachable: cannot be reached: nobody listens there$"):
+    with (
+        httpx.Client() as client,
+        pytest.raises(ResponseError, match=r"^0 unreachable: cannot be reached: nobody listens there$"),
+    ):
         ask(client, "GET", "http://127.0.0.1:9", 10)

@@ -27,10 +27,13 @@ from toolkit.shares import Words
 _COMMAND = "import sys; sys.modules.update(dict.fromkeys({blocked!r})); from deniable.cli import main; main()"
 
 
+_ORIGIN = int(time.time()) // 600 * 600 - 6000
+"""Of all queries of one run: those that are made later must count the same epochs."""
+
+
 def query_of_today(**changes: Any) -> Query:
     """A query whose epochs are ten minutes long, so that all of a test falls in one or two of them."""
-    origin = int(time.time()) // 600 * 600 - 6000
-    return make_query(schedule=Schedule(origin, origin + 864_000, 600, 600, 600), **changes)
+    return make_query(schedule=Schedule(_ORIGIN, _ORIGIN + 864_000, 600, 600, 600), **changes)
 
 
 def signed(query: Query) -> SignedQuery:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deniable.errors import WireError
-from deniable.wire.message import VERSION
+from deniable.wire.message import VERSION, check_stamp
 
 __all__ = ["LARGEST_BATCH", "Outcome", "batched_bytes", "pack_batch", "pack_outcomes", "unpack_batch", "unpack_outcomes"]
 
@@ -105,10 +105,7 @@ def _count(content: bytes, kind: int, what: str, least_each: int) -> int:
     if len(content) < _HEADER.size:
         raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, and these are {len(content)}")
     version, found, reserved, n = _HEADER.unpack_from(content)
-    if version != VERSION:
-        raise WireError("version", f"{what} of version {version}: this library reads version {VERSION}")
-    if found != kind:
-        raise WireError("kind", f"these bytes are not {what}: the second is {found:#04x}, not {kind:#04x}")
+    check_stamp(what, version, found, kind)
     if reserved:
         raise WireError("reserved", f"the third and fourth byte of {what} are {reserved:#06x}, and must be 0")
     if _HEADER.size + least_each * n > len(content):

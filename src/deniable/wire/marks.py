@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 from deniable.errors import WireError
-from deniable.wire.message import VERSION
+from deniable.wire.message import VERSION, check_stamp
 
 __all__ = ["MarkRecord", "is_mark"]
 
@@ -44,10 +44,7 @@ class MarkRecord(NamedTuple):
             reason = "truncated" if len(content) < _RECORD.size else "trailing"
             raise WireError(reason, f"a mark has {_RECORD.size} bytes, and these are {len(content)}")
         version, kind, reserved, epoch, channel = _RECORD.unpack(content)
-        if version != VERSION:
-            raise WireError("version", f"a mark of version {version}: this library reads version {VERSION}")
-        if kind != KIND:
-            raise WireError("kind", f"these bytes are not a mark: the second is {kind:#04x}, not {KIND:#04x}")
+        check_stamp("a mark", version, kind, KIND)
         if reserved:
             raise WireError("reserved", f"the third and fourth byte of a mark are {reserved:#06x}, and must be 0")
         return cls(channel, epoch)

@@ -27,7 +27,18 @@ from deniable.errors import ParameterError, WireError
 from deniable.queries.sizes import SIZE_CLASSES, capacity, row_words
 from deniable.wire.tags import siphash, siphash_columns
 
-__all__ = ["ANSWER", "NOTHING", "VERSION", "Fault", "Message", "Opened", "message_words", "open_columns", "seal_columns"]
+__all__ = [
+    "ANSWER",
+    "NOTHING",
+    "VERSION",
+    "Fault",
+    "Message",
+    "Opened",
+    "check_stamp",
+    "message_words",
+    "open_columns",
+    "seal_columns",
+]
 
 VERSION = 1
 ANSWER = 0
@@ -49,6 +60,14 @@ class Fault(IntEnum):
     KIND = 3
     EPOCH = 4
     PADDING = 5
+
+
+def check_stamp(what: str, version: int, found: int, kind: int) -> None:
+    """Refuse a record whose first two bytes are not this library's version and the kind that it should be."""
+    if version != VERSION:
+        raise WireError("version", f"{what} of version {version}: this library reads version {VERSION}")
+    if found != kind:
+        raise WireError("kind", f"these bytes are not {what}: the second is {found:#04x}, not {kind:#04x}")
 
 
 def message_words(size_class: int) -> int:

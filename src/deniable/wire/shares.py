@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, WireError
 from deniable.queries.sizes import row_words
 from deniable.randomness import Source, system_source
-from deniable.wire.message import ANSWER, CHUNK, VERSION, Message, Opened, message_words, open_columns, seal_columns
+from deniable.wire.message import ANSWER, CHUNK, VERSION, Message, Opened, check_stamp, message_words, open_columns, seal_columns
 
 __all__ = ["Share", "join", "join_columns", "read_batch", "record_bytes", "split", "split_columns"]
 
@@ -37,10 +37,7 @@ def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int
     if len(content) < _HEADER.size:
         raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, and these are {len(content)}")
     version, found, size_class, fourth, epoch, channel = _HEADER.unpack_from(content)
-    if version != VERSION:
-        raise WireError("version", f"{what} of version {version}: this library reads version {VERSION}")
-    if found != kind:
-        raise WireError("kind", f"these bytes are not {what}: the second is {found:#04x}, not {kind:#04x}")
+    check_stamp(what, version, found, kind)
     message_words(size_class)
     return size_class, fourth, epoch, channel
 

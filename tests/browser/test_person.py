@@ -17,7 +17,7 @@ from deniable.errors import PolicyError
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
-from toolkit.browser import Browser
+from toolkit.browser import Browser, serious_findings
 from toolkit.devices import KEY, STRANGER, asked, make_vault
 from toolkit.services import running
 
@@ -90,6 +90,22 @@ def test_receipts_budget_and_what_is_shared_are_shown(browser: Browser, owner: O
     assert "secret-token-of-mine" not in browser.run("return document.documentElement.outerHTML")
     assert browser.complaints() == []
     browser.picture("person-phone")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_the_owners_page(
+    browser: Browser, page: tuple[object, str], axe_source: str, theme: str
+) -> None:
+    browser.open(page[1])
+    browser.ready()
+    browser.theme(theme)
+    browser.cdp("Page.setBypassCSP", enabled=True)  # for axe's own script alone
+    try:
+        browser.open(page[1])
+        browser.ready()
+        assert serious_findings(browser, axe_source) == []
+    finally:
+        browser.cdp("Page.setBypassCSP", enabled=False)
 
 
 def test_refusing_an_analyst_is_written_down_and_the_device_obeys(

@@ -9,7 +9,7 @@ import pytest
 
 from deniable.queries.buckets import Column
 from deniable.queries.query import Budget
-from toolkit.browser import Browser
+from toolkit.browser import Browser, serious_findings
 from toolkit.consoles import SeededConsole, console_query, seeded_console
 
 SHARES = [0.24, 0.308, 0.179, 0.097, 0.06, 0.036, 0.021, 0.017, 0.008, 0.006, 0.022]
@@ -89,18 +89,24 @@ def test_axe_finds_nothing_serious_on_any_page(browser: Browser, console: Seeded
 
 
 def serious(browser: Browser, axe_source: str, address: str) -> list[str]:
-    """What axe-core calls serious or critical, each with the element it means."""
     browser.open(address)
     browser.ready()
-    browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": axe_source})
-    result = browser.run_async("const done = arguments[0]; axe.run(document).then(done)")
-    assert len(result["passes"]) > 10  # it did look
-    return [
-        f"{each['id']}: {node['html'][:160]} {node['failureSummary'][:160]}"
-        for each in result["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"][:3]
-    ]
+    return serious_findings(browser, axe_source)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_the_page_where_one_signs_in(
+    browser: Browser, console: SeededConsole, axe_source: str, theme: str
+) -> None:
+    browser.open(f"{console.url}/console/")
+    browser.theme(theme)
+    browser.cdp("Page.setBypassCSP", enabled=True)
+    try:
+        browser.open(f"{console.url}/console/#live")
+        browser.wait(lambda: bool(browser.all("sign-in")), "no form to sign in with")
+        assert serious_findings(browser, axe_source) == []
+    finally:
+        browser.cdp("Page.setBypassCSP", enabled=False)
 
 
 def test_the_keyboard_alone_reaches_the_switches_and_skips_to_the_content(browser: Browser, console: SeededConsole) -> None:

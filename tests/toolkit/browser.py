@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Browser", "axe_source", "browser"]
+__all__ = ["Browser", "axe_source", "browser", "serious_findings"]
 
 _FLAGS = (
     "--headless",
@@ -196,3 +196,16 @@ def axe_source() -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return path.read_text(encoding="utf-8")
+
+
+def serious_findings(browser: Browser, axe_source: str) -> list[str]:
+    """What axe-core calls serious or critical on the page that is open, each with the element it means."""
+    browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": axe_source})
+    result = browser.run_async("const done = arguments[0]; axe.run(document).then(done)")
+    assert len(result["passes"]) > 10  # it did look
+    return [
+        f"{each['id']}: {node['html'][:160]} {node['failureSummary'][:160]}"
+        for each in result["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]

@@ -230,3 +230,20 @@ def test_query_check_says_when_devices_give_up_before_the_query_does() -> None:
     assert "until 2 d after the end of their epoch" in summary(asked(grace="2 d"))
     assert "keep what they cannot deliver" not in summary(asked(grace="2 d"))
     assert "But devices keep what they cannot deliver for 2 w" in summary(asked(grace="20 d"))
+
+
+def test_a_proxy_that_failed_often_is_tried_again_before_its_shares_are_given_up(tmp_path: Path) -> None:
+    """After many failures a proxy is left alone for up to six hours: not if what waits for it is given up earlier."""
+    query = asked(grace=3600)
+    device = make_device(tmp_path, query)
+    device.answer(signed(query), at(0))
+    with device.store.transaction() as book:
+        for proxy in (ONE, TWO):
+            for _ in range(12):
+                book.failed(proxy, 0)
+    now, expiry = at(1), at(1) + 3600
+    assert device.upload(Network(down={ONE, TWO}), now).sent == 0
+    with device.store.transaction() as book:
+        waits = [retry_at for (retry_at,) in book._db.execute("SELECT retry_at FROM proxies")]
+    assert len(waits) == 2
+    assert all(now < retry_at <= now + (expiry - now) // 2 for retry_at in waits)

@@ -320,6 +320,10 @@ class StoreTransaction:
         )
         return [row[0] for row in self._db.execute(sql, (now, now))]
 
+    def first_expiry(self, proxy: str) -> int:
+        """When the first of the shares that wait for a proxy is given up; 0 if there are none."""
+        return int(self._db.execute("SELECT coalesce(min(expires), 0) FROM queue WHERE proxy = ?", (proxy,)).fetchone()[0])
+
     def due_shares(self, proxy: str, now: int, most: int) -> list[QueuedShare]:
         """The next shares of one proxy that are due, all of one length: one upload has one size class."""
         where = "FROM queue WHERE proxy = ? AND due <= ?"

@@ -158,7 +158,10 @@ def _upload_to(
 
 def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source: Source) -> None:
     with store.transaction() as book:
-        wait = max(backoff(book.failures(proxy), source), min(error.retry_after, LONGEST_WAIT))
+        in_time = max(
+            FIRST_WAIT, (book.first_expiry(proxy) - now) // 2
+        )  # or what waits would be given up before it is tried again
+        wait = max(min(backoff(book.failures(proxy), source), in_time), min(error.retry_after, LONGEST_WAIT))
         book.failed(proxy, now + wait)
         book.count("uploads failed")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,8 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deniable.errors import ParameterError, RefusedError
 from deniable.proxy import enrolment as enrolment_module
+from deniable.proxy.admission import Admission
 from deniable.proxy.enrolment import Enrolment, EnrolmentRules, invite
-from deniable.service.tokens import TokenStore
+from deniable.service.limits import ConnectionLimits
+from deniable.service.tokens import Token, TokenStore
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw().hex()
@@ -151,3 +155,18 @@ def test_an_open_proxy_hands_out_no_more_a_second_than_it_says(tmp_path: Path) -
     assert outcomes["enrolled"] <= 10 + 10 * 10
     assert outcomes["enrolled"] >= 100
     assert outcomes["enrolled"] + outcomes["enrolment_busy"] == 3_000
+
+
+def test_a_token_made_while_the_loop_is_busy_with_one_round_is_known_in_it() -> None:
+    """Tokens are read once for all requests of a round: one that is missing is looked for again."""
+    tokens: dict[bytes, Token] = {}
+    admission = Admission(ConnectionLimits(), lambda: dict(tokens))
+
+    async def one_round() -> str:
+        with pytest.raises(RefusedError, match="a bearer token"):
+            admission.authorize(b"Bearer early", "device")
+        name = hashlib.sha256(b"made just now").digest()
+        tokens[name] = Token(name, "device", None)
+        return admission.authorize(b"Bearer made just now", "device").role
+
+    assert asyncio.run(one_round()) == "device"

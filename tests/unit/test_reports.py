@@ -281,10 +281,10 @@ def test_labels_of_any_kind_are_told_in_json_and_in_frames() -> None:
     estimate = mechanism.estimate(mechanism.privatize(labels, seeded_source(1)))
     assert json.loads(json.dumps(estimate.to_dict(), allow_nan=False))["labels"] == [
         ["a", 1],
-        "2026-01-02",
+        {"date": "2026-01-02"},
         2.5,
         "x",
-        "b'y'",
+        {"bytes": "79"},
         "inf",
     ]
     assert estimate.to_frame().index.tolist() == labels

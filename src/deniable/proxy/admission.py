@@ -58,7 +58,11 @@ class Admission:
         name = hashlib.sha256(shown).digest()
         if self._workers_token is not None and name == self._workers_token.hash:
             return self._workers_token
-        return self.known().get(name)
+        found = self.known().get(name)
+        if found is None:  # it may have been made while the loop was still busy with the round in which tokens were last read
+            self._known = None
+            found = self.known().get(name)
+        return found
 
     def known(self) -> Mapping[bytes, Token]:
         """All tokens by their hash. Requests that the loop handles in one round ask once whether they have changed."""

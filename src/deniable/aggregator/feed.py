@@ -98,7 +98,7 @@ class Feed:
                 del self._followers[token]
 
     async def _start(self) -> None:
-        """Have one reader run, whoever comes first."""
+        """Start the one reader, if no follower has started it yet."""
         async with self._starting:
             if self._reader is not None and not self._reader.done():
                 return

@@ -89,7 +89,7 @@ def _add_asking(app: FastAPI, service: Service, authorize: _Authorize, known: Ca
     async def ask_history(query_id: str, request: Request) -> Response:
         """An answer from stored reports, of any period and cut. Nobody's epsilon grows.
 
-        With `Accept: text/event-stream`, events `progress` and then `answer` or `problem`. Whoever leaves cancels the scan.
+        With `Accept: text/event-stream`, events `progress` and then `answer` or `problem`. Disconnecting cancels the scan.
         """
         asked = await run_in_threadpool(begin, query_id, request)
         scan = await run_in_threadpool(start, query_id, asked)

@@ -173,7 +173,7 @@ class Service:
         return _SECONDS_BETWEEN_TRIES if left else None
 
     def _own_connection(self) -> sqlite3.Connection:
-        """A further connection to the state, for whoever must not wait for others."""
+        """A further connection to the state, for work that must not wait for the rest."""
         return connect(self.settings.state)
 
     def _controller_step(self) -> float:

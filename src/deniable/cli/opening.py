@@ -1,4 +1,4 @@
-"""Opening a page in the browser of whoever runs a command, where there is one."""
+"""Open a page in the browser of the person who runs a command, if there is one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class PersonSession:
         self.token = secrets.token_urlsafe(32)
 
     def check(self, request: Request) -> None:
-        """Refuse whoever does not come from the page itself."""
+        """Refuse requests that do not come from the page itself."""
         host = request.headers.get("host", "").rsplit(":", 1)[0]
         if host not in _HOSTS:
             raise RefusedError("host", 403, "This page is for this machine alone.")

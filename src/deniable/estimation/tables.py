@@ -61,9 +61,9 @@ class Table(Result):
     """How many people there are, where that is known: the error then vanishes as n approaches it, but for the coins."""
     mechanism: str = ""
     epsilon: float = math.nan
-    """Local: what all of a person's reports together tell whoever knows who sent them; the sum over the attributes."""
+    """Local: what all of a person's reports together tell anyone who knows who sent them; the sum over the attributes."""
     sampled_epsilon: float | None = None
-    """What they tell whoever does not know who took part."""
+    """What they tell anyone who does not know who took part."""
     share: float = 1.0
     """The part of the population that the table speaks of: less than 1 for what was made by `given`."""
     window: tuple[Any, Any] | None = None

@@ -52,7 +52,7 @@ class _HotCycle:
         self.response_complete = self.disconnected = False
 
     def send(self, reply: Reply) -> None:
-        """Answer the request, unless whoever sent it is gone."""
+        """Answer the request, unless its sender is gone."""
         protocol = self._protocol
         if self.response_complete or self.disconnected or protocol.transport.is_closing():
             return
@@ -68,7 +68,7 @@ class _HotCycle:
 
 
 class HotProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with the short way. `front` is set by whoever makes a class of it for one server."""
+    """uvicorn's protocol with the short way. `front` is set when a class of it is made for one server."""
 
     front: HotFront | None = None
     _hot: HotAddress | None = None

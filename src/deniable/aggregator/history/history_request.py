@@ -1,4 +1,4 @@
-"""What is asked of the history: a period, how much of it to read, and how to cut it. Checked once, whoever asks."""
+"""What is asked of the history: a period, how much of it to read, and how to cut it. Checked once, in one place."""
 
 from __future__ import annotations
 

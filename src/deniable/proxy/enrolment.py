@@ -47,8 +47,8 @@ class EnrolmentRules:
     """Who gets a token, and how fast."""
 
     mode: Literal["closed", "open", "invitation", "ticket"] = "closed"
-    """`closed`: tokens are made by `deniable proxy token add` alone. `open`: anyone who asks gets one. `invitation`: for a code that
-    `deniable proxy invite` made, once. `ticket`: for a statement that the app's own server signed, once."""
+    """`closed`: tokens are made by `deniable proxy token add` alone. `open`: anyone who asks gets one. `invitation`: for a code
+    that `deniable proxy invite` made, once. `ticket`: for a statement that the app's own server signed, once."""
     per_hour_and_address: int = 20
     """Tokens for one network address (of IPv6, its first 64 bits)."""
     per_second: int = 50

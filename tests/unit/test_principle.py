@@ -55,7 +55,7 @@ def others() -> list[Query]:
 def assert_alike(folder: Path, query: Query, histories: dict[str, list[list[Any]]]) -> list[Observed]:
     """Lives with these histories look alike, to the last byte that n - 1 proxies see; the budget runs out on the way."""
     cost = Fraction(repr(query.epsilon))
-    policy = make_policy(query, limits=(Limit(cost * (3 * query.most_rows + 4), period=40 * 600),), strata=("south",))
+    policy = make_policy(query, limits=(Limit(3 * cost * query.most_rows + 4, period=40 * 600),), strata=("south",))
     seen = {name: live(folder / str(i), policy, rows, query, others()) for i, (name, rows) in enumerate(histories.items())}
     [(first, expected), *rest] = seen.items()
     for name, found in rest:
@@ -94,6 +94,14 @@ def test_whatever_the_data_are_a_device_sends_charges_and_refuses_alike(tmp_path
     assert outcomes[:3].count("answered") == (3 if query.sampling == 1 else 2), "two answers at least, or nothing was compared"
     assert "refused" in outcomes, "the limit is never reached, so refusals were not compared"
     assert one.sends
+
+
+@pytest.mark.parametrize(("rows", "memoize"), [("all", False), ("all", True), ("random", False), ("random", True)])
+def test_answers_in_several_buckets_are_sent_charged_and_refused_alike(tmp_path: Path, rows: str, memoize: bool) -> None:
+    query = asked(sql=SQL, mechanism=MECHANISM, rows=rows, ones=3, memoize=memoize, distinct=2 if memoize else 1)
+    [one, *_] = assert_alike(tmp_path, query, HISTORIES)
+    assert [outcome for outcome, *_ in one.outcomes][:3] == ["answered"] * 3
+    assert "refused" in [outcome for outcome, *_ in one.outcomes]
 
 
 def test_sql_with_too_many_columns_is_no_way_to_make_only_some_devices_silent(tmp_path: Path) -> None:

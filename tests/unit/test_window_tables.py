@@ -71,6 +71,16 @@ def test_a_thousand_and_twenty_four_composite_buckets_make_a_table_after_transpo
     assert 0.94 <= covered <= 0.96
 
 
+def test_conditional_cells_with_too_few_answers_claim_no_95_percent() -> None:
+    """At 20 answers a cell the delta method covers 93.7 %, so it is not called 95 %."""
+    query = chain_query(32, epsilon=8.0)
+    for n, narrow in ((20_000, True), (100_000, False)):
+        indices = np.random.default_rng(3).choice(1024, n).astype(np.intp)
+        table = window_of(query, indices, 1).table(of="next", given="current")
+        assert ("± covers 95 %" not in str(table)) == narrow
+        assert ("± covers somewhat less than 95 %: a cell has only about 20 answers" in str(table)) == narrow
+
+
 def test_what_makes_no_table_is_refused_with_the_reason() -> None:
     open_ended = minute_query(columns=[Column("x", ["a", "b"])], mechanism={"name": "OptimizedUnary", "epsilon": 2.0})
     window = window_of(open_ended, np.zeros(100, dtype=np.intp))

@@ -20,7 +20,7 @@ token_file = "{token}"       # holds what  deniable proxy token add PROXY.toml -
 # ca = "proxy-ca.pem"                   # vouches for the proxy's certificate; by default what the system trusts
 host = "127.0.0.1"
 port = 8700
-refresh = "5 s"                         # how often it looks for new tokens and queries
+refresh = "2 s"                         # how often it looks for new tokens and queries
 
 [limits]
 largest_body = 4194304                  # bytes of one upload

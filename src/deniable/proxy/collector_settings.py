@@ -29,7 +29,7 @@ class CollectorSettings:
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
-    refresh: Seconds = 5
+    refresh: Seconds = 2
     """Seconds between looks at whether the proxy's tokens and queries have changed."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: Tls | None = None

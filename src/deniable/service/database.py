@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError
@@ -22,6 +23,8 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
+    upgrades: Mapping[int, str] = field(default_factory=dict)
+    """From each earlier version to the next."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -38,10 +41,13 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            if self._written_version(connection, path) == 0:
+            found = self._written_version(connection, path)
+            if found == 0:
                 if read_only:
                     raise LogError(f"{path} is not written yet")
                 self._make(connection)
+            elif found < self.version and not read_only:
+                self._upgrade(connection, path)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
@@ -62,6 +68,19 @@ class Layout:
         if version > self.version:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
+
+    def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._written_version(connection, path)  # another process may have been quicker
+            for version in range(found, self.version):
+                for statement in self.upgrades[version].strip().split(";\n"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")

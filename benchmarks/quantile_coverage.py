@@ -14,7 +14,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,13 @@ class Design(NamedTuple):
 
     name: str
     mechanism: Mechanism
-    below: Floats
-    edges: Floats
+    below: NDArray[np.floating[Any]]
+    edges: NDArray[np.floating[Any]]
     people: int
 
 
 def wave(bins: int, epsilon: float, people: int) -> Design:
-    edges: Floats = np.arange(bins + 1) / bins
+    edges = np.arange(bins + 1) / bins
     name = f"{bins} bins of a square wave at epsilon {epsilon:g}, {people:,} people"
     return Design(name, SquareWave(epsilon, bins), stats.beta(2, 5).cdf(edges), edges, people)
 

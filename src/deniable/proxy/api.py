@@ -261,7 +261,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):
-        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
+        raise RefusedError("log_damaged", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
         if reader is not None:
             reader.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable.service.certificates import end_of_file
+from deniable.service.certificates import certificate_families
 from deniable.service.faults import fault_families, free_bytes
 from deniable.service.metrics import Family, counter, exposition, gauge
 
@@ -75,11 +75,7 @@ def _machine(service: Service, now: float) -> list[Family]:
     if settings.history is not None and "://" not in settings.history.folder:
         folders["history"] = Path(settings.history.folder)
     free = [({"what": what}, n) for what, folder in folders.items() if (n := free_bytes(folder)) is not None]
-    ends = {probe.name: probe.certificate_ends for probe in service.probes}
-    if settings.tls is not None:
-        ends["tls.certificate"] = end_of_file(settings.tls.certificate)
-    left = [({"subject": name}, end - now) for name, end in ends.items() if end is not None]
     return [
         gauge("disk_free_bytes", "What is free on the disk of the state and of the history.", free),
-        gauge("certificate_seconds_left", "Until a certificate ends: the service's own, or a proxy's.", left),
+        *certificate_families(settings.tls, now, {probe.name: probe.certificate_ends for probe in service.probes}),
     ]

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 
-__all__ = ["end_of_file", "end_of_peer"]
+from deniable.service.limits import Tls
+
+if TYPE_CHECKING:
+    from deniable.service.metrics import Family
+
+__all__ = ["certificate_families", "end_of_file", "end_of_peer"]
+
+
+def certificate_families(tls: Tls | None, now: float, others: Mapping[str, float | None] | None = None) -> list[Family]:
+    """What metrics tell of the certificate of a service, and of those that others show it."""
+    from deniable.service.metrics import gauge  # noqa: PLC0415 - an extra
+
+    ends = {"tls.certificate": None if tls is None else end_of_file(tls.certificate), **(others or {})}
+    left = [({"subject": name}, end - now) for name, end in ends.items() if end is not None]
+    return [gauge("certificate_seconds_left", "Until a certificate ends: the service's own, or a proxy's.", left)]
 
 
 def end_of_file(path: Path) -> float | None:

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
-from deniable.display import Display
+from deniable.aggregator.shuffled_loss import shuffled_loss
+from deniable.display import Display, loss_text
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import stratified
@@ -86,6 +87,12 @@ class Window(Result):
     """The buckets of each column of the answer; labels are their combinations, the first column counting most."""
     complete: bool = True
     """Whether every answer is in some bucket, so that proportions make up a whole."""
+    epsilon_shuffled: float | None = None
+    """Of one answer, to anyone who sees only the shuffled reports, but for a chance of `delta_shuffled`; an upper bound. None
+    where that is not claimed: without an estimate, and of memoized answers."""
+    delta_shuffled: float | None = None
+    shuffled_among: int | None = None
+    """How many reports the answer that is hidden least was shuffled among: those of its epoch, stratum and version."""
 
     def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
         """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
@@ -156,7 +163,14 @@ class Window(Result):
         if self.silent_from is not None:
             end = spoken_time(self.silent_from)
             quiet = f"\nat this schedule the query's budget is used up about {end}, and devices fall silent"
-        return f"{head}\n{self.estimate}{liar}{quiet}"
+        return f"{head}\n{self.estimate}{self._spoken_shuffled()}{liar}{quiet}"
+
+    def _spoken_shuffled(self) -> str:
+        if self.epsilon_shuffled is None:
+            return ""
+        shown = loss_text(self.epsilon_shuffled)
+        crowd = f"shuffled among {self.shuffled_among:,} or more"
+        return f"\nepsilon {shown} per answer for anyone who sees only the reports, {crowd} (delta {self.delta_shuffled:g})"
 
     def _spoken_revision(self) -> str:
         if self.final:
@@ -206,6 +220,9 @@ def assemble(
     silent_from = None if quiet is None else quiet.at
     columns = {column.name: column.labels for column in newest.columns}
     more: dict[str, Any] = {"wish": wish, "silent_from": silent_from, "columns": columns, "complete": newest.buckets.complete}
+    shuffled = None if estimate is None else shuffled_loss(_counted(versions, panes)[2], panes)
+    if shuffled is not None:
+        more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.among}
     return Window(*about, estimate, missing, accounts, influence, **more)
 
 

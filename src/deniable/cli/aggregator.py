@@ -11,6 +11,7 @@ import click
 from deniable.aggregator.aggregator_settings import Settings, read_settings
 from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import ROLES, add_token, revoke_token
+from deniable.cli.audit_log import audit_options, show_audit_log
 from deniable.cli.output import say
 from deniable.cli.settings_commands import (
     FILE,
@@ -121,3 +122,11 @@ def token(settings: Path, name: str, role: str, revoke: bool) -> None:
             say(add_token(connection, name, role, int(time.time())))
     finally:
         connection.close()
+
+
+@aggregator.command()
+@_SETTINGS
+@audit_options
+def audit(settings: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
+    """Show what the aggregator and its operator did, or check that nobody has changed the log of it."""
+    show_audit_log(read_settings(settings).audit_path, verify, head, since, as_json)

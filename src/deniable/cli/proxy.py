@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from deniable.cli.audit_log import audit_options, show_audit_log
 from deniable.cli.output import say
 from deniable.cli.settings_commands import (
     FILE,
@@ -164,6 +165,14 @@ def revoke(file: Path, token_id: str) -> None:
     n_revoked = book.revoke(token_id)
     book.close()
     say(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
+
+
+@proxy.command()
+@FILE
+@audit_options
+def audit(file: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
+    """Show what the proxy of FILE and its operator did, or check that nobody has changed the log of it."""
+    show_audit_log(read_settings(file).audit_path, verify, head, since, as_json)
 
 
 @proxy.command("log")

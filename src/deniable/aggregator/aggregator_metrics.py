@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable.service.certificates import certificate_families
+from deniable.service.certificate_expiry import certificate_families
 from deniable.service.faults import fault_families, free_bytes
 from deniable.service.metrics import Family, counter, exposition, gauge
 

@@ -10,7 +10,7 @@ from typing import Any
 from deniable.aggregator.aggregator_settings import ProxySettings
 from deniable.errors import ResponseError
 from deniable.service.background import Background
-from deniable.service.certificates import end_of_peer
+from deniable.service.certificate_expiry import end_of_peer
 from deniable.service.faults import FAULTS, Fault, name_of_error
 from deniable.service.http_reading import Answer, ask
 

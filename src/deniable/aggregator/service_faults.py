@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import SettingsError
 from deniable.service.background import Background
-from deniable.service.certificates import end_of_file
+from deniable.service.certificate_expiry import end_of_file
 from deniable.service.faults import Fault, expiring, low_disk, name_of_error
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
-from deniable.service.certificates import end_of_file
+from deniable.service.certificate_expiry import end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body

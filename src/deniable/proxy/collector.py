@@ -12,7 +12,6 @@ import asyncio
 import json
 import logging
 import signal
-import ssl
 import sys
 import time
 from collections import Counter
@@ -29,7 +28,7 @@ from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
-from deniable.service.certificates import certificate_families, end_of_file
+from deniable.service.certificate_expiry import certificate_families, end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, fault_families, health_document, name_of_error
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
@@ -56,7 +55,7 @@ class Collector:
 
     def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
-        verify = ssl.create_default_context(cafile=str(settings.ca)) if settings.ca else True
+        verify = settings.trusted()
         token = settings.token()
         self.refusals: Counter[str] = Counter()
         self.worker = UplinkWorker(Uplink(settings.proxy, token, verify), self.refusals)
@@ -199,7 +198,8 @@ def serve_collector(settings: CollectorSettings, announce: Callable[[str], None]
     """Run a collector until it is told to stop (SIGTERM, SIGINT)."""
     write_json_lines("deniable.collector")
     sys.setswitchinterval(_SWITCH)
-    place = Endpoint("collector", settings.host, settings.port, settings.tls)
+    place = Endpoint(settings.host, settings.port, settings.tls)
+    _ = place.tls_context  # a mistake in it is said before anything is opened
     collector = Collector(settings)
     listener = place.listen()
     server = place.server(create_collector_app(collector), settings.limits, collector.refusals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable.service.certificates import certificate_families
+from deniable.service.certificate_expiry import certificate_families
 from deniable.service.faults import fault_families, free_bytes
 from deniable.service.metrics import counter, exposition, gauge
 

@@ -1,41 +1,114 @@
-"""When certificates end: that of a file, and that which another service shows."""
+"""The certificate and key that a service shows: read once, before it listens, and refused with the setting that is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
+from deniable.errors import ParameterError
+from deniable.queries.times import iso_time
 from deniable.service.limits import Tls
 
-if TYPE_CHECKING:
-    from deniable.service.metrics import Family
-
-__all__ = ["certificate_families", "end_of_file", "end_of_peer"]
+__all__ = ["CertificateFacts", "read_certificate", "server_context"]
 
 
-def certificate_families(tls: Tls | None, now: float, others: Mapping[str, float | None] | None = None) -> list[Family]:
-    """What metrics tell of the certificate of a service, and of those that others show it."""
-    from deniable.service.metrics import gauge  # noqa: PLC0415 - an extra
+@dataclass(frozen=True)
+class CertificateFacts:
+    """What a certificate says."""
 
-    ends = {"tls.certificate": None if tls is None else end_of_file(tls.certificate), **(others or {})}
-    left = [({"subject": name}, end - now) for name, end in ends.items() if end is not None]
-    return [gauge("certificate_seconds_left", "Until a certificate ends: the service's own, or a proxy's.", left)]
+    names: tuple[str, ...]
+    """The host names and addresses it is valid for."""
+    since: int
+    until: int
 
 
-def end_of_file(path: Path) -> float | None:
-    """When the first certificate of a PEM file ends, in seconds since 1970; None if there is none that can be read."""
+def server_context(tls: Tls, now: int) -> ssl.SSLContext:
+    """TLS 1.3, one ticket a handshake: a device that comes back resumes, in any process that was forked after this."""
+    read_certificate(tls, now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 1
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
-    except (OSError, ValueError):
+        # Without a password of ours, OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(tls.certificate, tls.key, _password(tls) or b"")
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or "no such pair"
+        raise ParameterError("tls.certificate", str(tls.certificate), f"cannot be used by OpenSSL: {reason}") from None
+    return context
+
+
+def read_certificate(tls: Tls, now: int) -> CertificateFacts:
+    """The certificate, if it is valid now and the key belongs to it."""
+    certificate = _certificate(tls.certificate)
+    key = _key(tls)
+    if _public(key) != certificate.public_key().public_bytes(*_ENCODING):
+        raise ParameterError("tls.key", str(tls.key), f"must be the key of the certificate {tls.certificate}")
+    since, until = (_seconds(at) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc))
+    if not since <= now <= until:
+        words = f"expired at {iso_time(until)}" if now > until else f"is not valid before {iso_time(since)}"
+        raise ParameterError("tls.certificate", str(tls.certificate), f"{words}: it must be valid now")
+    return CertificateFacts(_names(certificate), since, until)
+
+
+_ENCODING = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _seconds(at: datetime.datetime) -> int:
+    return int(at.timestamp())
+
+
+def _public(key: PrivateKeyTypes) -> bytes:
+    return key.public_key().public_bytes(*_ENCODING)
+
+
+def _content(name: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError(name, str(path), f"cannot be read: {error.strerror}") from None
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    content = _content("tls.certificate", path)
+    try:
+        return x509.load_pem_x509_certificates(content)[0]  # the service's own comes first, then the chain
+    except ValueError:
+        raise ParameterError("tls.certificate", str(path), "must hold a certificate in PEM") from None
+
+
+def _password(tls: Tls) -> bytes | None:
+    if tls.password_file is None:
         return None
+    return _content("tls.password_file", tls.password_file).strip(b"\r\n")
 
 
-def end_of_peer(response: Any) -> float | None:
-    """When the certificate ends that the service showed from which an `httpx.Response` came; None without TLS."""
-    stream = response.extensions.get("network_stream")
-    tls = None if stream is None else stream.get_extra_info("ssl_object")
-    content = None if tls is None else tls.getpeercert(binary_form=True)
-    return None if not content else x509.load_der_x509_certificate(content).not_valid_after_utc.timestamp()
+def _key(tls: Tls) -> PrivateKeyTypes:
+    content, password = _content("tls.key", tls.key), _password(tls)
+    load: Callable[..., PrivateKeyTypes] = serialization.load_pem_private_key
+    try:
+        return load(content, password)
+    except TypeError:  # it is encrypted and there is no password, or the other way round
+        if password is not None:
+            return load(content, None)
+        raise ParameterError("tls.key", str(tls.key), "is encrypted: tls.password_file must name its password") from None
+    except ValueError:
+        if password is not None and b"ENCRYPTED" in content:
+            rule = f"cannot decrypt {tls.key}: it must hold the key's password and nothing else"
+            raise ParameterError("tls.password_file", str(tls.password_file), rule) from None
+        raise ParameterError("tls.key", str(tls.key), "must hold a private key in PEM") from None
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    hosts = found.get_values_for_type(x509.DNSName)
+    return (*hosts, *(str(address) for address in found.get_values_for_type(x509.IPAddress)))

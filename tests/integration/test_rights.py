@@ -58,6 +58,7 @@ NO_RESULT = 404
 AGGREGATOR = {
     "GET /openapi.json": Row(OPEN),
     "GET /healthz": Row(OPEN, (200, 503)),
+    "GET /readyz": Row(OPEN, (200, 503)),
     "GET /metrics": Row(OPEN),
     "GET /v1/public/queries": Row(OPEN),
     "GET /": Row(OPEN, 307),
@@ -91,6 +92,7 @@ AGGREGATOR = {
 PROXY: dict[str, tuple[tuple[Role, ...] | str, int | tuple[int, ...], bytes | None]] = {
     "GET /openapi.json": (OPEN, 200, None),
     "GET /healthz": (OPEN, 200, None),
+    "GET /readyz": (OPEN, (200, 503), None),
     "GET /metrics": (OPEN, 200, None),
     "GET /v1/queries": (OPEN, 200, None),
     "POST /v1/enrol": (OPEN, 403, b"{}"),  # by its settings, this proxy enrols nobody

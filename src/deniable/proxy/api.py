@@ -35,6 +35,8 @@ from deniable.queries.header import QueryHeader
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import SignedQuery
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
+from deniable.service.certificate_expiry import end_of_file
+from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
@@ -43,6 +45,7 @@ from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
 
+_LOGGER = logging.getLogger("deniable.proxy")
 _LARGEST_QUERY = 1 << 21
 _LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
@@ -82,6 +85,7 @@ class Proxy:
         self.admission.on_refused = self.refusal_log.note
         self.enrolment = Enrolment(folder, settings.enrolment, self.tokens, self.clock)
         self._has_workers = inside is not None
+        self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
         """Begin to take uploads."""
@@ -91,9 +95,11 @@ class Proxy:
         self.refusal_log.start()
         self.follow_ring()
         self.desk.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """Flush, and let go of all files."""
+        self.watch.stop()
         self.desk.stop()
         try:
             self.refusal_log.stop()
@@ -110,6 +116,29 @@ class Proxy:
         if self._has_workers:
             return request.headers.get(PEER, "")
         return request.client.host if request.client else ""
+
+    def faults(self) -> list[Fault]:
+        """What is wrong now."""
+        rules, intake, found = self.settings.intake, self.intake, []
+        if self.desk.failed:
+            detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
+            found.append(Fault(self.desk.fault or "failing", "intake", detail, stops=True))
+        found += low_disk(self.settings.folder, rules.reserve, "disk_full", stops=True)
+        if intake.log_problem:
+            found.append(Fault("log_away", "log", intake.log_problem))
+        if intake.is_full:
+            found.append(Fault("backlog_full", "intake", "it holds as many shares or message ids as it may", stops=True))
+        if problem := self.audit.problem():
+            found.append(Fault("damaged", "audit log", problem))
+        if self.ring_file is not None and self.ring_file.problem:
+            found.append(Fault("failing", "ring", self.ring_file.problem))
+        if self.settings.tls is not None:
+            found += expiring("tls.certificate", end_of_file(self.settings.tls.certificate), self.clock())
+        return found
+
+    def health_report(self) -> dict[str, Any]:
+        """The health page."""
+        return health_document(self.faults(), waiting=self.intake.n_waiting, log=self.intake.log_problem or "running")
 
     def queries_changed(self) -> None:
         """Have the intake know the channels of the board as it is now."""
@@ -318,12 +347,16 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
-    @app.get("/healthz")
-    async def health() -> Response:
-        """200 while shares can be taken."""
-        if proxy.desk.failed:
-            raise RefusedError("storage", 503, "the proxy's disk or log has failed")
-        return Response('{"status":"ok"}', media_type="application/json")
+    @app.get("/healthz", responses={503: {"description": "The disk or the log has failed: the proxy ends."}})
+    async def liveness() -> Response:
+        """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
+        return Response(json.dumps(proxy.health_report()), 503 if proxy.desk.failed else 200, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "No shares can be taken now; the body says why."}})
+    async def readiness() -> Response:
+        """200 while shares can be taken, 503 otherwise."""
+        told = proxy.health_report()
+        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -345,7 +378,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):
-        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
+        raise RefusedError("log_damaged", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
         if reader is not None:
             reader.close()

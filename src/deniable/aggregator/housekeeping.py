@@ -17,10 +17,10 @@ from deniable.queries.keys import KeyRing
 from deniable.queries.signing import authenticate
 from deniable.service.audit_log import AuditLog, read_events
 
-__all__ = ["Watch"]
+__all__ = ["Housekeeping"]
 
 
-class Watch:
+class Housekeeping:
     """The look of one aggregator at its ring and its state."""
 
     def __init__(self, audit: AuditLog, names: Sequence[str], clock: Clock) -> None:

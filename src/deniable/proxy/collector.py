@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -51,7 +50,7 @@ class Collector:
 
     def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
-        verify = ssl.create_default_context(cafile=str(settings.ca)) if settings.ca else True
+        verify = settings.trusted()
         token = settings.token()
         self.refusals: Counter[str] = Counter()
         self.worker = UplinkWorker(Uplink(settings.proxy, token, verify), self.refusals)
@@ -158,7 +157,8 @@ def serve_collector(settings: CollectorSettings, announce: Callable[[str], None]
     """Run a collector until it is told to stop (SIGTERM, SIGINT)."""
     write_json_lines("deniable.collector")
     sys.setswitchinterval(_SWITCH)
-    place = Endpoint("collector", settings.host, settings.port, settings.tls)
+    place = Endpoint(settings.host, settings.port, settings.tls)
+    _ = place.tls_context  # a mistake in it is said before anything is opened
     collector = Collector(settings)
     listener = place.listen()
     server = place.server(create_collector_app(collector), settings.limits, collector.refusals)

@@ -1,4 +1,4 @@
-"""Shares that must not be counted, at the ports of real proxies and in the join: every one is counted by reason, none as an answer.
+"""Malformed shares at the ports of real proxies and in the join: every one is counted by reason, none as an answer.
 
 `python benchmarks/malformed.py` does the same with a million.
 """

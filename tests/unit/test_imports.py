@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 import deniable
 from deniable.queries.buckets import Column
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.signing import sign
+from toolkit import loopback
 from toolkit.collectors import CollectorProcess
 from toolkit.devices import KEY, asked, at, make_vault
 from toolkit.proxies import ProxyProcess, query_of_today
@@ -178,7 +178,7 @@ def run_a_proxy(folder: Path) -> None:
         proxy.publish(query)
         epoch = query.schedule.epochs_over(int(time.time()))
         body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
-        answer = httpx.post(f"{proxy.address}/v1/shares", content=body, headers=proxy.token("device", 10))
+        answer = loopback.post(f"{proxy.address}/v1/shares", content=body, headers=proxy.token("device", 10))
         assert answer.status_code == 202, answer.text
         assert proxy.stop() == 0
         assert proxy.logged().shape[1] == 3
@@ -204,7 +204,7 @@ def test_a_running_collector_and_its_proxy_s_workers_have_loaded_nothing_that_co
         with CollectorProcess(tmp_path / "collector", proxy) as collector:
             epoch = query.schedule.epochs_over(int(time.time()))
             body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
-            answer = httpx.post(f"{collector.address}/v1/shares", content=body, headers=headers)
+            answer = loopback.post(f"{collector.address}/v1/shares", content=body, headers=headers)
             assert answer.json() == {"accepted": 3, "already": 0}
             assert collector.stop() == 0
         assert proxy.stop() == 0

@@ -1,7 +1,7 @@
 """A million malformed shares at the ports of real proxies and in the join: `python benchmarks/malformed.py [--shares 1_000_000]`.
 
-Half of them are single uploads over HTTP that a proxy must refuse; the others are well-formed one by one and must be refused where they
-are joined. Every one has to be counted under the reason that it was made for, and only the good ones beside them as answers.
+Half of them are single uploads over HTTP that a proxy must refuse; the others are well-formed one by one and must be refused where
+they are joined. Every one has to be counted under the reason that it was made for, and only the good ones beside them as answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from toolkit.malformed import JOINED, Flood  # noqa: E402 - from there
+from toolkit.malformed import JOINED, Flood
 
 
 def main() -> None:
@@ -32,8 +32,8 @@ def main() -> None:
         print(f"in the join   {reason:16} {flood.n_messages:>9,} messages {refused[reason]:>9,} refused so")
         assert refused[reason] == flood.n_messages
     n_shares = flood.n_records + (2 * len(JOINED) + 1) * flood.n_messages
-    print(f"{n_shares:,} malformed shares; {n_answers:,} answers counted of {flood.n_good:,} good ones; the books balance: {balanced}")
-    print(f"{time.monotonic() - began:.0f} s")
+    print(f"{n_shares:,} malformed shares; {n_answers:,} answers counted of {flood.n_good:,} good ones")
+    print(f"the books balance: {balanced}; {time.monotonic() - began:.0f} s")
     assert n_answers == flood.n_good
     assert balanced
 

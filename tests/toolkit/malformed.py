@@ -158,7 +158,7 @@ class Flood:
     def __init__(self, folder: Path, n_shares: int, n_good: int = 200, seed: int = 25) -> None:
         self.folder, self.n_good, self.seed = folder, n_good, seed
         self.n_records = n_shares // 2
-        self.n_messages = (n_shares - self.n_records) // (2 * (len(JOINED) + 1))
+        self.n_messages = -(-(n_shares - self.n_records) // (2 * len(JOINED) + 1))
         """Of each reason for which joined messages are refused, and of those whose second share never comes: two shares each."""
         self.query = query_of_today()
         self.expected: Counter[str] = Counter()

@@ -53,6 +53,7 @@
     │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
     │   │   └── LogAwayError            it cannot be reached at the moment: to be tried again, and nothing is lost
     │   ├── StateError              the aggregator's state cannot be used
+    │   ├── AuditLogError           an audit log or the public feed cannot be read or written
     │   ├── PublicationError        the aggregator does not take this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
@@ -69,6 +70,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "AuditLogError",
     "BadSqlError",
     "BudgetExceededError",
     "BudgetFileError",
@@ -460,6 +462,10 @@ class LogAwayError(LogError):
 
 class StateError(ServiceError):
     """The aggregator's state cannot be used."""
+
+
+class AuditLogError(ServiceError):
+    """An audit log, or the public feed of queries, cannot be read or written."""
 
 
 class PublicationError(ServiceError, ValueError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from deniable.checksums import is_intact
 from deniable.errors import ParameterError, SettingsError
 
 __all__ = ["TomlFile", "line_of"]
@@ -52,6 +54,10 @@ class TomlFile:
     @classmethod
     def parse(cls, text: str, name: str, refusal: Refusal = SettingsError) -> TomlFile:
         """The file with this text; `name` is what errors call it."""
+        if not is_intact(text):
+            raise refusal(
+                "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
+            )
         try:
             return cls(name, text, tomllib.loads(text), refusal)
         except tomllib.TOMLDecodeError as error:
@@ -65,11 +71,18 @@ class TomlFile:
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
         """What is made of the tree. A parameter that breaks its rule is refused with the line on which it stands."""
         try:
-            return make(self.tree)
-        except ParameterError as error:
-            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+            with self.located():
+                return make(self.tree)
         except RecursionError:
             raise self.refusal("file", self.name, _TOO_DEEP, self.name, None) from None
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """A parameter that breaks its rule inside is refused with the file and the line on which it stands."""
+        try:
+            yield
+        except ParameterError as error:
+            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
 
 
 def line_of(text: str, name: str) -> int | None:
@@ -100,4 +113,6 @@ def line_of(text: str, name: str) -> int | None:
             continue
         if len(path) > best[0] and wanted[: len(path)] == path:
             best = len(path), number
+        elif len(wanted) > best[0] and path[: len(wanted)] == wanted:  # the first of several tables, or of a table's parts
+            best = len(wanted), number
     return best[1]

@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -26,6 +25,7 @@ from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
+from toolkit import loopback
 from toolkit.crowds import KEY, RING, Crowd, minute_query
 from toolkit.services import Relays, running
 
@@ -172,20 +172,20 @@ def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: RunningA
     house.settings.write_text(house.settings.read_text().replace("60 s", "6 s").replace("30 s", "2 s"))
     token = house.token("analyst")
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
-        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+        assert loopback.get(f"{url}/healthz").json()["status"] == "ok"
         told = analyst.publish(sign(house.query, KEY))
         house.answer(told["published"], epochs=2)
         wait_for(lambda: analyst.latest(house.query))
         house.crowd.mark(house.query.schedule.epoch_of(int(time.time())) + 3000, [0])
-        text = httpx.get(f"{url}/metrics").text
+        text = loopback.get(f"{url}/metrics").text
         one, two = house.query.proxies
         assert f'deniable_aggregator_shares_received_total{{proxy="{one}"}} 10.0\n' in text
         assert f'deniable_aggregator_shares_total{{outcome="counted",proxy="{two}"}} 10.0\n' in text
         assert "deniable_aggregator_engine_running 1.0\n" in text
         # Only the first proxy has marked the epochs that follow.
-        degraded = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["status"] == "degraded" and told)
+        degraded = wait_for(lambda: (told := loopback.get(f"{url}/healthz").json())["status"] == "degraded" and told)
         assert [proxy["condition"] for proxy in degraded["proxies"]] == ["up", "behind"]
-        down = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["proxies"][1]["condition"] == "down" and told)
+        down = wait_for(lambda: (told := loopback.get(f"{url}/healthz").json())["proxies"][1]["condition"] == "down" and told)
         assert down["proxies"][1]["name"] == two
         window = wait_for(lambda: (w := analyst.latest(house.query)) is not None and w.condition == "proxy down" and w)
         assert window.missing == (two,)
@@ -218,14 +218,14 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ru
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url):
         for method, path, token, body, status, reason in cases:
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            response = httpx.request(method, url + path, content=body, headers=headers)
+            response = loopback.request(method, url + path, content=body, headers=headers)
             assert (response.status_code, response.json()["reason"]) == (status, reason), (method, path, response.text)
             assert response.headers["content-type"] == "application/problem+json"
             assert {"type", "title", "status", "detail"} <= set(response.json())
-        text = httpx.get(f"{url}/metrics").text
+        text = loopback.get(f"{url}/metrics").text
         assert 'deniable_aggregator_requests_refused_total{reason="token"} 2.0\n' in text
         assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2.0\n' in text
-        document = httpx.get(f"{url}/openapi.json").json()
+        document = loopback.get(f"{url}/openapi.json").json()
         assert f"{address.replace(house.query.id, '{query_id}')}/results/stream" in document["paths"]
         # A head that comes a byte at a time is cut off.
         host, _, port = url.removeprefix("http://").partition(":")
@@ -330,10 +330,10 @@ def test_a_window_of_two_columns_is_served_and_printed_as_a_conditional_table(tm
         assert np.allclose(step.proportions[1], [1 / 3, 2 / 3, 0], atol=1e-9)
         address = f"{url}/v1/queries/{house.query.id}/results/latest/table"
         headers = {"Authorization": f"Bearer {token}"}
-        served = httpx.get(address, params={"of": "next", "given": "current"}, headers=headers)
+        served = loopback.get(address, params={"of": "next", "given": "current"}, headers=headers)
         assert served.status_code == 200
         assert np.allclose(Table.from_dict(served.json()).proportions, step.proportions)
-        assert httpx.get(address, params={"given": "nowhere"}, headers=headers).status_code == 422
+        assert loopback.get(address, params={"given": "nowhere"}, headers=headers).status_code == 422
         options = ["--aggregator", url, "--token-file", str(tmp_path / "token")]
         printed = CliRunner().invoke(cli, ["results", house.query.id, "--conditional", "next|current", *options])
         assert printed.exit_code == 0, printed.output

@@ -25,7 +25,8 @@ from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
-from deniable.service.database import keep_private
+from deniable.service import row_checks
+from deniable.service.database import keep_private, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
 
@@ -80,6 +81,12 @@ ALTER TABLE revised RENAME TO results;
 }
 """What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
 3: a window got revisions; those that are there are final."""
+GUARDED = (
+    *("meta", "proxies", "marks", "queries", "channels", "closures", "panes", "accounts", "totals", "refusals", "results"),
+    *("tokens", "relays", "history_files", "history_staged", "history_epochs", "history_removed", "history_receipts"),
+)
+"""Tables whose rows are checked when the file is opened. Not the shares that wait and the ids that are joined: a share that
+changed fits no tag, and is counted as such."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
@@ -118,19 +125,23 @@ def connect(path: str | Path) -> sqlite3.Connection:
         connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
+        row_checks.prepare(connection)
         with _exclusive(connection):
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
             if not found:
                 _run(connection, _SCHEMA)
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
             (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            if version in _MIGRATIONS:
+                row_checks.unguard(connection)
             while version in _MIGRATIONS:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
+        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else error
+        raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
         raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
@@ -143,7 +154,7 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         keep_private(path)
     except OSError as error:
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error.strerror}") from None
+        raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(path, error)}") from None
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
@@ -214,10 +225,25 @@ class State:
             raise StateError(f"another aggregator is running on {path}") from None
         try:
             self.connection = connect(path)
+            self._validate_rows()
             self._validate_proxies()
         except BaseException:
             os.close(self._lock)
             raise
+
+    def _validate_rows(self) -> None:
+        """Refuse a file whose rows are not those that were written: its figures would be wrong, and nothing would show it."""
+        try:
+            with self.transaction():
+                row_checks.guard(self.connection, GUARDED)
+            table = row_checks.damaged(self.connection)
+            (problem,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            table, problem = None, str(error)
+        if table is not None or problem != "ok":
+            self.connection.close()
+            what = f"the rows of {table} do not fit their check sum" if table else problem
+            raise StateError(f"{self.path} is damaged: {what}. Restore the file from a backup") from None
 
     def _validate_proxies(self) -> None:
         rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()

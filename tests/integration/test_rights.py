@@ -72,7 +72,7 @@ AGGREGATOR = {
     "GET /v1/metrics": Row(ANY_TOKEN),
     "GET /v1/capacity": Row(ANY_TOKEN),
     "POST /v1/plan": Row(ANY_TOKEN, 200, DESIGN),
-    "POST /v1/rehearse": Row(ANY_TOKEN, 200, DESIGN),
+    "POST /v1/simulate": Row(ANY_TOKEN, 200, DESIGN),
     "POST /v1/queries/check": Row(ANY_TOKEN, 200, b'{"columns": []}'),
     "PUT /v1/queries/{query_id}": Row("publish", (200, 201), SIGNED),
     "GET /v1/queries/{query_id}": Row("read"),

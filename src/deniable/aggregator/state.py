@@ -25,6 +25,7 @@ from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
+from deniable.service import row_checks
 from deniable.service.database import keep_private, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "transaction", "unsigned"]
@@ -100,6 +101,12 @@ ALTER TABLE holders RENAME TO tokens;
 3: a window got revisions; those that are there are final. 3 to 4: queries and tokens belong to analysts. A token was good for all
 queries; now it is for those of the analyst whose name it bears. Where all queries are of one analyst, tokens of other names still
 read them (and publish them, which takes the analyst's signature), but neither stop them nor delete."""
+GUARDED = (
+    *("meta", "proxies", "marks", "queries", "channels", "closures", "panes", "accounts", "totals", "refusals", "results"),
+    *("tokens", "grants", "relays", "history_files", "history_staged", "history_epochs", "history_removed", "history_receipts"),
+)
+"""Tables whose rows are checked when the file is opened. Not the shares that wait and the ids that are joined: a share that
+changed fits no tag, and is counted as such."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
@@ -141,12 +148,15 @@ def connect(path: str | Path) -> sqlite3.Connection:
         connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
+        row_checks.prepare(connection)
         with transaction(connection):
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
             if not found:
                 _run(connection, _SCHEMA)
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
             (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            if version in _MIGRATIONS:
+                row_checks.unguard(connection)
             while version in _MIGRATIONS:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
@@ -244,10 +254,25 @@ class State:
             raise StateError(f"another aggregator is running on {path}") from None
         try:
             self.connection = connect(path)
+            self._validate_rows()
             self._validate_proxies()
         except BaseException:
             os.close(self._lock)
             raise
+
+    def _validate_rows(self) -> None:
+        """Refuse a file whose rows are not those that were written: its figures would be wrong, and nothing would show it."""
+        try:
+            with self.transaction():
+                row_checks.guard(self.connection, GUARDED)
+            table = row_checks.damaged(self.connection)
+            (problem,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            table, problem = None, str(error)
+        if table is not None or problem != "ok":
+            self.connection.close()
+            what = f"the rows of {table} do not fit their check sum" if table else problem
+            raise StateError(f"{self.path} is damaged: {what}. Restore the file from a backup") from None
 
     def _validate_proxies(self) -> None:
         rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()

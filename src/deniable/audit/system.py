@@ -131,7 +131,7 @@ class SimulatedSystem:
         make_engine: Callable[..., Engine] = Engine,
     ) -> None:
         self.query, self.folder = query, Path(folder)
-        self.rules, self.limits = rules or Rules(), limits or EngineLimits(workers=1)
+        self.rules, self.limits = rules or Rules(), limits or EngineLimits(workers=1, bucket_bits=0)
         self.now = query.schedule.origin
         self.key = AnalystKey.generate(query.analyst)
         self.ring = KeyRing().add(self.key.public)

@@ -37,7 +37,7 @@ _EARLY = frozenset({404, 422})
 """What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
 _NOT_MODIFIED = 304
 _LONGEST_REASON = 200
-_WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
+WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
 _KEY_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])", re.ASCII)
 _MOST_REVOKED = 1024
 
@@ -150,7 +150,7 @@ def _upload_to(
                     book.remove(shares)
                     book.count("shares dropped: refused by the proxy", len(shares))
                 else:
-                    book.postpone(shares, now + backoff(_WAIT_IF_EARLY, coins))
+                    book.postpone(shares, now + backoff(WAIT_IF_EARLY, coins))
             refused += error.final * len(shares)
             continue
         with store.transaction() as book:

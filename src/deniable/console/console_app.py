@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from deniable.aggregator.catalogue import Published, published
 from deniable.aggregator.service import Service
 from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
-from deniable.console.design_plans import DesignRequest, design_answer, rehearse
+from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
 from deniable.console.static_files import add_static_files
 from deniable.errors import RefusedError
@@ -71,11 +71,11 @@ def _add_planning(app: FastAPI, service: Service) -> None:
         authorize(service, request)
         return design_answer(given)
 
-    @app.post("/v1/rehearse")
-    def rehearse_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
+    @app.post("/v1/simulate")
+    def simulate_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
         """The design on simulated people whose shares are those guessed. Nobody is asked."""
         authorize(service, request)
-        return rehearse(given)
+        return simulate_design(given)
 
     @app.post("/v1/queries/check")
     def check_a_query(given: Draft, request: Request) -> dict[str, Any]:

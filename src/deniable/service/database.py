@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
+from deniable.service import row_checks
 
 __all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
 
@@ -30,6 +32,8 @@ class Layout:
     """The statements that make it."""
     upgrades: Mapping[int, str] = field(default_factory=dict)
     """From each earlier version to the next."""
+    unguarded: tuple[str, ...] = ()
+    """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -56,6 +60,7 @@ class Layout:
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
+            self._check_rows(connection, path, read_only)
         except sqlite3.OperationalError as error:
             connection.close()
             raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
@@ -63,6 +68,23 @@ class Layout:
             connection.close()
             raise
         return connection
+
+    def _check_rows(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+        row_checks.prepare(connection)
+        try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+                if read_only:
+                    return  # of a file from before there were sums
+                connection.execute("BEGIN IMMEDIATE")
+                row_checks.guard(connection, set(re.findall(r"CREATE TABLE (\w+)", self.schema)) - set(self.unguarded))
+                connection.execute("COMMIT")
+            table = row_checks.damaged(connection)
+        except sqlite3.OperationalError:  # a disk that is full or away
+            raise
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            raise LogError(f"{path} is damaged: {error}") from None
+        if table is not None:
+            raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
     def _written_version(self, connection: sqlite3.Connection, path: Path) -> int:
         try:
@@ -81,6 +103,8 @@ class Layout:
         connection.execute("BEGIN IMMEDIATE")
         try:
             found = self._written_version(connection, path)  # another process may have been quicker
+            row_checks.prepare(connection)
+            row_checks.unguard(connection)
             for version in range(found, self.version):
                 for statement in self.upgrades[version].strip().split(";\n"):
                     connection.execute(statement)

@@ -25,7 +25,7 @@ from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
-from deniable.service.database import keep_private, storage_reason
+from deniable.service.database import keep_copy, keep_private, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
 
@@ -124,6 +124,8 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 _run(connection, _SCHEMA)
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
             (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            if version in _MIGRATIONS:
+                keep_copy(Path(path), version)
             while version in _MIGRATIONS:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
@@ -134,7 +136,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
         raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
-        raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
+        raise StateError(f"{path} has schema version {version}, of a newer release; this one reads up to {SCHEMA_VERSION}")
     return connection
 
 

@@ -6,14 +6,24 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
 
-__all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
+__all__ = [
+    "Layout",
+    "copy_database",
+    "free_bytes",
+    "keep_copy",
+    "keep_files_private",
+    "keep_private",
+    "lock",
+    "storage_reason",
+    "usable_storage",
+]
 
 _NO_ROOM = 64 << 10
 """Free bytes below which a disk that refuses to write is full, whatever it calls the reason."""
@@ -28,6 +38,8 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
+    migrations: Mapping[int, str] = field(default_factory=dict)
+    """By version, the statements that make a file of that version one of the next."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -44,10 +56,15 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            if self._written_version(connection, path) == 0:
+            version = self._written_version(connection, path)
+            if version < self.version:
                 if read_only:
-                    raise LogError(f"{path} is not written yet")
-                self._make(connection)
+                    older = f"has schema {version}, and {self.version} is read: start its proxy in this release"
+                    raise LogError(f"{path} {older if version else 'is not written yet'}")
+                if version:
+                    self._migrate(connection, path)
+                else:
+                    self._make(connection)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
@@ -71,6 +88,18 @@ class Layout:
         if version > self.version:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
+
+    def _migrate(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Bring a file up to date, all or nothing, behind a copy of it as it was."""
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            version = self._written_version(connection, path)  # another process may have been first
+            if version < self.version:
+                keep_copy(path, version)
+            for each in range(version, self.version):
+                for statement in self.migrations[each].split(";\n"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")
@@ -119,6 +148,28 @@ def free_bytes(path: Path) -> int:
         with suppress(OSError):
             return shutil.disk_usage(each).free
     return 0
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy an SQLite file as it is at one moment, whoever writes to it meanwhile. The copy has mode 0600 and is on the disk."""
+    half = target.with_name(f"{target.name}.new")
+    half.unlink(missing_ok=True)
+    _make_private(half)
+    address = f"{source.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=30)) as reader, closing(sqlite3.connect(half)) as writer:
+        reader.backup(writer)
+        writer.execute("PRAGMA journal_mode = DELETE")  # one file: nothing of it stands beside it
+    with half.open("rb") as file:
+        os.fsync(file.fileno())
+    half.rename(target)
+
+
+def keep_copy(path: Path, version: int) -> Path:
+    """Copy a file beside itself before it is brought up to date, for the way back; a copy that is there already stays."""
+    target = path.with_name(f"{path.name}.schema-{version}")
+    if not target.exists():
+        copy_database(path, target)
+    return target
 
 
 def keep_files_private() -> None:

@@ -7,8 +7,8 @@ Run with the code of that release, once, into tests/vectors:
     git archive 557c917 | tar -x -C OLD
     PYTHONPATH=OLD/src:OLD/tests python tests/toolkit/release_files.py tests/vectors/release-0.1.0.tar.xz
 
-The archive holds the files of a moment in the middle of the work (an aggregator's state and two logs, a proxy's folder, a device's
-store, a ring), and `expected.json`: what the release itself made of them when it went on.
+The archive holds the files of a moment in the middle of the work (an aggregator's state and two logs, a proxy's folder, a
+device's store, a ring), and `expected.json`: what the release itself made of them when it went on.
 """
 
 from __future__ import annotations

@@ -80,6 +80,11 @@ ALTER TABLE revised RENAME TO results;
 }
 """What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
 3: a window got revisions; those that are there are final."""
+_LOSSES = (
+    "CREATE TABLE IF NOT EXISTS losses (proxy INTEGER NOT NULL, channel INTEGER NOT NULL, first INTEGER NOT NULL, "
+    "past INTEGER NOT NULL, why TEXT NOT NULL)"
+)
+"""Made by a restore alone, for most states have no losses."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
@@ -141,9 +146,16 @@ def connect(path: str | Path) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait."""
+    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait.
+
+    A file that is there is not opened: to close it would give up all locks on it that SQLite has in this process, and another
+    process that is done with the file would then take itself for the last, and remove the write-ahead log under our hands.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+            raise StateError(f"{path} cannot be used as the aggregator's state: it is no file that can be written") from None
         keep_private(path)
     except OSError as error:
         raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(path, error)}") from None
@@ -250,6 +262,28 @@ class State:
             self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
         elif known[0] != name:
             raise StateError(f"{self.path} belongs to engine {known[0]!r}; give engine {name!r} its own state file")
+
+    # --- what is lost -----------------------------------------------------------------------------------------------
+
+    def note_loss(self, proxy: int, channel: int, epochs: range, why: str) -> None:
+        """Take note, inside a transaction, that of these epochs shares of a proxy are lost: their windows will say so."""
+        self.connection.execute(_LOSSES)
+        row = (proxy, signed(channel), epochs.start, epochs.stop, why)
+        self.connection.execute("INSERT INTO losses (proxy, channel, first, past, why) VALUES (?, ?, ?, ?, ?)", row)
+
+    def lost(self, channel: int, epoch: int) -> set[int]:
+        """The proxies of which shares of an epoch are lost."""
+        if not self.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'losses'").fetchone():
+            return set()
+        rows = self.connection.execute(
+            "SELECT proxy FROM losses WHERE channel = ? AND first <= ? AND past > ?", (signed(channel), epoch, epoch)
+        )
+        return {proxy for (proxy,) in rows}
+
+    def restored_at(self) -> int | None:
+        """When the state was last restored from a backup; None if it never was."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = 'restored'").fetchone()
+        return None if row is None else int(row[0])
 
     # --- what the engine starts from --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from deniable.aggregator.aggregator_settings import Settings, read_settings
 from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import ROLES, add_token, revoke_token
 from deniable.cli.audit_log import audit_options, show_audit_log
+from deniable.cli.backups import Back, Restore, add_backup_commands
 from deniable.cli.output import say
 from deniable.cli.settings_commands import (
     FILE,
@@ -130,3 +131,12 @@ def token(settings: Path, name: str, role: str, revoke: bool) -> None:
 def audit(settings: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
     """Show what the aggregator and its operator did, or check that nobody has changed the log of it."""
     show_audit_log(read_settings(settings).audit_path, verify, head, since, as_json)
+
+
+def _backups() -> tuple[Back, Restore]:
+    from deniable.aggregator.aggregator_backup import back_up_aggregator, restore_aggregator  # noqa: PLC0415 - loads HTTP
+
+    return back_up_aggregator, restore_aggregator
+
+
+add_backup_commands(aggregator, "aggregator", _backups)

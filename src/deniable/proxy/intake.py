@@ -217,7 +217,9 @@ class Intake:
             if epoch.waiting is not None:
                 epoch.moving.append(epoch.waiting)
             epoch.waiting = _Waiting(segment, self._clock())
-            for columns in parts:
+            for part in parts:
+                # A spool that was restored from a backup may hold what a log elsewhere has got since.
+                columns = part[:, epoch.seen.look(part[:2], self._check(part)).new]
                 epoch.seen.add(columns[:2], self._check(columns))
                 epoch.waiting.add(columns)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.aggregator.state import connect
-from deniable.aggregator.tokens import add_token
+from deniable.aggregator.tokens import RIGHTS, add_token, grant, token_id
 from deniable.errors import ServiceError
 from deniable.queries.keys import KeyRing
 from deniable.service.tokens import Role, TokenStore
@@ -150,12 +150,21 @@ class Services:
         if self.aggregator.keeps_history:
             tables["history"] = dict(self.aggregator.history or {})
         _write_toml(self.folder / "aggregator.toml", {**settings, **tables, "proxies": proxies})
-        if not self.analyst_token_file.exists():
-            connection = connect(self.folder / "aggregator.db")
-            try:
-                _write_private(self.analyst_token_file, add_token(connection, "analyst", "analyst", int(time.time())))
-            finally:
-                connection.close()
+        self._prepare_analyst_token()
+
+    def _prepare_analyst_token(self) -> None:
+        """A token of the analysts whose keys are on the ring: whoever runs a whole system here asks for all of them."""
+        owners = sorted({trusted.key.owner for trusted in KeyRing.load(self.ring)})
+        connection = connect(self.folder / "aggregator.db")
+        try:
+            if not self.analyst_token_file.exists():
+                token = add_token(connection, owners[0], RIGHTS, int(time.time()), label="made with the system")
+                _write_private(self.analyst_token_file, token)
+            token = self.analyst_token_file.read_text(encoding="utf-8").strip()
+            for owner in owners:
+                grant(connection, token_id(token), owner, RIGHTS)
+        finally:
+            connection.close()
 
     def _token_file(self, proxy: Proxy) -> Path:
         return proxy.token_file or self.folder / f"{proxy.name}.operator-token"

@@ -30,8 +30,10 @@ class CollectorSettings:
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
-    refresh: Seconds = 5
+    refresh: Seconds = 2
     """Seconds between looks at whether the proxy's tokens and queries have changed."""
+    silent: Seconds = 10
+    """Seconds without an answer to such a look after which the proxy is called silent."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: Tls | None = None
 
@@ -46,7 +48,8 @@ class CollectorSettings:
         if at.scheme == "http" and at.hostname not in _LOOPBACK:
             raise ParameterError("proxy", self.proxy, "must begin with https://, unless the proxy is on this machine")
         whole("port", self.port, 0, 65535)
-        whole("refresh", self.refresh, 1, 3600)
+        for name in ("refresh", "silent"):
+            whole(name, getattr(self, name), 1, 3600)
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 

@@ -28,6 +28,7 @@ ROOMS = [
     "errors",
     "randomness",
     "checks",
+    "checksums",
     "toml_file",
     "matrices",
     "display",
@@ -59,7 +60,7 @@ ROOMS = [
 ]
 CLOSED = {
     "client": {"estimation", "aggregator"},
-    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "toml_file", "proxy"},
+    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "checksums", "toml_file", "proxy"},
 }
 # Heavy or sensitive libraries, and the only rooms that may import them.
 LIBRARIES = {

@@ -140,7 +140,8 @@ def test_a_proxy_whose_disk_is_full_says_so_takes_nothing_and_goes_on_when_there
     with httpx.Client(verify=ssl.create_default_context(cafile=system.folder / "good.pem")) as client:
         wait_until(lambda: client.post(f"{url}/v1/shares", content=body, headers=headers).status_code == 202, 20)
         ballast = _fill(proxy.data)
-        told = wait_until(lambda: (got := client.get(f"{url}/readyz")).status_code == 503 and got.json(), LOOK + BUSY)
+        wait_until(lambda: client.get(f"{url}/readyz").status_code == 503, LOOK + BUSY)
+        told = client.get(f"{url}/readyz").json()
         assert [each["fault"] for each in told["faults"] if each["fault"] != "log_away"] == ["disk_full"]
         assert client.get(f"{url}/healthz").status_code == 200  # a restart would not help
         answer = client.post(f"{url}/v1/shares", content=body, headers=headers)

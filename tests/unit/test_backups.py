@@ -23,6 +23,7 @@ from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.proxy_settings import Settings as ProxySettings
 from deniable.queries.channels import channels_of
 from deniable.queries.signing import sign
+from deniable.service import row_checks
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block, cut
 from toolkit.crowds import KEY, RING, Crowd, minute_query
@@ -309,6 +310,7 @@ def test_shares_of_a_restored_spool_that_the_log_has_got_since_are_not_appended_
     proxy.intake.flush()
     proxy.intake.close()
     with closing(sqlite3.connect(proxy.log)) as connection, connection:
+        row_checks.prepare(connection)
         connection.execute("DELETE FROM moved")  # a log that is not restored with the spool knows nothing of its segments
     segment.write_bytes(spooled)
     proxy.start()

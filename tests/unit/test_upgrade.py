@@ -182,11 +182,9 @@ def test_a_proxys_file_is_brought_up_to_date_behind_a_copy_and_a_later_one_refus
     before, after = LAYOUTS
     with closing(before.connect(path)) as connection:
         connection.execute("INSERT INTO one VALUES (1), (2)")
-    with pytest.raises(LogError, match="has schema 1, and 3 is read: start its proxy in this release"):
-        after.connect(path, read_only=True)
     with closing(after.connect(path)) as connection:
         assert connection.execute("SELECT a, b FROM one").fetchall() == [(1, 2)]
     with closing(sqlite3.connect(tmp_path / "file.db.schema-1")) as connection:
-        assert connection.execute("SELECT * FROM one").fetchall() == [(1,), (2,)]
+        assert connection.execute("SELECT a FROM one").fetchall() == [(1,), (2,)]
     with pytest.raises(LogError, match="has schema 3, and this library knows up to 1: it is of a newer one"):
         before.connect(path)

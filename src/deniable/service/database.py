@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
+from deniable.service import row_checks
 
 __all__ = [
     "Layout",
@@ -38,8 +40,10 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
-    migrations: Mapping[int, str] = field(default_factory=dict)
-    """By version, the statements that make a file of that version one of the next."""
+    upgrades: Mapping[int, str] = field(default_factory=dict)
+    """From each earlier version to the next."""
+    unguarded: tuple[str, ...] = ()
+    """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -56,18 +60,17 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            version = self._written_version(connection, path)
-            if version < self.version:
+            found = self._written_version(connection, path)
+            if found == 0:
                 if read_only:
-                    older = f"has schema {version}, and {self.version} is read: start its proxy in this release"
-                    raise LogError(f"{path} {older if version else 'is not written yet'}")
-                if version:
-                    self._migrate(connection, path)
-                else:
-                    self._make(connection)
+                    raise LogError(f"{path} is not written yet")
+                self._make(connection)
+            elif found < self.version and not read_only:
+                self._upgrade(connection, path)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
+            self._check_rows(connection, path, read_only)
         except sqlite3.OperationalError as error:
             connection.close()
             raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
@@ -75,6 +78,23 @@ class Layout:
             connection.close()
             raise
         return connection
+
+    def _check_rows(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+        row_checks.prepare(connection)
+        try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+                if read_only:
+                    return  # of a file from before there were sums
+                connection.execute("BEGIN IMMEDIATE")
+                row_checks.guard(connection, set(re.findall(r"CREATE TABLE (\w+)", self.schema)) - set(self.unguarded))
+                connection.execute("COMMIT")
+            table = row_checks.damaged(connection)
+        except sqlite3.OperationalError:  # a disk that is full or away
+            raise
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            raise LogError(f"{path} is damaged: {error}") from None
+        if table is not None:
+            raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
     def _written_version(self, connection: sqlite3.Connection, path: Path) -> int:
         try:
@@ -89,17 +109,22 @@ class Layout:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
 
-    def _migrate(self, connection: sqlite3.Connection, path: Path) -> None:
-        """Bring a file up to date, all or nothing, behind a copy of it as it was."""
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            version = self._written_version(connection, path)  # another process may have been first
-            if version < self.version:
-                keep_copy(path, version)
-            for each in range(version, self.version):
-                for statement in self.migrations[each].split(";\n"):
+    def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._written_version(connection, path)  # another process may have been quicker
+            if found < self.version:
+                keep_copy(path, found)
+            row_checks.prepare(connection)
+            row_checks.unguard(connection)
+            for version in range(found, self.version):
+                for statement in self.upgrades[version].strip().split(";\n"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {self.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")

@@ -90,7 +90,7 @@ def test_the_log_for_programs_holds_the_same(deniable: Command, proxies: list[Pr
     assert tree["budget"] == [{"analyst": "City of Exampleton", "spent": 0.0, "left": 10.0}]
     [row] = csv.DictReader(io.StringIO(deniable("log", "ann.db", "--csv")))
     assert row["detail"] == receipt["detail"]
-    assert "Nothing waits to be sent." in deniable("status", "ann.db")
+    assert "Nothing is waiting to be sent." in deniable("status", "ann.db")
 
 
 def test_answers_wait_until_they_are_uploaded_and_status_shows_them(deniable: Command, proxies: list[Proxy]) -> None:

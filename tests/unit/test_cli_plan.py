@@ -55,11 +55,11 @@ def test_the_table_tells_parameters_precision_and_risk() -> None:
 def test_a_local_epsilon_above_the_one_asked_for_is_said_loudly() -> None:
     text = " ".join(run(*PAPER).stdout.split())
     made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
-    assert f"Watch out: The local epsilon, {made.epsilon_local:.4g}, is above the 0.7 asked for" in text
-    assert text.count("Watch out") == text.count("asked for") == 1
-    assert text.index("Watch out") < text.index("What the person answering risks")
+    assert f"Warning: The local epsilon, {made.epsilon_local:.4g}, is above the 0.7 asked for" in text
+    assert text.count("Warning") == text.count("asked for") == 1
+    assert text.index("Warning") < text.index("What the person answering risks")
     local = " ".join(run("--population", "100000", "--epsilon", "0.7", "--cv", "0.05").stdout.split())
-    assert "Watch out" not in local
+    assert "Warning" not in local
     assert "Local epsilon 0.7000" in local
 
 

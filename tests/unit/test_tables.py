@@ -270,7 +270,7 @@ def test_a_table_prints_as_a_grid_or_as_a_list() -> None:
     lines = str(joint(mechanisms, answers, population=40)).splitlines()
     assert [line.split() for line in lines[:2]] == [["age,", "%"], ["pet", "young", "old"]]
     assert lines[2].split()[:2] == ["cat", "25.00"]
-    assert lines[4] == "4 reports of 40 people; epsilon 60 a person, all attributes together; ± covers 95 %"
+    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; ± covers 95 %"
     single = str(joint(mechanisms, answers).marginal("pet")).splitlines()
     assert single[0].split()[:3] == ["cat", "75.00", "%"]
 

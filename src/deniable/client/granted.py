@@ -40,7 +40,7 @@ def table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table with their affinities; not the generated ones, for they show others.
+    """The columns of a table with their affinities; not generated ones, because they derive from others.
 
     The rules are those of https://sqlite.org/datatype3.html, section 3.1; ANY in a STRICT table keeps what it is given.
     """

@@ -1,6 +1,6 @@
 """The owner's settings: who may ask, through whom, and how much of the owner any answer and all answers together may cost.
 
-Nothing is allowed that is not named: an analyst's key, and every proxy. The proxies matter as much as the analyst does, for a
+Nothing is allowed that is not named: an analyst's key, and every proxy. The proxies matter as much as the analyst, because a
 query names them, and an analyst who runs all of them could put the shares of a person together.
 """
 

@@ -20,7 +20,7 @@ __all__ = ["BasicRappor"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BasicRappor(MemoizedMechanism, UnaryReports):
-    """One bit a value, randomized once for good and once more in each report, so that a value can be reported for years.
+    """One bit per value, randomized once for good and once more in each report, so that a value can be reported for years.
 
     Permanent step: each of the k bits is turned over with probability f/2. Instantaneous step: a permanent 1 is reported as 1
     with probability `q`, a permanent 0 with probability `p` < `q`. Seen through both, a true bit is 1 with probability

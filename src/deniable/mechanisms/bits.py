@@ -1,4 +1,4 @@
-"""Rows of packed bits: turn, set or read one bit a row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: turn, set or read one bit per row, and count the ones of every column, a machine word at a time."""
 
 from __future__ import annotations
 

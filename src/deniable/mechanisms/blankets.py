@@ -23,9 +23,9 @@ class Blanket(NamedTuple):
     """A blanket over classes of reports, and how much more probable they are under some values, of which any two may be meant."""
 
     weight: _Floats
-    """w, one a class; the sum is the blanket's mass."""
+    """w, one per class; the sum is the blanket's mass."""
     ratio: _Floats
-    """P(class | value)/w(class), one row a class and one column a value; at least 1."""
+    """P(class | value)/w(class), one row per class and one column per value; at least 1."""
 
 
 def supporting_blanket(inside: float, outside: float, only: float, both: float, base: bool = False) -> Blanket:

@@ -90,7 +90,7 @@ def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
     current         short          long
     short    75.24 ± 1.56  24.76 ± 1.56
     long      4.91 ± 4.37  95.09 ± 4.37
-    10,000 reports; epsilon 2 a person, all attributes together; ± covers 95 %
+    10,000 reports; epsilon 2 per person, all attributes together; ± covers 95 %
     """
     if len(labels) < 2:
         raise ParameterError("labels", list(labels), "must name at least two attributes")

@@ -27,7 +27,7 @@ LARGEST_MATRIX = 4096
 
 
 class MatrixMechanism(IndexReports):
-    """Draws from a matrix of integer weights, one column a value, each column summing to 2**64."""
+    """Draws from a matrix of integer weights, one column per value, each column summing to 2**64."""
 
     ESTIMATORS: ClassVar[tuple[str, ...]] = ("inverse", "em", "ems")
     ESTIMATOR: ClassVar[str] = "inverse"
@@ -101,7 +101,7 @@ class MatrixMechanism(IndexReports):
         if estimator == "ems":
             return fit.proportions, "maximum likelihood with smoothing (EMS): biased towards smooth distributions"
         within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"
-        return fit.proportions, f"maximum likelihood (EM), {within}: biased, for it stays on the simplex"
+        return fit.proportions, f"maximum likelihood (EM), {within}: biased, because it stays on the simplex"
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
@@ -169,9 +169,7 @@ def _check_matrix(given: Any) -> NDArray[np.float64]:
 def check_size(name: str, size: int) -> int:
     """The number of values of a matrix, if that is not too large to hold."""
     if size > LARGEST_MATRIX:
-        raise ParameterError(
-            name, size, f"is the number of values, which must be at most {LARGEST_MATRIX} for a matrix to hold them"
-        )
+        raise ParameterError(name, size, f"must be at most {LARGEST_MATRIX} values for a matrix")
     return size
 
 

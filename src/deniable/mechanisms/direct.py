@@ -74,7 +74,7 @@ class DirectEncoding(ValueReports):
         variance = scale * rate * (1 - rate)
         covariance = None
         if rate.size <= solving.largest_covariance():
-            # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
+            # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, because the entries of lam sum to 1.
             covariance = np.outer(-scale * rate, rate)
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

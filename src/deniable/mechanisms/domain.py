@@ -29,7 +29,7 @@ class Domain:
     """The values 0 … k - 1, or k labels of the user's own, in their order."""
 
     labels: Sequence[Hashable]
-    """A tuple; of numbers the range of them, for a domain of millions must not take their room before anybody asks for them."""
+    """A tuple; for numbers a range, so that a domain of millions takes no memory until it is listed."""
     numbered: bool
     """Whether the labels are just the numbers 0 … k - 1."""
 

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Columns = Sequence[Sequence[int]] | NDArray[np.uint64]
-"""Integer weights, one row a value (the columns of the channel), each summing to 2**64."""
+"""Integer weights, one row per value (the columns of the channel), each summing to 2**64."""
 _Columns = TypeVar("_Columns", list[list[int]], NDArray[np.uint64])
 
 _CONTEXT = Context(prec=60)
@@ -206,5 +206,5 @@ def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsi
 
 
 def thresholds(columns: Columns) -> NDArray[np.uint64]:
-    """Cumulative weights of each column but its last cell, one row a column: what :meth:`Source.pick` draws from."""
+    """Cumulative weights of each column but its last cell, one row per column: what :meth:`Source.pick` draws from."""
     return np.cumsum(np.asarray(columns, dtype=np.uint64)[:, :-1], axis=1, dtype=np.uint64)

@@ -78,7 +78,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
-        """One row a value, given by its index in the domain."""
+        """One row per value, given by its index in the domain."""
 
     @abstractmethod
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:

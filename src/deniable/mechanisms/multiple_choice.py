@@ -30,9 +30,9 @@ _NOTE = "a person may choose several labels, or none: the shares need not sum to
 class MultipleChoice(UnaryReports):
     """The share of people who chose each of the labels (`values`), where one may choose up to `most` of them (all), or none.
 
-    A report is one bit a label: whether it was chosen, turned over with probability b = 1/(e^(epsilon/m) + 1). Two answers with
+    A report is one bit per label: whether it was chosen, turned over with probability b = 1/(e^(epsilon/m) + 1). Two answers with
     at most c = `most` labels each differ in up to m = min(2c, k) of the k bits, and each bit that differs loses epsilon/m: so
-    epsilon is the loss of the whole answer. Ones and zeros are kept equally often, for a label that half of the people choose
+    epsilon is the loss of the whole answer. Ones and zeros are kept equally often, because a label that half of the people choose
     is as usual here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 - f)/n.
 
     Set `most` only where the questionnaire itself allows no more: an answer with more labels is refused.
@@ -88,7 +88,7 @@ class MultipleChoice(UnaryReports):
         return Reports(self, self.draw_chosen(self.chosen(values), source or system_source()))
 
     def chosen(self, values: Any) -> NDArray[np.bool_]:
-        """One row a person, one column a label: whether it was chosen."""
+        """One row per person, one column per label: whether it was chosen."""
         array = column(values)
         index = {label: place for place, label in enumerate(self.domain.labels)}
         rows = np.zeros((array.size, len(self.domain)), dtype=np.bool_)

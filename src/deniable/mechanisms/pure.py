@@ -29,7 +29,7 @@ class PureMechanism(Mechanism):
 
     @abstractmethod
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        """One row a report, one column a label: 1 where the report supports the label."""
+        """One row per report, one column per label: 1 where the report supports the label."""
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         k = len(self.domain)

@@ -83,7 +83,7 @@ class Questionnaire:
         if self.fake and self.ask not in (None, 1):
             raise ParameterError("ask", self.ask, "must be 1 with fake data: one answer is true, the others are made up")
         if self.fake and d < 2:
-            raise ParameterError("fake", True, "needs at least two questions, for the fakes are the answers to the others")
+            raise ParameterError("fake", True, "needs at least two questions, because the fakes are the answers to the others")
         ask = 1 if self.fake else d if self.ask is None else exact.check_whole("ask", self.ask, 1, d)
         if self.weights is not None and ask != 1:
             raise ParameterError("weights", dict(self.weights), "set how often each question is the one asked: they need ask = 1")
@@ -174,7 +174,7 @@ class Questionnaire:
     # --- drawing ----------------------------------------------------------------------------------------------------
 
     def choose(self, n: int, source: Source | None = None) -> NDArray[np.bool_]:
-        """One row a person, one column a question: which are answered. No answer has a part in it."""
+        """One row per person, one column per question: which are answered. No answer has a part in it."""
         source = source or system_source()
         d = len(self.mechanisms)
         if self.ask == d:
@@ -215,7 +215,7 @@ class Questionnaire:
     @staticmethod
     def _check_rows(name: str, size: int, n: int) -> None:
         if size != n:
-            raise ParameterError(f"columns[{name!r}]", size, f"is its number of rows, and must be {n}, as that of the others")
+            raise ParameterError(f"len(columns[{name!r}])", size, f"must be {n}, as for the others")
 
     # --- estimating -------------------------------------------------------------------------------------------------
 

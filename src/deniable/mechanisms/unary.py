@@ -1,4 +1,4 @@
-"""Unary encoding: one bit a value, each bit randomized on its own (Wang et al. 2017, section 4.2).
+"""Unary encoding: one bit per value, each bit randomized on its own (Wang et al. 2017, section 4.2).
 
 A report is k packed bits. The bit of the true value is 1 with probability a, every other bit with probability b. Two values
 differ in two bits, so the loss is epsilon = ln( a (1 - b) / (b (1 - a)) ).
@@ -37,7 +37,7 @@ class BitChannel(NamedTuple):
 
 
 class UnaryReports(Mechanism):
-    """A report is one bit a value: the bits' layout, their counting and their estimate, however they were drawn."""
+    """A report is one bit per value: the bits' layout, their counting and their estimate, however they were drawn."""
 
     independent_bits: ClassVar[bool] = True
     """Given the value, one bit tells nothing about another."""
@@ -63,7 +63,7 @@ class UnaryReports(Mechanism):
         return count_columns(data, len(self.domain))
 
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        """One row a report, one column a label: 1 where the report supports the label."""
+        """One row per report, one column per label: 1 where the report supports the label."""
         return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
@@ -106,7 +106,7 @@ class UnaryMechanism(UnaryReports):
         return Fraction(a * (ONE - b), b * (ONE - a))
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
-        """One row a value; an index of -1 stands for "none of the labels", whose bits are all drawn with b.
+        """One row per value; an index of -1 stands for "none of the labels", whose bits are all drawn with b.
 
         Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
         """

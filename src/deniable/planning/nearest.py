@@ -104,13 +104,13 @@ def _problem(request: PlanRequest, candidate: Candidate) -> str:
     if request.open == "share":
         return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {request.cv:g}"
     if request.open == "population":
-        return f"with {budget} no population is enough at {request.most_reports:,.0f} reports an epoch"
+        return f"with {budget} no population is enough at {request.most_reports:,.0f} reports per epoch"
     wanted = "" if request.open == "target" else f", and {_target(request)} is wanted"
     if not budget:
         return f"not even truthful answers{who} are enough{wanted}"
     share, error = _best_error(request, candidate)
     margin = request.z * error
-    white = ": white noise, for the ± is larger than the share itself" if margin > share else ""
+    white = ": white noise, because the ± is larger than the share itself" if margin > share else ""
     return f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv {error / share:.3g}){white}{wanted}"
 
 

@@ -21,7 +21,7 @@ FEWEST_REPORTS = 30
 class Spread(NamedTuple):
     """The variance of an estimated share f, times the number of reports: constant + slope * f - f^2.
 
-    Of any mechanism whose reports support a label with probability a where it is true and b where it is not, for then
+    Of any mechanism whose reports support a label with probability a where it is true and b where it is not, because then
     lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f: constant = b (1 - b)/(a - b)^2 and
     slope = (1 - 2 b)/(a - b).
 

@@ -8,8 +8,8 @@ questions is to be small. Three ways are compared, each at its best:
 * **sampled** (SMP): everybody answers `ask` of the d questions, drawn at random, each with 1/`ask` of the budget; of a single
   one, question j is drawn with probability proportional to the root of importance times variance, which is best (Neyman 1934);
 * **fake**: one question is answered with the whole budget and the others with fake data (RS+FD). A row loses as much as in
-  sampling, so the errors are larger; it wins only where one answer has a ceiling of its own (`answer_epsilon`), for nobody sees
-  which answer is true (:mod:`deniable.mechanisms.questionnaire`).
+  sampling, so the errors are larger; it wins only where one answer has a ceiling of its own (`answer_epsilon`), because nobody
+  sees which answer is true (:mod:`deniable.mechanisms.questionnaire`).
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class PlanRequest(Result):
 
     @property
     def answers(self) -> int:
-        """How many answers share the privacy budget: one an epoch or, memoized, one a distinct true answer."""
+        """How many answers share the privacy budget: one per epoch or, memoized, one per distinct true answer."""
         return self.distinct if self.memoized else self.epochs
 
     @cached_property

@@ -43,8 +43,8 @@ def _log_quotient(above: Fraction, below: Fraction) -> float:
 def bit_epsilon(p: float, q: float) -> float:
     """The loss of one reported bit: ln max( a/b, (1 - b)/(1 - a) ).
 
-    Both ratios count, for a "no" can be the more telling answer. It is the loss of an answer only where the answer *is* one bit,
-    a yes/no question; of anything longer ask :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
+    Both ratios count, because a "no" can be the more telling answer. It is the loss of an answer only where the answer *is* one
+    bit, a yes/no question; of anything longer ask :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
 
     >>> round(bit_epsilon(0.5, 0.5), 4)
     1.0986

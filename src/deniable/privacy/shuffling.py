@@ -105,7 +105,7 @@ class _Clones(NamedTuple):
 def _clones(loss: float, n: int, ignored: float) -> _Clones:
     """The likely numbers of clones: one by one or, where there are very many, in blocks that count as their smallest number.
 
-    More clones never tell more, for one can be added by throwing a coin: so a block's smallest number gives an upper bound.
+    More clones never reveal more, because one can be added by tossing a coin, so a block's smallest number gives an upper bound.
     """
     from scipy.stats import binom  # noqa: PLC0415 - slow to import, and nothing else here needs it
 

@@ -76,7 +76,7 @@ def spending_words(query: Query) -> list[str]:
         return [f"An answer costs {each:.4g}; all answers together cost {whole:.4g}, paid with the first."]
     a_day = sampling * _DAY / schedule.every
     life = sampling * schedule.n_epochs
-    day = f"{a_day:,.1f} answers a day" if a_day >= 1 else f"one answer in {1 / a_day:,.1f} days"
+    day = f"{a_day:,.1f} answers per day" if a_day >= 1 else f"one answer in {1 / a_day:,.1f} days"
     cost = f"{life * each:,.0f}" if life * each >= 100 else f"{life * each:.4g}"
     return [
         f"One answer costs {each:.4g}. A device gives about {day}, which is {a_day * each:.4g} a day.",

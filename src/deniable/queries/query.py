@@ -111,7 +111,7 @@ class Query:
     """No result is released of fewer answers than this."""
     budget: Budget = dataclasses.field(default_factory=Budget)
     rows: str = "random"
-    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one.
+    """Of the rows that the SQL finds, `random` draws one per epoch, `several` sends up to `most_rows`; `aggregate` allows one.
     `all` puts the buckets of all rows into one answer, which has up to `ones` of them."""
     most_rows: int = 1
     memoize: bool = False

@@ -47,7 +47,7 @@ class Block:
     prefix_bits: int
     prefix: int
     columns: _Words
-    """`row_words` rows of words, one column a share: high and low word of the message id, then the share."""
+    """`row_words` rows of words, one column per share: high and low word of the message id, then the share."""
 
     def __post_init__(self) -> None:
         n_rows = message_words(self.size_class) + 2

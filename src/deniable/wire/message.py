@@ -143,7 +143,7 @@ def seal_columns(
 ) -> None:
     """Write many messages into the columns of `out`, `message_words` rows of words: the bulk form of :meth:`Message.seal`.
 
-    `reports` has one row a message; `keys` two rows of words; `strata` and `kinds` are numbers or one for each message.
+    `reports` has one row per message; `keys` two rows of words; `strata` and `kinds` are numbers or one for each message.
     """
     n, length = reports.shape
     if length > capacity(size_class):

@@ -120,7 +120,7 @@ def split_columns(
 ) -> list[_Words]:
     """Many reports (one row of bytes each) as rows for each proxy: the bulk form of :func:`split`.
 
-    What comes back is, for each proxy, `row_words` rows of words with one column a message: message id, then share.
+    What comes back is, for each proxy, `row_words` rows of words with one column per message: message id, then share.
     """
     _check_shares(n_shares)
     n_words = message_words(size_class)

@@ -164,7 +164,7 @@ def test_help_lists_the_command_and_loads_nothing_heavy() -> None:
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
-    assert re.search(r"^  plan +Find what is left open of population, share", out.stdout, re.MULTILINE)
+    assert re.search(r"^  plan +Find whichever of population, share", out.stdout, re.MULTILINE)
     assert out.stdout.splitlines()[-1] == "[]"
 
 

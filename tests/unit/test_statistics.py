@@ -160,11 +160,11 @@ def test_what_has_no_meaning_is_refused() -> None:
         statistics.quantile(TABLE, 1, axis="a")
     with pytest.raises(ParameterError, match="axis = None must be one of a, b, c"):
         statistics.mean(TABLE)
-    with pytest.raises(ParameterError, match="which go into the rows"):
+    with pytest.raises(ParameterError, match="which are rows"):
         statistics.chi_square(TABLE)
     with pytest.raises(ParameterError, match="none twice"):
         statistics.chi_square(TABLE, "a", ("a", "b"))
-    with pytest.raises(ParameterError, match="one of two attributes"):
+    with pytest.raises(ParameterError, match="between two attributes"):
         statistics.correlation(TABLE, "a", ("b", "c"))  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="event = 'u' must be a mapping"):
         statistics.proportion(TABLE, "u")

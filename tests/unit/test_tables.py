@@ -347,7 +347,7 @@ class Opaque(DirectEncoding):
 
 def test_a_mechanism_whose_reports_a_table_cannot_read_is_refused() -> None:
     mechanism = Opaque(3, 1.0)
-    with pytest.raises(ParameterError, match="neither numbered outcomes of a matrix nor do they support labels"):
+    with pytest.raises(ParameterError, match="neither outcomes of a matrix nor sets of supported labels"):
         joint({"a": mechanism}, {"a": mechanism.privatize([0, 1, 2], seeded_source(1))})
 
 
@@ -391,5 +391,5 @@ def test_hadamard_responses_support_what_their_transform_says() -> None:
 
 
 def test_a_mechanism_whose_matrix_would_be_too_large_is_refused() -> None:
-    with pytest.raises(ParameterError, match="more labels than a table takes"):
+    with pytest.raises(ParameterError, match="more labels than a table allows"):
         joint({"a": DirectEncoding(5_000, 1.0)}, {"a": [1, 2]})

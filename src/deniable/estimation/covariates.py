@@ -34,7 +34,7 @@ def named_columns(covariates: Any, names: Sequence[str] | None, n: int) -> tuple
         raise ParameterError("covariates.shape", matrix.shape, "must be (people, covariates)")
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise ParameterError("covariates", f"row {int(bad.argmax())}", "must not have a missing or infinite entry")
+        raise ParameterError(f"covariates[{bad.argmax()}]", "…", "must not have a missing or infinite entry")
     if names is None:
         names = [f"x{i + 1}" for i in range(matrix.shape[1])] if found is None else found
     if isinstance(names, str) or len(names) != matrix.shape[1]:

@@ -85,5 +85,6 @@ def _numbers(name: str, values: Any) -> _Floats:
     if array.ndim != 1 or array.size == 0:
         raise ParameterError(f"{name}.shape", array.shape, "must be one row with at least one entry")
     if not np.all(np.isfinite(array)):
-        raise ParameterError(name, f"entry {np.flatnonzero(~np.isfinite(array))[0]}", "must be finite")
+        place = int((~np.isfinite(array)).argmax())
+        raise ParameterError(f"{name}[{place}]", float(array[place]), "must be finite")
     return array

@@ -92,7 +92,7 @@ def _numbers(name: str, given: Any) -> _Floats:
     if values.ndim != 1 or not values.size:
         raise ParameterError(f"{name}.shape", values.shape, "must be a column with at least one row")
     if not np.isfinite(values).all():
-        raise ParameterError(name, f"row {(~np.isfinite(values)).argmax()}", "must not be missing or infinite")
+        raise ParameterError(f"{name}[{(~np.isfinite(values)).argmax()}]", "…", "must not be missing or infinite")
     return values
 
 

@@ -55,7 +55,7 @@ def clear_answers(answers: Any) -> tuple[tuple[Any, ...], _Floats]:
     except TypeError:
         raise ParameterError("answers", "…", "must be all texts or all numbers, with none missing") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ParameterError("answers", f"row {np.isnan(array).argmax()}", "must not be missing")
+        raise ParameterError(f"answers[{np.isnan(array).argmax()}]", "…", "must not be missing")
     return tuple(labels.tolist()), np.eye(labels.size)[numbers.reshape(-1)]
 
 

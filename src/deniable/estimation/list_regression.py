@@ -160,7 +160,7 @@ def _counts(design: _List, counts: Any, treated: Any) -> tuple[_Floats, NDArray[
     bad = ~((y >= 0) & (y <= most) & (y == np.floor(y)))
     if bad.any():
         at = int(bad.argmax())
-        raise ParameterError("counts", f"row {at}", f"must be a whole number from 0 to {int(most[at])}")
+        raise ParameterError(f"counts[{at}]", "…", f"must be a whole number from 0 to {int(most[at])}")
     if has_list.all() or not has_list.any():
         raise ParameterError("sum(treated)", int(has_list.sum()), "must leave people with each of the two lists")
     return y, has_list

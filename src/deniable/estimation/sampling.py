@@ -156,7 +156,7 @@ def _numbered(name: str, values: Any, n: int, alone: bool = False) -> tuple[list
     except TypeError:
         raise ParameterError(name, "…", "must be all texts or all numbers, with none missing") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ParameterError(name, f"row {np.isnan(np.asarray(values)).argmax()}", "must not be missing")
+        raise ParameterError(f"{name}[{np.isnan(np.asarray(values)).argmax()}]", "…", "must not be missing")
     return labels.tolist(), numbers.reshape(-1)
 
 

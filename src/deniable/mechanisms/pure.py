@@ -37,5 +37,5 @@ class PureMechanism(Mechanism):
 
 
 def rare_variance(a: float, b: float) -> float:
-    """n times the variance of the estimate of a value that nobody holds: what protocols of the same epsilon are compared by."""
+    """n times the variance of the estimate of a value that nobody has, by which protocols of the same epsilon are compared."""
     return b * (1 - b) / (a - b) ** 2

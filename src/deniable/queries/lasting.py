@@ -79,7 +79,7 @@ def spending_words(query: Query) -> list[str]:
     day = f"{a_day:,.1f} answers per day" if a_day >= 1 else f"one answer in {1 / a_day:,.1f} days"
     cost = f"{life * each:,.0f}" if life * each >= 100 else f"{life * each:.4g}"
     return [
-        f"One answer costs {each:.4g}. A device gives about {day}, which is {a_day * each:.4g} a day.",
+        f"One answer costs {each:.4g}. A device gives about {day}, which is {a_day * each:.4g} per day.",
         f"To the end of the query it would give about {life:,.0f} answers, which would cost {cost}.",
     ]
 

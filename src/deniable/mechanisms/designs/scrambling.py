@@ -253,5 +253,5 @@ def _shapes(contributions: _Floats) -> _Floats:
 def _finite_reports(reports: Any) -> _Floats:
     array = np.asarray(reports, dtype=np.float64).reshape(-1)
     if not np.all(np.isfinite(array)):
-        raise ParameterError("reports", f"entry {np.flatnonzero(~np.isfinite(array))[0]}", "must be a finite number")
+        raise ParameterError(f"reports[{(~np.isfinite(array)).argmax()}]", "…", "must be a finite number")
     return array

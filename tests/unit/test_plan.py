@@ -186,11 +186,11 @@ def test_an_epsilon_without_an_adjective_is_local() -> None:
     assert not any("local epsilon" in line for line in made.notes)
     sampled = plan(margin=0.02, sampled_epsilon=1.0)
     assert sampled.epsilon_local > 1.0 >= sampled.epsilon_sampled
-    assert f"The local epsilon, {sampled.epsilon_local:.4g}, is above the 1 asked for" in sampled.notes[0]
+    assert f"The local epsilon, {sampled.epsilon_local:.4g}, is above the requested 1" in sampled.notes[0]
     assert sampled.notes[0] in str(sampled)
     bounded = plan(margin=0.02, sampled_epsilon=1.0, epsilon=1.05)
     assert bounded.epsilon_local <= 1.05
-    assert not any("asked for" in line for line in bounded.notes)
+    assert not any("above the requested" in line for line in bounded.notes)
 
 
 def test_a_plan_spends_no_more_than_its_target_needs() -> None:
@@ -406,7 +406,7 @@ def test_nonsense_is_refused_in_one_clear_line(wishes: dict[str, Any], message: 
             "cv = 0.9 is white noise: the ± at 95% would be 176% of the share",
         ),
         ({"population": 10**5, "share": 0.1, "margin": 0.2, "sampled_epsilon": 1}, "margin = 0.2 is white noise"),
-        ({"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1}, "cv and margin are two ways to say the same"),
+        ({"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1}, "cv and margin are two ways to state the target"),
         ({"population": 10**5, "share": 0.1}, "a target and epsilon are open"),
         ({"population": 10**5, "cv": 0.1}, "share and epsilon are open"),
         (

@@ -123,7 +123,7 @@ def test_a_multiple_choice_question_is_charged_for_all_its_bits() -> None:
         ({"epsilon": -1}, "epsilon"),
         ({"way": "fast"}, "split, sampled, fake"),
         ({"way": "fake", "questions": [Question("a", YES_NO)]}, "at least two questions"),
-        ({"way": "fake", "questions": [Question("a", YES_NO), Question("b", low=0, high=1)]}, "one label is chosen"),
+        ({"way": "fake", "questions": [Question("a", YES_NO), Question("b", low=0, high=1)]}, "with a single choice"),
         ({"questions": [Question("a", YES_NO)] * 2}, "none twice"),
         ({"split": "odd"}, "importance, even"),
     ],

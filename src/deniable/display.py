@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from deniable.errors import MissingExtraError
 
-__all__ = ["Bar", "Display", "Displayed", "draw_bars", "pad", "pandas", "pyplot", "text_width", "wrapped"]
+__all__ = ["Bar", "Display", "Displayed", "draw_bars", "loss_text", "pad", "pandas", "pyplot", "text_width", "wrapped"]
 
 _ROWS_SHOWN = 24
 _LABEL_WIDTH = 36
@@ -45,6 +45,18 @@ def pad(text: str, width: int, right: bool = False) -> str:
 def wrapped(text: str, width: int = _LABEL_WIDTH) -> str:
     """A label broken into lines short enough to fit beside an axis."""
     return "\n".join(textwrap.wrap(text, width) or [text])
+
+
+def loss_text(epsilon: float) -> str:
+    """An epsilon with four digits, rounded up: what is printed is never below the loss.
+
+    >>> loss_text(0.00529107), loss_text(1.0), loss_text(0.0)
+    ('0.005292', '1', '0')
+    """
+    if epsilon == 0 or math.isinf(epsilon):
+        return f"{epsilon:g}"
+    digits = 3 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
 
 
 def _cell(value: Any) -> str:

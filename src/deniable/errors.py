@@ -53,6 +53,7 @@
     │   ├── LogError                a proxy's log cannot be used, or does not contain what is requested
     │   │   └── LogAwayError            it cannot be reached at the moment: retry later, nothing is lost
     │   ├── StateError              the aggregator's state cannot be used
+    │   ├── AuditLogError           an audit log or the public feed cannot be read or written
     │   ├── PublicationError        the aggregator does not accept this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
@@ -69,6 +70,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AnswerError",
     "AnswerTypeError",
+    "AuditLogError",
     "BadSqlError",
     "BudgetExceededError",
     "BudgetFileError",
@@ -461,6 +463,10 @@ class LogAwayError(LogError):
 
 class StateError(ServiceError):
     """The aggregator's state cannot be used."""
+
+
+class AuditLogError(ServiceError):
+    """An audit log, or the public feed of queries, cannot be read or written."""
 
 
 class PublicationError(ServiceError, ValueError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,11 +66,18 @@ class TomlFile:
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
         """The object built from the tree. A parameter that breaks its rule is refused with its line."""
         try:
-            return make(self.tree)
-        except ParameterError as error:
-            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+            with self.located():
+                return make(self.tree)
         except RecursionError:
             raise self.refusal("file", self.name, _TOO_DEEP, self.name, None) from None
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """A parameter that breaks its rule inside is refused with the file and the line on which it stands."""
+        try:
+            yield
+        except ParameterError as error:
+            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
 
 
 def line_of(text: str, name: str) -> int | None:
@@ -100,4 +108,6 @@ def line_of(text: str, name: str) -> int | None:
             continue
         if len(path) > best[0] and wanted[: len(path)] == path:
             best = len(path), number
+        elif len(wanted) > best[0] and path[: len(wanted)] == wanted:  # the first of several tables, or of a table's parts
+            best = len(wanted), number
     return best[1]

@@ -213,7 +213,7 @@ class RunningAggregator:
         self.service = Service(settings, clock=lambda: crowd.now)
 
     def health(self, client: httpx.Client) -> tuple[int, dict[str, Any]]:
-        answer = client.get("/healthz")
+        answer = client.get("/readyz")
         return answer.status_code, answer.json()
 
 

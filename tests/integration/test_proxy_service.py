@@ -48,7 +48,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     with ProxyProcess(tmp_path_factory.mktemp("proxy"), SETTINGS) as running:
         running.publish(QUERY)
         yield running
-        assert httpx.get(f"{running.address}/healthz").json() == {"status": "ok"}  # after all that was done to it
+        assert httpx.get(f"{running.address}/healthz").json()["status"] == "ok"  # after all that was done to it
         assert running.stop() == 0
 
 
@@ -178,7 +178,7 @@ def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
 def test_the_interface_describes_itself(proxy: ProxyProcess) -> None:
     paths = httpx.get(f"{proxy.address}/openapi.json").json()["paths"]
     devices, collectors = {"/v1/shares", "/v1/queries", "/v1/enrol", "/v1/enrol/rotate"}, {"/v1/batches", "/v1/tokens"}
-    assert set(paths) == devices | collectors | {"/v1/queries/{query_id}", "/v1/log", "/healthz", "/metrics"}
+    assert set(paths) == devices | collectors | {"/v1/queries/{query_id}", "/v1/log", "/healthz", "/readyz", "/metrics"}
     assert {"202", "401", "408", "409", "410", "413", "415", "429", "503"} <= set(paths["/v1/shares"]["post"]["responses"])
 
 

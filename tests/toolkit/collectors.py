@@ -49,7 +49,7 @@ class CollectorProcess:
         self.address = line.removeprefix("listening on ").strip()
         self._port = int(self.address.rsplit(":", 1)[1])
         end = time.monotonic() + 20
-        while httpx.get(f"{self.address}/healthz").status_code != 200:
+        while httpx.get(f"{self.address}/readyz").status_code != 200:
             assert time.monotonic() < end
             time.sleep(0.02)
         return self.address

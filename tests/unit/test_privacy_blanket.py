@@ -133,6 +133,40 @@ def test_no_small_crowd_of_any_mechanism_loses_more_than_the_bound(mechanism: Me
         assert delta * (1 - 1e-12) <= blanket_delta(mechanism, n, epsilon)
 
 
+def worst_binary_crowd(mechanism: BinaryResponse | DirectEncoding, n: int) -> Callable[[float], float]:
+    """Exactly, for one bit a report: shuffled, only the number of ones is left, a sum of two binomials. By convolution, over all
+    crowds of the others and both directions."""
+    zero, one = mechanism.channel()[1].tolist()
+    powers: list[list[np.ndarray[Any, Any]]] = [[np.ones(1)], [np.ones(1)]]
+    for p, laws in zip((zero, one), powers, strict=True):
+        for _ in range(n):
+            laws.append(np.convolve(laws[-1], [1 - p, p]))
+    after = [
+        [np.convolve(np.convolve(powers[0][n - 1 - ones], powers[1][ones]), [1 - p, p]) for p in (zero, one)] for ones in range(n)
+    ]
+
+    def delta(epsilon: float) -> float:
+        growth = math.exp(epsilon)
+        return max(float(np.maximum(a - growth * b, 0).sum()) for pair in after for a, b in (pair, pair[::-1]))
+
+    return delta
+
+
+@pytest.mark.parametrize("n", [2, 3, 16, 40, 120])
+@pytest.mark.parametrize(
+    "mechanism",
+    [DirectEncoding(2, 0.3), DirectEncoding(2, 1.0), DirectEncoding(2, 4.0), BinaryResponse(0.4, 0.8), BinaryResponse(0.9, 0.1)],
+    ids=repr,
+)
+def test_no_crowd_of_bits_up_to_120_loses_more_than_the_bound(mechanism: BinaryResponse | DirectEncoding, n: int) -> None:
+    exact = worst_binary_crowd(mechanism, n)
+    for share in (0.0, 0.02, 0.1, 0.3, 0.6, 0.9):
+        epsilon = share * mechanism.epsilon
+        assert exact(epsilon) * (1 - 1e-12) <= blanket_delta(mechanism, n, epsilon)
+    for slack in (0.1, 1e-2, 1e-4, 1e-6):
+        assert exact(blanket_epsilon(mechanism, n, slack)) <= slack * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(("mechanism", "n"), SMALL, ids=repr)
 def test_a_blanket_lies_under_every_column_of_the_channel(mechanism: Mechanism, n: int) -> None:
     """Its mass is at most that of the largest blanket there is, and the columns that are made of it have the mass 1."""

@@ -220,10 +220,10 @@ def test_the_command_makes_lists_and_revokes_tokens_and_shows_the_log(tmp_path: 
     assert {(each["role"], each["quota"]) for each in listed} == {("device", 9)}
     assert run(cli, ["proxy", "token", "revoke", path, listed[0]["id"]]).output == "1 token revoked\n"
     assert run(cli, ["proxy", "token", "list", path]).output.count("device") == 2
-    missing = run(cli, ["proxy", "show", path])
+    missing = run(cli, ["proxy", "log", path])
     assert (missing.exit_code, "is not there" in missing.output) == (2, True)
     Intake(tmp_path / "data", Rules(), lambda: NOW).close()
-    shown = json.loads(run(cli, ["proxy", "show", path, "--json"]).output)
+    shown = json.loads(run(cli, ["proxy", "log", path, "--json"]).output)
     assert (shown["first_offset"], shown["last_offset"], shown["channels"]) == (1, 0, {})
 
 

@@ -129,6 +129,11 @@ class Settings:
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
+    @property
+    def audit_path(self) -> Path:
+        """Where the audit log stands: beside the state."""
+        return self.state.with_name(self.state.name + ".audit.jsonl")
+
 
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file. Paths in it are relative to where the file stands."""

@@ -311,8 +311,13 @@ def _add_watching(app: FastAPI, service: Service) -> None:
         _authorize(service, request, "analyst", "reader")
         return {"capacity": service.capacity()}
 
-    @app.get("/healthz")
-    def health() -> Response:
+    @app.get("/healthz", responses={503: {"description": "A part of the service has ended: restart it."}})
+    def liveness() -> Response:
+        """200 while all parts of the service run, whether or not they can do their work. The body names everything wrong."""
+        return Response(json.dumps(service.health_report()), 200 if service.alive else 503, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "Nothing is counted; the body says why."}})
+    def readiness() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
         told = service.health_report()
         return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")

@@ -21,7 +21,7 @@ import numpy as np
 from deniable.aggregator.catalogue import Published, publish, published
 from deniable.aggregator.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
-from deniable.aggregator.windows import PROXY_DOWN
+from deniable.aggregator.windows import MALFORMED, PROXY_DOWN
 from deniable.planning.allocation import neyman
 from deniable.planning.feedback import Coins, Decision, Limits, Outlook, Setting, decide, lasting_rate
 from deniable.queries.envelope import Envelope, Version
@@ -98,7 +98,7 @@ class Controller:
         if not window["final"] and window["expected"] is None:
             return None  # answers are still to come, and nobody knows how many
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
-        if window["condition"] == PROXY_DOWN:  # answers are missing, and not because people stay away
+        if window["condition"] in (PROXY_DOWN, MALFORMED):  # answers are missing, and not because people stay away
             return None
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:

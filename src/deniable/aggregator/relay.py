@@ -33,13 +33,16 @@ def relay(
     """
     orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
+    away: dict[int, str] = {}
     for query, serial, proxy, what in orders:
         if what == PUBLISH and counted is not None and (query, serial) not in counted:
             n_left += 1
             continue
         target = proxies[proxy]
-        problem = None
+        problem = away.get(proxy)  # who did not answer just now is not waited for once more
         try:
+            if problem is not None:
+                raise ResponseError(0, "unreachable", problem)
             headers = bearer(target.token())
             address = f"{target.url.rstrip('/')}/v1/queries/{query}"
             if what == PUBLISH:
@@ -54,7 +57,9 @@ def relay(
             if not answer.is_success and not gone:
                 problem = f"{answer.status}: {answer.text[:300]}"
         except (ResponseError, SettingsError) as error:  # it is away, or the file with its token is: for now
-            problem = str(error)
+            problem = problem or str(error)
+            if isinstance(error, ResponseError):
+                away[proxy] = problem
         n_left += problem is not None
         connection.execute(
             "UPDATE relays SET done = ?, problem = ? WHERE id = ? AND serial = ? AND proxy = ? AND what = ?",

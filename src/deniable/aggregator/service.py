@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.capacity import capacity
@@ -21,13 +21,16 @@ from deniable.aggregator.external_engine import ExternalEngineStatus, counted_ve
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_service import HistoryService, history_reader
+from deniable.aggregator.probes import probes_of
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
+from deniable.aggregator.service_faults import aggregator_faults
 from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import RefusedError
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.service.background import Background
+from deniable.service.faults import FaultWatch, health_document
 
 __all__ = ["LARGEST_PAGE", "Service"]
 
@@ -35,6 +38,15 @@ _log = logging.getLogger("deniable.aggregator")
 _SECONDS_BETWEEN_TRIES = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.1
 LARGEST_PAGE = 8 << 20
+
+
+class _Parts(NamedTuple):
+    """The threads of a service, in the order in which they start."""
+
+    engine: Background | None
+    relay: Background
+    controller: Background | None
+    history: Background | None
 
 
 class _Embedded:
@@ -78,7 +90,8 @@ class Service:
             self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
             self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
-        self._unrelayed = ""
+        self.unrelayed = ""
+        """Why some proxy does not know of a query yet, as it was last tried."""
         self._relay = Background("relay", self._relay_step, _log)
         self._controller: Background | None = None
         if settings.controller is not None:
@@ -86,16 +99,19 @@ class Service:
             self._rule = Controller(key, self.ring, self.names, self.clock)
             self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
+        self.parts = _Parts(self._engine, self._relay, self._controller, self._keeper)
+        self.probes = probes_of(settings.proxies, settings.limits.silent, _log)
+        self.watch = FaultWatch(lambda: aggregator_faults(self), _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay, self._controller, self._keeper):
+        for each in (*self.parts, *self.probes, self.watch):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._controller, self._engine, self._relay, self._keeper):
+        for each in (self.watch, *self.probes, *self.parts):
             if each is not None:
                 each.stop()
         if self.history is not None:
@@ -124,7 +140,7 @@ class Service:
     @property
     def relay_problem(self) -> str:
         """Why some proxy does not know of a query yet, or why none can be told; empty if all is well."""
-        return self._relay.problem or self._unrelayed
+        return self._relay.problem or self.unrelayed
 
     @property
     def history_problem(self) -> str:
@@ -145,18 +161,25 @@ class Service:
             self._elsewhere.look()
         return self._elsewhere.health
 
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is in this process."""
+        return None if self._embedded is None else self._embedded.engine
+
+    @property
+    def alive(self) -> bool:
+        """Whether all its threads run: if one has ended, only a restart helps."""
+        return not any(each is not None and each.ended for each in self.parts)
+
     def health_report(self) -> dict[str, Any]:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
         proxies = [asdict(proxy) for proxy in self.health]
-        running, engine, relay = self.running, self.engine_problem, self.relay_problem
-        history = self.history_problem
-        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
-        status = "failed" if not running else "ok" if fine else "degraded"
-        found: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        found: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
         if self.history is not None:
-            found["history"] = history or "running"
-        found["proxies"] = proxies
-        return {**found, "controller": self.controller_problem} if self.controller_problem else found
+            found["history"] = self.history_problem or "running"
+        if self.controller_problem:
+            found["controller"] = self.controller_problem
+        return health_document(aggregator_faults(self), **found, proxies=proxies)
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -167,7 +190,7 @@ class Service:
         try:
             counted = None if self._elsewhere is None else counted_versions(connection)
             left = relay(connection, self.settings.proxies, self._client, counted)
-            self._unrelayed = relay_problem(connection, self.names)
+            self.unrelayed = relay_problem(connection, self.names)
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None

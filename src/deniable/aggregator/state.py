@@ -25,7 +25,7 @@ from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
-from deniable.service.database import keep_private
+from deniable.service.database import keep_private, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
 
@@ -130,7 +130,8 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
+        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else error
+        raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
         raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
@@ -143,7 +144,7 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         keep_private(path)
     except OSError as error:
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error.strerror}") from None
+        raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(path, error)}") from None
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

@@ -17,14 +17,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
-from deniable.display import Display
+from deniable.aggregator.shuffled_loss import shuffled_loss
+from deniable.display import Display, loss_text
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import stratified
@@ -38,13 +40,15 @@ from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
+__all__ = ["COMPLETE", "MALFORMED", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
+MALFORMED = "malformed"
+"""So many shares were malformed that the answers behind them could move a proportion further than the 95 % interval says."""
 _Floats = NDArray[np.float64]
 
 
@@ -86,6 +90,12 @@ class Window(Result):
     """The buckets of each column of the answer; labels are their combinations, the first column counting most."""
     complete: bool = True
     """Whether every answer is in some bucket, so that proportions make up a whole."""
+    epsilon_shuffled: float | None = None
+    """Of one answer, to anyone who sees only the shuffled reports, but for a chance of `delta_shuffled`; an upper bound. None
+    where that is not claimed: without an estimate, and of memoized answers."""
+    delta_shuffled: float | None = None
+    shuffled_among: int | None = None
+    """How many reports the answer that is hidden least was shuffled among: those of its epoch, stratum and version."""
 
     def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
         """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
@@ -156,7 +166,14 @@ class Window(Result):
         if self.silent_from is not None:
             end = spoken_time(self.silent_from)
             quiet = f"\nat this schedule the query's budget is used up about {end}, and devices fall silent"
-        return f"{head}\n{self.estimate}{liar}{quiet}"
+        return f"{head}\n{self.estimate}{self._spoken_shuffled()}{liar}{quiet}"
+
+    def _spoken_shuffled(self) -> str:
+        if self.epsilon_shuffled is None:
+            return ""
+        shown = loss_text(self.epsilon_shuffled)
+        crowd = f"shuffled among {self.shuffled_among:,} or more"
+        return f"\nepsilon {shown} per answer for anyone who sees only the reports, {crowd} (delta {self.delta_shuffled:g})"
 
     def _spoken_revision(self) -> str:
         if self.final:
@@ -197,7 +214,11 @@ def assemble(
     if estimate is not None and wish is not None and widest(estimate) > wish:
         note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    spoiled = _malformed(conservation or {})
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
+    if estimate is not None and spoiled.proportion > widest(estimate):
+        condition = PROXY_DOWN if missing else MALFORMED
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note))
     nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
@@ -206,7 +227,39 @@ def assemble(
     silent_from = None if quiet is None else quiet.at
     columns = {column.name: column.labels for column in newest.columns}
     more: dict[str, Any] = {"wish": wish, "silent_from": silent_from, "columns": columns, "complete": newest.buckets.complete}
+    shuffled = None if estimate is None else shuffled_loss(_counted(versions, panes)[2], panes)
+    if shuffled is not None:
+        more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.among}
     return Window(*about, estimate, missing, accounts, influence, **more)
+
+
+class _Malformed(NamedTuple):
+    """The proxy of which the largest proportion of shares was malformed."""
+
+    proxy: str = ""
+    proportion: float = 0.0
+
+    @property
+    def note(self) -> str:
+        """What it means for the estimate."""
+        what = f"{100 * self.proportion:.2g} % of the shares of {self.proxy} were malformed"
+        return f"{what}: the answers behind them are missing, and could move a proportion further than ± says"
+
+
+def _malformed(conservation: Mapping[str, Any]) -> _Malformed:
+    """How large a part of a window's answers may be missing because a share was malformed.
+
+    If a proportion m of the answers is missing, then the proportion of all answers lies within m of that of the others, whatever
+    the missing ones said. That is a bias, which no interval of the others covers; so m is compared with its half-width.
+    """
+    found = _Malformed()
+    for name, account in conservation.get("proxies", {}).items():
+        if account["malformed"]:
+            found = max(found, _Malformed(name, account["malformed"] / (account["malformed"] + account["counted"])), key=_second)
+    return found
+
+
+_second = itemgetter(1)
 
 
 def estimate_period(

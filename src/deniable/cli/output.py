@@ -11,7 +11,6 @@ import csv
 import importlib.util
 import io
 import json
-import math
 import re
 import sys
 import warnings
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deniable.display import loss_text
 from deniable.errors import DeniableError, SurveyError
 
 if TYPE_CHECKING:
@@ -102,18 +102,6 @@ def save_figure(figure: Any, path: Path) -> None:
         raise SurveyError(f"{path} cannot be written: {error.strerror}") from None
     except ValueError as error:  # an ending that matplotlib has no format for
         raise SurveyError(f"{path} cannot be drawn: {error}") from None
-
-
-def loss_text(epsilon: float) -> str:
-    """An epsilon with four digits, rounded up, so that the printed value is never below the loss.
-
-    >>> loss_text(0.00529107), loss_text(1.0), loss_text(0.0)
-    ('0.005292', '1', '0')
-    """
-    if epsilon == 0 or math.isinf(epsilon):
-        return f"{epsilon:g}"
-    digits = 3 - math.floor(math.log10(epsilon))
-    return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
 
 
 @contextmanager

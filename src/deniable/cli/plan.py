@@ -11,10 +11,10 @@ import deniable
 from deniable.cli.output import as_json, loss_text, make_console, say
 from deniable.cli.plan_questions import plan_questions
 from deniable.errors import PlanError
-from deniable.planning.plan import SHUFFLED_DELTA
 from deniable.planning.questionnaire import Split, Way
 from deniable.planning.rendering import error, figure, figure_name, local_excess, percent
 from deniable.planning.request import PlanRequest
+from deniable.privacy.blanket import SHUFFLED_DELTA
 
 __all__ = ["plan"]
 

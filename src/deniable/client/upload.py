@@ -23,7 +23,7 @@ from deniable.queries.signing import LARGEST_LIST, MOST_LISTED
 from deniable.randomness import Source, system_source
 from deniable.service.http_reading import Answer, ask
 
-__all__ = ["HttpTransport", "Polled", "Transport", "Uploaded", "backoff", "fetch_queries", "read_list", "upload"]
+__all__ = ["HttpTransport", "Polled", "Transport", "Uploaded", "backoff", "fetch_queries", "read_list", "refusal", "upload"]
 
 FIRST_WAIT = 30
 LONGEST_WAIT = 6 * 3600
@@ -275,8 +275,12 @@ class HttpTransport:
             return response
         after = response.headers.get("Retry-After", "")
         wait = int(after) if after.isascii() and after.isdecimal() and len(after) < 8 else 0
-        status = response.status
-        raise UploadError(f"answered {status}{_reason(response)}", wait, final=status in _FINAL, early=status in _EARLY)
+        raise refusal(response.status, _reason(response), wait)
+
+
+def refusal(status: int, reason: str = "", retry_after: int = 0) -> UploadError:
+    """What a proxy's status means for the shares that it did not take."""
+    return UploadError(f"answered {status}{reason}", retry_after, final=status in _FINAL, early=status in _EARLY)
 
 
 def _reason(response: Answer) -> str:

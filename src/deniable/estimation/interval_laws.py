@@ -17,6 +17,13 @@ __all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
 """Beyond this a noncentral chi-square is normal to four digits, and its sum would be slow."""
+_AROUND = 0.9999
+"""Confidence of the interval over which the rise of a distribution around its quantile is measured."""
+_CLEAR_RISE = 1.75
+"""Standard errors that a distribution rises per bin where its quantile's interval covers as stated.
+
+Chosen by simulation of 8 designs with 6 to 64 bins, 4 levels each (`benchmarks/quantile_coverage.py`).
+"""
 
 
 class IntervalLaw(Protocol):
@@ -94,8 +101,13 @@ class QuantileLaw(Result):
 
     level: float
     points: _Floats
+    """The same number of points for each bin, evenly spaced, and the last edge."""
     below: _Floats
+    """F at the points."""
     stderr: _Floats
+    """The standard error of F at the points."""
+    rise_stderr: _Floats
+    """For each bin, the standard error of the rise of F across it."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
         z = -_normal_quantile((1 - check_confidence(confidence)) / 2)
@@ -103,10 +115,17 @@ class QuantileLaw(Result):
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
     def covers_more(self, confidence: float) -> bool:
-        """If noise makes F fall inside the interval, it contains more points than pass the test."""
-        low, high = self.interval(confidence)
-        inside = (self.points >= low) & (self.points <= high)
-        return bool(np.any(np.diff(self.below[inside]) < 0))
+        """Whether F rises so little per bin around the interval that noise may well make it fall there.
+
+        Judged over a much wider interval (`_AROUND`), for two reasons: whether F falls inside the interval itself depends on the
+        noise that decides whether the interval contains the truth, so intervals chosen by it would cover more or less often than
+        all of them; and the mean rise over many bins is known better than any single one.
+        """
+        low, high = self.interval(max(confidence, _AROUND))
+        bins = np.interp([low, high], self.points, np.linspace(0, self.rise_stderr.size, self.points.size))
+        touched = self.rise_stderr[int(bins[0]) : max(math.ceil(bins[1]), int(bins[0]) + 1)]
+        rise = np.diff(np.interp([low, high], self.points, self.below)) / max(bins[1] - bins[0], 1e-9)
+        return bool(rise[0] < _CLEAR_RISE * math.sqrt(np.mean(touched**2)))
 
 
 @dataclass(frozen=True, eq=False)

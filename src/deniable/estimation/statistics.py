@@ -189,7 +189,7 @@ def quantile(
     s = math.sqrt(table.covariance_of(weights[None])[0, 0])
     low, high = np.interp([level - s, level + s], below, bounds)
     name = f"{level:g} quantile of {table.axes[0]}"
-    law = QuantileLaw(level, *_cumulated(table, bounds, raw, s))
+    law = QuantileLaw(level, *_cumulated(table, bounds, raw, s), table.stderr)
     return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])), law)
 
 

@@ -19,15 +19,12 @@ from deniable.planning.power import detectable_difference
 from deniable.planning.precision import Spread, report_bytes
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
-from deniable.privacy.blanket import blanket_epsilon
+from deniable.privacy.blanket import SHUFFLED_DELTA, blanket_epsilon
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
 from deniable.results import Result, fields_of
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
-
-SHUFFLED_DELTA = 1e-6
-"""The probability with which the shuffled epsilon may not hold."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

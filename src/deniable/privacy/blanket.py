@@ -31,7 +31,10 @@ from deniable.mechanisms.blankets import Blanket
 from deniable.privacy.checks import check_count, check_delta, check_loss
 from deniable.privacy.shuffling import shuffled_delta, shuffled_epsilon
 
-__all__ = ["blanket_delta", "blanket_epsilon"]
+__all__ = ["SHUFFLED_DELTA", "blanket_delta", "blanket_epsilon"]
+
+SHUFFLED_DELTA = 1e-6
+"""The chance for which plans and windows promise nothing, where they state a shuffled epsilon."""
 
 _Floats = NDArray[np.float64]
 _Pair = tuple[int, int]

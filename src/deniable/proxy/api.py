@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 import struct
 import time
@@ -30,6 +31,8 @@ from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.keys import KeyRing
+from deniable.service.certificate_expiry import end_of_file
+from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
@@ -37,6 +40,7 @@ from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
 
+_LOGGER = logging.getLogger("deniable.proxy")
 _LARGEST_QUERY = 1 << 21
 _LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
@@ -71,13 +75,16 @@ class Proxy:
         self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
         self.enrolment = Enrolment(folder, settings.enrolment, self.tokens, self.clock)
         self._has_workers = inside is not None
+        self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
         """Begin to take uploads."""
         self.desk.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """Flush, and let go of all files."""
+        self.watch.stop()
         self.desk.stop()
         self.enrolment.close()
         self.tokens.close()
@@ -88,6 +95,25 @@ class Proxy:
         if self._has_workers:
             return request.headers.get(PEER, "")
         return request.client.host if request.client else ""
+
+    def faults(self) -> list[Fault]:
+        """What is wrong now."""
+        rules, intake, found = self.settings.intake, self.intake, []
+        if self.desk.failed:
+            detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
+            found.append(Fault(self.desk.fault or "failing", "intake", detail, stops=True))
+        found += low_disk(self.settings.folder, rules.reserve, "disk_full", stops=True)
+        if intake.log_problem:
+            found.append(Fault("log_away", "log", intake.log_problem))
+        if intake.is_full:
+            found.append(Fault("backlog_full", "intake", "it holds as many shares or message ids as it may", stops=True))
+        if self.settings.tls is not None:
+            found += expiring("tls.certificate", end_of_file(self.settings.tls.certificate), self.clock())
+        return found
+
+    def health_report(self) -> dict[str, Any]:
+        """The health page."""
+        return health_document(self.faults(), waiting=self.intake.n_waiting, log=self.intake.log_problem or "running")
 
     def queries_changed(self) -> None:
         """Have the intake know the channels of the board as it is now."""
@@ -234,12 +260,16 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
-    @app.get("/healthz")
-    async def health() -> Response:
-        """200 while shares can be taken."""
-        if proxy.desk.failed:
-            raise RefusedError("storage", 503, "the proxy's disk or log has failed")
-        return Response('{"status":"ok"}', media_type="application/json")
+    @app.get("/healthz", responses={503: {"description": "The disk or the log has failed: the proxy ends."}})
+    async def liveness() -> Response:
+        """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
+        return Response(json.dumps(proxy.health_report()), 503 if proxy.desk.failed else 200, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "No shares can be taken now; the body says why."}})
+    async def readiness() -> Response:
+        """200 while shares can be taken, 503 otherwise."""
+        told = proxy.health_report()
+        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -261,7 +291,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):
-        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
+        raise RefusedError("log_damaged", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
         if reader is not None:
             reader.close()

@@ -57,9 +57,9 @@ def supervise(
 
     `run_intake` serves the intake on a socket, knows the workers' token, and calls back when it is ready.
     """
-    inner = Endpoint("proxy", "127.0.0.1", 0, None)
+    inner = Endpoint("127.0.0.1", 0, None)
     inside = inner.listen()
-    _ = place.tls_context  # made before the first fork: all workers have the same keys for tickets
+    # TLS was set up before the first fork: all workers have the same keys for tickets.
     return _Supervisor(settings, place, listener, inside, inner.address(inside), run_intake).run(announce)
 
 

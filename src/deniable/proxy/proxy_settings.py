@@ -48,6 +48,11 @@ class Settings:
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 
+    @property
+    def audit_path(self) -> Path:
+        """Where its audit log stands."""
+        return self.folder / "audit.jsonl"
+
     def open_log(self) -> ProxyLog:
         """The proxy's log, made if it is not there."""
         if self.kafka is None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deniable.errors import LogError
+from deniable.errors import LogError, ParameterError
 
-__all__ = ["Layout", "keep_files_private", "keep_private", "lock"]
+__all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
+
+_NO_ROOM = 64 << 10
+"""Free bytes below which a disk that refuses to write is full, whatever it calls the reason."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,9 @@ class Layout:
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
         except BaseException:
             connection.close()
             raise
@@ -76,10 +85,40 @@ def lock(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
     try:
         connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        raise LogError(f"{path.parent} is in use by another proxy") from None
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise LogError(f"{path.parent} is in use by another proxy") from None
+        raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
     return connection
+
+
+@contextmanager
+def usable_storage(name: str, path: Path) -> Iterator[None]:
+    """What is made inside needs the files at a path, which a setting names: if the disk refuses, that setting is at fault."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise ParameterError(name, str(path), f"cannot be used: {storage_reason(path, error)}") from None
+
+
+def storage_reason(path: Path, error: OSError | sqlite3.Error) -> str:
+    """Why the disk did not take something, in words that say what to do about it."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL or free_bytes(path) < _NO_ROOM:
+        return "the disk is full"
+    if number == errno.EROFS or code == sqlite3.SQLITE_READONLY:
+        return "it is read-only"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that can still be written where a file is, or would be made."""
+    for each in (path, *path.absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(each).free
+    return 0
 
 
 def keep_files_private() -> None:
@@ -101,4 +140,4 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         keep_private(path)
     except OSError as error:
-        raise LogError(f"{path} cannot be created: {error.strerror}") from None
+        raise LogError(f"{path} cannot be created: {storage_reason(path, error)}") from None

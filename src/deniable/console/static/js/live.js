@@ -22,7 +22,7 @@ import { store } from './store.js';
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */
 export const kindOf = (condition, stopped = false) => {
   if (stopped) return 'stopped';
-  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', 'proxy down': 'down', withheld: 'withheld' })[condition] ?? 'waiting';
+  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
 };
 
 /** The list of queries beside the charts, and the select that takes its place on a phone. @param {string} chosen */

@@ -277,7 +277,7 @@ def test_doubles_are_written_by_their_bits() -> None:
         (lambda c: c.replace(b'"serial":1', b'"serial":1.0'), "must not be a decimal fraction"),
         (lambda c: c.replace(b'"serial":1', b'"serial":01'), "not JSON"),
         (lambda c: c.replace(b'"serial":1,', b""), "not in canonical form"),
-        (lambda c: c.replace(b'"serial":1', b'"serial":1,"serial":1'), "give a key twice"),
+        (lambda c: c.replace(b'"serial":1', b'"serial":1,"serial":1'), "repeat a key"),
         (lambda c: c.replace(b"taxi", b"t\\u0061xi"), "not in canonical form"),
         (lambda c: c.replace(b'"serial":1', b'"serial":1,"serials":1'), "not a known key"),
         (lambda c: c.replace(b'"serial":1', b'"serial":' + b"1" * 5000), "not JSON"),

@@ -140,6 +140,6 @@ def write_new(path: Path, content: str, refusal: type[DeniableError]) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(content)
     except FileExistsError:
-        raise refusal(f"{path} exists already and is not overwritten") from None
+        raise refusal(f"{path} already exists and is not overwritten") from None
     except OSError as error:
         raise refusal(f"{path} cannot be written: {error.strerror}") from None

@@ -216,7 +216,7 @@ def test_a_file_is_planned_in_place_and_all_else_stays_as_written(tmp_path: Path
     done = invoke("query", "plan", str(file))
     assert done.exit_code == 0, done.output
     assert "answer in" in done.output or "answers per day" in done.output
-    assert "To the end of the query" in done.output
+    assert "Until the end of the query" in done.output
     text = file.read_text()
     for line in FILE.splitlines():
         assert line in text.splitlines()

@@ -261,7 +261,7 @@ def test_a_plan_is_written_as_a_query(tmp_path: Path) -> None:
     assert all(each.met for each in assess(query, Costs(200_000)))
     again = invoke("plan", *wishes, "--mechanism", "OptimizedUnary", "--query", str(file))
     assert again.exit_code == 2
-    assert "exists already" in again.output
+    assert "already exists" in again.output
 
 
 # --- what the aggregator measures of itself ---------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["query", "new", "q.toml"], "q.toml exists already"),
+        (["query", "new", "q.toml"], "q.toml already exists"),
         (["query", "new", "new.toml", "--id", "Bad Id"], "new.toml, line 3: id = 'Bad Id' must be"),
         (["query", "new", "nowhere/new.toml"], "cannot be written"),
         (["query", "check", "absent.toml"], "cannot be read"),

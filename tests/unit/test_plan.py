@@ -237,7 +237,7 @@ def test_a_device_sends_no_more_than_it_may() -> None:
     free, tight = plan(**wishes), plan(**wishes, report_bytes=4)
     assert free.report_bytes > 4 >= tight.report_bytes
     assert tight.smallest_share >= free.smallest_share
-    assert "sends 63 bytes, and 4 are allowed" in tight.excluded["OptimizedUnary"]
+    assert "sends 63 bytes, but only 4 are allowed" in tight.excluded["OptimizedUnary"]
 
 
 def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:

@@ -124,7 +124,7 @@ def test_a_multiple_choice_question_is_charged_for_all_its_bits() -> None:
         ({"way": "fast"}, "split, sampled, fake"),
         ({"way": "fake", "questions": [Question("a", YES_NO)]}, "at least two questions"),
         ({"way": "fake", "questions": [Question("a", YES_NO), Question("b", low=0, high=1)]}, "with a single choice"),
-        ({"questions": [Question("a", YES_NO)] * 2}, "none twice"),
+        ({"questions": [Question("a", YES_NO)] * 2}, "without repetition"),
         ({"split": "odd"}, "importance, even"),
     ],
 )

@@ -173,7 +173,7 @@ def test_a_query_cannot_be_changed_only_revised() -> None:
     newer = query.revised(sampling=0.9)
     assert (newer.serial, newer.sampling, newer.id) == (2, 0.9, query.id)
     assert newer.digest != query.digest
-    with pytest.raises(ParameterError, match="stays as it is"):
+    with pytest.raises(ParameterError, match="cannot change in a new version"):
         query.revised(id="other")
 
 

@@ -104,7 +104,7 @@ def test_an_expired_query_is_refused() -> None:
 def test_an_older_version_or_another_one_of_the_same_serial_is_refused() -> None:
     newer = QUERY.revised(sampling=0.9)
     place = (QUERY.analyst, QUERY.id)
-    with pytest.raises(RollbackError, match="serial 1, and 2 was seen"):
+    with pytest.raises(RollbackError, match="serial 1, but 2 was already seen"):
         verify(SIGNED, RING, NOW, {place: Seen(newer.serial, newer.digest)})
     twin = make_query(sampling=0.61)
     with pytest.raises(RollbackError, match="and different contents"):
@@ -133,10 +133,10 @@ def test_every_reason_is_a_word_of_its_own() -> None:
     [
         (lambda f: f.update(format="deniable signed query 2"), "not a signed query of the format"),
         (lambda f: f.update(more=1), "not a signed query of the format"),
-        (lambda f: f.update(query=3), "are texts"),
+        (lambda f: f.update(query=3), "must be strings"),
         (lambda f: f.update(signature="zz"), "hexadecimal"),
         (lambda f: f.update(key="\x1b[2J"), "key id"),
-        (lambda f: f.update(query="\ud800"), "whole characters"),
+        (lambda f: f.update(query="\ud800"), "not valid text"),
     ],
 )
 def test_a_malformed_signed_file_is_refused(spoil: Any, says: str) -> None:

@@ -142,9 +142,9 @@ def test_the_nearest_sequence_that_never_falls_is_nearest() -> None:
 
 
 def test_what_has_no_meaning_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"take given\(...\)"):
+    with pytest.raises(ParameterError, match=r"use given\(...\)"):
         statistics.entropy(TABLE.select(a=1))
-    with pytest.raises(ParameterError, match=r"take given\(...\)"):
+    with pytest.raises(ParameterError, match=r"use given\(...\)"):
         statistics.mean(TABLE.conditional("b", given="a"), "b")
     with pytest.raises(ParameterError, match="labels of 'c' are not numbers"):
         statistics.mean(TABLE, "c")

@@ -96,10 +96,17 @@ class TextTable:
 
 @contextmanager
 def open_text(
-    path: Path, refusal: Refusal, layout: TableFormat | None = None, wanted: Sequence[str] | None = None
+    path: Path,
+    refusal: Refusal,
+    layout: TableFormat | None = None,
+    wanted: Sequence[str] | None = None,
+    delimiters: str = DELIMITERS,
 ) -> Iterator[TextTable]:
-    """Delimited text, compressed with gzip or not, from a file or standard input; `wanted` columns help to detect the
-    delimiter."""
+    """Delimited text, compressed with gzip or not, from a file or standard input.
+
+    Without a delimiter in the layout, it is detected among `delimiters`, the first of them in case of a tie; `wanted` columns
+    help.
+    """
     layout = layout or TableFormat()
     with ExitStack() as stack:
         try:
@@ -111,7 +118,7 @@ def open_text(
         except (OSError, EOFError, zlib.error) as error:
             raise refusal(f"{path} cannot be read: {_reason(error)}") from None
         encoding = _encoding(layout, head)
-        delimiter = layout.delimiter or ("\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted))
+        delimiter = layout.delimiter or ("\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted, delimiters))
         text = stack.enter_context(io.TextIOWrapper(content, encoding=encoding, newline=""))
         rows = _rows(path, refusal, layout, text, delimiter)
         header = next(filter(None, rows), None)
@@ -123,7 +130,7 @@ def open_text(
 def _rows(path: Path, refusal: Refusal, layout: TableFormat, text: io.TextIOWrapper, delimiter: str) -> Iterator[list[str]]:
     row = -1  # the header is row 0
     try:
-        for row, fields in enumerate(csv.reader(text, delimiter=delimiter, strict=True)):  # noqa: B007 - told in errors
+        for row, fields in enumerate(csv.reader(text, delimiter=delimiter, strict=True)):  # noqa: B007 - used in errors
             yield fields
     except csv.Error as error:
         raise refusal(f"{path}, row {row + 1}: not a CSV file: {error}") from None
@@ -148,7 +155,7 @@ def _encoding(layout: TableFormat, head: bytes) -> str:
     return "utf-8-sig" if codecs.lookup(layout.encoding).name == "utf-8" else layout.encoding
 
 
-def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None) -> str:
+def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None, delimiters: str) -> str:
     """The delimiter whose header names what is wanted, then whose rows are of equal length, then with the most columns."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
     if len(head) == _SAMPLE_BYTES:  # the last line may be cut off
@@ -166,7 +173,7 @@ def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None) -> str:
         equal = whole and len(header) > 1 and all(len(fields) == len(header) for fields in rows if fields)
         return bool(wanted) and set(wanted or ()) <= set(header), equal, len(header)
 
-    return max(DELIMITERS, key=fit)  # the comma in case of a tie
+    return max(delimiters, key=fit)
 
 
 @contextmanager

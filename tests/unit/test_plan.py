@@ -425,7 +425,7 @@ def test_the_risk_is_told_in_factors_of_the_right_epsilons_rounded_up() -> None:
     for wishes in ({"sampled_epsilon": 0.7}, {"sampled_epsilon": 2.0, "epochs": 3}, {"epsilon": 6.0}):
         made = plan(population=1_000_000, cv=0.05, **wishes)  # type: ignore[arg-type]
         epsilons = [made.epsilon_local, made.epsilon_sampled, made.lifetime_local, made.lifetime_sampled]
-        words = re.findall(r"(?:factor|factors are|and) (\d[\d,.]*)(?=[ ,:.])", " ".join(made.risk))
+        words = re.findall(r"(?:factor of|factors are|and) (\d[\d,.]*)(?=[ ,:.])", " ".join(made.risk))
         told = [float(word.rstrip(".").replace(",", "")) for word in words]
         assert "Whatever you answer, nobody's odds about you change" in made.risk[0]
         for factor, epsilon in zip(told, epsilons, strict=False):

@@ -123,7 +123,7 @@ def open_text(
         rows = _rows(path, refusal, layout, text, delimiter)
         header = next(filter(None, rows), None)
         if header is None:
-            raise refusal(f"{path} is empty: its first line must name the columns")
+            raise refusal(f"{path} is empty")
         yield TextTable(header, rows, lambda: raw.tell() / size if size else 0.0)
 
 

@@ -59,6 +59,29 @@ def loss_text(epsilon: float) -> str:
     return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
 
 
+def elided(labels: Sequence[str], most: int) -> list[str]:
+    """Labels of at most so many characters, cut in their middle; more, where they would look the same otherwise.
+
+    >>> elided(["under 30, in the city, by car", "under 30, in the city, by bus", "other"], 15)
+    ['under 3… by car', 'under 3… by bus', 'other']
+    >>> elided(["a long start, one, a long end", "a long start, two, a long end"], 9)
+    ['a long start,…e, a long end', 'a long start,…o, a long end']
+    """
+    texts = [str(label) for label in labels]
+    for width in range(most, max(map(len, texts), default=0)):
+        cut = [_middle_cut(text, width) for text in texts]
+        if len(set(cut)) == len(set(texts)):
+            return cut
+    return texts
+
+
+def _middle_cut(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+
+
 def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""

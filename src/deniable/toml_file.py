@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from deniable.checksums import is_intact
 from deniable.errors import ParameterError, SettingsError
 
 __all__ = ["TomlFile", "line_of"]
@@ -53,6 +54,10 @@ class TomlFile:
     @classmethod
     def parse(cls, text: str, name: str, refusal: Refusal = SettingsError) -> TomlFile:
         """The file with this text; `name` is what errors call it."""
+        if not is_intact(text):
+            raise refusal(
+                "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
+            )
         try:
             return cls(name, text, tomllib.loads(text), refusal)
         except tomllib.TOMLDecodeError as error:

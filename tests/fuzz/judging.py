@@ -18,6 +18,8 @@ __all__ = ["CORPUS", "Target", "judge", "kept", "load", "mutations", "names", "w
 CORPUS = Path(__file__).parent / "corpus"
 LONGEST_LINE = 4000
 MOST_SECONDS = 5.0
+_MOST_KEPT = 12_000
+"""Bytes of what is kept of one target."""
 
 
 class Target(Protocol):
@@ -75,11 +77,16 @@ def kept(name: str) -> list[bytes]:
 
 
 def write_kept(name: str, inputs: Sequence[bytes]) -> None:
-    """Keep inputs, beside the seeds: as texts where they are text, else in hexadecimal digits."""
+    """Keep inputs, beside the seeds and the shortest first: as texts where they are text, else in hexadecimal digits."""
     seeds = set(load(name).seeds())
-    entries = [_encoded(each) for each in sorted(set(inputs) - seeds, key=lambda each: (len(each), each))]
+    lines: list[str] = []
+    for each in sorted(set(inputs) - seeds, key=lambda each: (len(each), each)):
+        lines.append(json.dumps(_encoded(each)))
+        if sum(map(len, lines)) > _MOST_KEPT:
+            lines.pop()
+            break
     CORPUS.mkdir(exist_ok=True)
-    (CORPUS / f"{name}.json").write_text(json.dumps(entries, indent=0, ensure_ascii=True) + "\n", encoding="utf-8")
+    (CORPUS / f"{name}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
 def _encoded(data: bytes) -> Any:

@@ -200,7 +200,7 @@ def test_a_running_aggregator_adapts_and_serves_the_history(tmp_path: Path) -> N
     settings = tmp_path / "aggregator.toml"
     head = 'state = "state.db"\nring = "ring.json"\nport = 0\ncontroller = "controller.key"\n'
     settings.write_text(f"{head}{proxies}")
-    token = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--name", "a", "--role", "analyst"]).output.strip()
+    token = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--analyst", KEY.owner]).stdout.strip()
     with running(["aggregator", "run", "aggregator.toml"], tmp_path) as (_, url), Analyst(url, token) as analyst:
         first = schedule.epoch_of(analyst.publish(sign(query, KEY))["published"])
         for epoch in range(first, first + 3):

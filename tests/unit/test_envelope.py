@@ -184,7 +184,7 @@ def test_answers_to_versions_are_charged_their_own_cost_up_to_the_total_that_the
 
 def test_a_proxy_relays_versions_and_refuses_those_outside(tmp_path: Path) -> None:
     query = adaptive()
-    board = Board(tmp_path / "board", lambda: NOW, RING)
+    board = Board(tmp_path / "board", lambda: NOW, lambda: RING)
     assert board.publish(query.id, sign(query, KEY).to_bytes())
     assert board.publish(query.id, versioned(query, 2).to_bytes())
     assert not board.publish(query.id, versioned(query, 2).to_bytes())

@@ -21,6 +21,7 @@ ROLES = {
         "history": "deniable.cli.history:history",
         "plan": "deniable.cli.plan:plan",
         "query": "deniable.cli.query:query",
+        "rehearse": "deniable.cli.rehearse:rehearse_query",
         "results": "deniable.cli.results:results",
     },
     "operator, who runs the services": {

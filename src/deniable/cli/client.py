@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +162,18 @@ def run(vault: Path, policy_file: Path | None, every: int, n: int | None) -> Non
     with HttpTransport() as transport:
         lived = rounds(device, transport, cadence, clock=time.monotonic, sleep=time.sleep)
         for receipts, uploaded in itertools.islice(lived, n):
+            _follow_ring(device, vault, policy_file)
             _say([receipt for receipt in receipts if receipt.outcome not in ("again", "waiting")])
             if uploaded.sent or uploaded.problems:
                 _say_uploaded(uploaded)
+
+
+def _follow_ring(device: Device, vault: Path, policy_file: Path | None) -> None:
+    """Trust the keys that the ring holds now: one that its owner has revoked is refused from the next round on."""
+    try:
+        device.policy = replace(device.policy, ring=_policy(vault, policy_file).ring)
+    except (PolicyError, QueryError) as error:  # it is being written, or is damaged: go on with the keys of before
+        say(str(error), err=True)
 
 
 @client.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deniable.aggregator.conservation import Account
 from deniable.aggregator.windows import Window
 from deniable.cli.output import as_json, make_console, say
+from deniable.display import elided
 from deniable.local.simulation import Simulation
 from deniable.queries.schedule import spoken_duration
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ending_in_order", "run_simulation"]
 
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
+_LABEL_WIDTH = 24
 _REFRESH = 0.2
 _INTERRUPTED = 130
 """The conventional exit code of a command ended by Ctrl-C."""
@@ -190,21 +192,18 @@ def _window(simulation: Simulation, window: Window, width: int) -> RenderableTyp
     estimate = window.estimate
     interval = estimate.interval(0.95)
     scale = _nice(max(float(interval[:, 1].max()), float(simulation.truth.max())))
-    labels = [_short(str(label)) for label in estimate.labels]
+    labels = elided([str(label) for label in estimate.labels], _LABEL_WIDTH)
     room = width - max(6, *map(len, labels)) - 36  # what the figures take
     n_cells = max(_SHORTEST_BAR, min(_LONGEST_BAR, room))
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     for name, justify in (("bucket", "left"), ("truth", "right"), ("estimate", "right"), ("95 % interval", "right")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        # Long labels are folded, not cut: what tells two of them apart may stand anywhere.
+        table.add_column(name, justify=justify, no_wrap=name != "bucket", overflow="fold")  # type: ignore[arg-type]
     table.add_column(f"0{f'{100 * scale:.0f} %':>{n_cells - 1}}", no_wrap=True)
     for label, share, (low, high), truth in zip(labels, estimate.proportions, interval, simulation.truth, strict=True):
         figures = f"{100 * truth:.1f} %", f"{100 * share:.1f} %", f"{100 * low:.1f} to {100 * high:.1f}"
         table.add_row(Text(label), *figures, _bar(low, high, truth, scale, n_cells))
     return Group(title, table)
-
-
-def _short(label: str, most: int = 24) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _nice(share: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from deniable.checksums import sealed_text
 from deniable.cli.output import as_json, progress_bar, say, shown_warnings
 from deniable.errors import ReleaseError, SurveyError, SurveyWarning, UnknownLabelError
 from deniable.mechanisms.direct import DirectEncoding
@@ -305,7 +306,7 @@ def _write(output: Path, made: Released, combinations: bool) -> None:
     try:
         with table_writer(output, list(rows)) as write:
             write(rows)
-            partial.write_text("\n".join(lines), encoding="utf-8")
+            partial.write_text(sealed_text("\n".join(lines)), encoding="utf-8")
         partial.replace(columns_file(output))
     except OSError as error:
         raise SurveyError(f"{columns_file(output)} cannot be written: {error.strerror}") from None

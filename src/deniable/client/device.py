@@ -38,12 +38,20 @@ from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
-from deniable.errors import NotSharedError, QueryError, SandboxError, StoreError, VaultBusyError, VaultError
+from deniable.errors import (
+    NotSharedError,
+    QueryError,
+    RevokedKeyError,
+    SandboxError,
+    StoreError,
+    VaultBusyError,
+    VaultError,
+)
 from deniable.privacy.ledger import Accountant
 from deniable.queries.buckets import NONE
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
-from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version
+from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version, signing_keys
 from deniable.randomness import Source, system_source
 
 __all__ = ["STEPS", "Device"]
@@ -99,6 +107,8 @@ class Device:
         self._on_step = on_step
         self._polls: Lines[Polled] = Lines()
         self._uploads: Lines[Uploaded] = Lines()
+        self._revoked: dict[str, frozenset[str]] = {}
+        """What each proxy said of revoked keys, as it is written down."""
         self.skew: float | None = None
         """How many seconds the proxies' clocks were ahead when last asked; None if not known."""
 
@@ -190,6 +200,11 @@ class Device:
         """
         fetched = fetch_queries(self.policy, transport, self._polls)
         self.skew = min(fetched.skews, key=abs, default=None)
+        if any(self._revoked.get(proxy) != keys for proxy, keys in fetched.revoked.items()):
+            with self.store.transaction() as book:
+                for proxy, keys in fetched.revoked.items():
+                    book.set_revoked(proxy, keys)
+            self._revoked.update(fetched.revoked)
         return None if len(fetched.problems) >= len(self.policy.proxies) else fetched.queries
 
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
@@ -210,6 +225,9 @@ class Device:
             parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
             seen = book.seen()
             query = authenticate(parsed, self.policy.ring, now)
+            for key in signing_keys(parsed) & book.revoked():
+                # No signature is needed: a proxy that lies here could as well drop the shares of this query that it is sent.
+                raise RevokedKeyError(f"key {key} of {query.analyst!r} was revoked, as a proxy says")
             check_version(query, now, seen)
             version = Seen(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:

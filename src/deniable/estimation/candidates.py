@@ -29,6 +29,7 @@ from deniable.estimation.simplex import project
 __all__ = ["CORRECTIONS", "CandidateEstimate", "Decoded", "adjust", "bit_ranges", "check_correction", "decode"]
 
 _Floats = NDArray[np.float64]
+_SMALL = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -140,10 +141,11 @@ class _Design:
         self.x: Any = x
 
     def cohorts(self) -> Iterator[tuple[slice, Any]]:
-        """The rows of each cohort, and x there."""
+        """The rows of each cohort, and x there: as plain arrays where they are small, for sparse ones take longer to make."""
+        x = self.x.toarray() if self.x.shape[0] * self.x.shape[1] <= _SMALL else self.x
         for start in range(0, self.x.shape[0], self.bits):
             rows = slice(start, start + self.bits)
-            yield rows, self.x[rows]
+            yield rows, x[rows]
 
     def times(self, vector: _Floats) -> _Floats:
         """Z v."""
@@ -159,7 +161,7 @@ class _Design:
 
     def sandwich(self, inner: Any, marginal: _Floats, total: float) -> _Floats:
         """Z' M Z of a symmetric M, from x' M x, x' M 1 and 1' M 1."""
-        dense: _Floats = inner.toarray()
+        dense: _Floats = inner if isinstance(inner, np.ndarray) else inner.toarray()
         dense -= self.tau * np.add.outer(marginal, marginal)
         dense += self.tau**2 * total
         return dense

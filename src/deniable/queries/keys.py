@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from deniable.checksums import FIELD, checked_object, sealed_object
 from deniable.errors import KeyFileError, KeyNotValidError, ParameterError, RevokedKeyError, UnknownKeyError
 from deniable.queries.schedule import LATEST, moment
 from deniable.queries.texts import check_text
@@ -262,7 +263,7 @@ def _made(path: Path, make: Callable[[], _T]) -> _T:
 
 def _write_new(path: Path, fields: dict[str, Any], mode: int) -> None:
     """Create the file with its final mode from the start, so that others can never open it."""
-    content = (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode()
+    content = (json.dumps(sealed_object(fields), indent=1, ensure_ascii=False) + "\n").encode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
@@ -325,6 +326,9 @@ def _read(path: Path, expected: str, names: tuple[str, ...]) -> dict[str, Any]:
         fields = json.loads(content)
     except (ValueError, RecursionError):
         raise KeyFileError(f"{path} is not a file of the format {expected!r}") from None
-    if not isinstance(fields, dict) or fields.get("format") != expected or set(fields) != {"format", *names}:
+    if not isinstance(fields, dict) or fields.get("format") != expected or set(fields) - {FIELD} != {"format", *names}:
         raise KeyFileError(f"{path} is not a file of the format {expected!r}")
-    return fields
+    try:
+        return checked_object(fields)
+    except ValueError as error:
+        raise KeyFileError(f"{path}: {error}") from None

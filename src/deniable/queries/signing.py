@@ -44,6 +44,7 @@ __all__ = [
     "check_version",
     "sign",
     "sign_version",
+    "signing_keys",
     "verify",
 ]
 
@@ -213,6 +214,17 @@ def _check_delegated(signed: SignedQuery, header: QueryHeader, ring: KeyRing, no
     if version.query != header.digest.hex():
         raise EnvelopeError(f"version {version.serial} belongs to another query, or to another version of this one")
     envelope.check(header.serial, version)
+
+
+def signing_keys(signed: SignedQuery) -> set[str]:
+    """The ids of the keys by which a query stands or falls: the analyst's, and of a controller's version the controller's."""
+    keys = {signed.key_id}
+    if signed.version is not None:
+        stated = _read(canonical.decode, signed.content).get("envelope") or {}
+        controller = stated.get("controller")
+        if isinstance(controller, str) and re.fullmatch("[0-9a-f]{64}", controller):
+            keys.add(PublicKey("controller", bytes.fromhex(controller)).id)
+    return keys
 
 
 def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
+from deniable.service import row_checks
 
 __all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
 
@@ -28,6 +30,10 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
+    upgrades: Mapping[int, str] = field(default_factory=dict)
+    """From each earlier version to the next."""
+    unguarded: tuple[str, ...] = ()
+    """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -44,13 +50,17 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            if self._written_version(connection, path) == 0:
+            found = self._written_version(connection, path)
+            if found == 0:
                 if read_only:
                     raise LogError(f"{path} is not written yet")
                 self._make(connection)
+            elif found < self.version and not read_only:
+                self._upgrade(connection, path)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
+            self._check_rows(connection, path, read_only)
         except sqlite3.OperationalError as error:
             connection.close()
             raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
@@ -58,6 +68,23 @@ class Layout:
             connection.close()
             raise
         return connection
+
+    def _check_rows(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+        row_checks.prepare(connection)
+        try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+                if read_only:
+                    return  # of a file from before there were sums
+                connection.execute("BEGIN IMMEDIATE")
+                row_checks.guard(connection, set(re.findall(r"CREATE TABLE (\w+)", self.schema)) - set(self.unguarded))
+                connection.execute("COMMIT")
+            table = row_checks.damaged(connection)
+        except sqlite3.OperationalError:  # a disk that is full or away
+            raise
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            raise LogError(f"{path} is damaged: {error}") from None
+        if table is not None:
+            raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
     def _written_version(self, connection: sqlite3.Connection, path: Path) -> int:
         try:
@@ -71,6 +98,21 @@ class Layout:
         if version > self.version:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
+
+    def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._written_version(connection, path)  # another process may have been quicker
+            row_checks.prepare(connection)
+            row_checks.unguard(connection)
+            for version in range(found, self.version):
+                for statement in self.upgrades[version].strip().split(";\n"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")

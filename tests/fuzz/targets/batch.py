@@ -7,7 +7,7 @@ import struct
 
 from deniable.wire.batches import Outcome, pack_batch, pack_outcomes, unpack_batch, unpack_outcomes
 
-WEIGHT, LONGEST = 8, 400
+WEIGHT, LONGEST = 24, 400
 DICTIONARY = [b"\x01U\x00\x00", b"\x01R\x00\x00", b'[["late", 410, "closed", null]]', b'["', b"null", b"429"]
 
 

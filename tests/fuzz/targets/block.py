@@ -8,7 +8,7 @@ from deniable.wire.blocks import Block, cut
 from fuzz.vectors import agrees, vectors
 from toolkit import wire_reference
 
-WEIGHT, LONGEST = 12, 700
+WEIGHT, LONGEST = 24, 700
 DICTIONARY = [b"\x01B\x00\x03", b"\x01B\x01\x00", b"\x01S", bytes(8), b"\xff" * 8]
 
 

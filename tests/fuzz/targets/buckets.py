@@ -9,7 +9,7 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.queries.buckets import NONE, Column, Range
 
-WEIGHT, LONGEST = 8, 300
+WEIGHT, LONGEST = 6, 300
 DICTIONARY = [
     b'"[0,1)"',
     b'"(0,inf)"',

@@ -9,7 +9,7 @@ from deniable.survey.record import _entries, _refusal
 from deniable.toml_file import TomlFile
 from fuzz.files import put
 
-WEIGHT, LONGEST = 4, 500
+WEIGHT, LONGEST = 2, 500
 DICTIONARY = [
     b"[columns.a]",
     b"[questionnaire]",

@@ -18,7 +18,7 @@ from deniable.queries.signing import SignedQuery
 from deniable.randomness import seeded_source
 from fuzz.files import put
 
-WEIGHT, LONGEST = 5, 900
+WEIGHT, LONGEST = 2, 900
 DICTIONARY = [
     b'"format":',
     b'"keys":',

@@ -26,7 +26,7 @@ from fuzz.files import folder
 from fuzz.vectors import vectors
 from toolkit.queries import make_query
 
-WEIGHT, LONGEST = 2, 1500
+WEIGHT, LONGEST = 1, 1500
 DICTIONARY = [
     b"POST /v1/shares device",
     b"POST /v1/batches collector",

@@ -9,7 +9,7 @@ from typing import Any
 from deniable.errors import LogError
 from deniable.logs.share_logs import HttpLog
 
-WEIGHT, LONGEST = 6, 400
+WEIGHT, LONGEST = 10, 400
 DICTIONARY = [b"0000000000000007:4:1", b",", b":", b"\n", bytes(8), b"\xff" * 4]
 
 

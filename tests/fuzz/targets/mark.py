@@ -6,7 +6,7 @@ from deniable.wire.marks import MarkRecord, is_mark
 from fuzz.vectors import agrees
 from toolkit import wire_reference
 
-WEIGHT, LONGEST = 4, 24
+WEIGHT, LONGEST = 16, 24
 DICTIONARY = [b"\x01M\x00\x00"]
 
 

@@ -6,7 +6,7 @@ import re
 
 from deniable.queries.patterns import compile_pattern, first_overlap
 
-WEIGHT, LONGEST = 6, 80
+WEIGHT, LONGEST = 4, 80
 DICTIONARY = [
     b"[a-z]",
     b"[^a]",

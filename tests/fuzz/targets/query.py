@@ -11,7 +11,7 @@ from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
 from fuzz.vectors import vectors
 
-WEIGHT, LONGEST = 3, 2500
+WEIGHT, LONGEST = 2, 2500
 DICTIONARY = [
     *(f'"{name}":'.encode() for name in json.loads(vectors("query")["good"][0]["content"])),
     *(b"null", b"true", b"false", b"-1", b'{"f64":"3fe0000000000000"}', b'{"f64":"7ff8000000000000"}', b"[]", b"{}", b'""'),

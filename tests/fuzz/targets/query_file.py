@@ -7,7 +7,7 @@ from deniable.queries.files import parse_query
 from deniable.queries.query import Query
 from deniable.queries.summary import summary
 
-WEIGHT, LONGEST = 3, 1500
+WEIGHT, LONGEST = 2, 1500
 DICTIONARY = [
     b"[schedule]",
     b"[[columns]]",

@@ -11,7 +11,7 @@ from deniable.errors import DeniableError
 from deniable.graphs.reports import GraphReports
 from deniable.mechanisms.reports import Reports, Tally
 
-WEIGHT, LONGEST = 4, 400
+WEIGHT, LONGEST = 2, 400
 DICTIONARY = [
     b'"mechanism":',
     b'"values":',

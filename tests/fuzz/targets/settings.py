@@ -15,7 +15,7 @@ from deniable.proxy.proxy_settings import Settings as ProxySettings
 from deniable.service.settings_file import settings_of
 from deniable.toml_file import TomlFile
 
-WEIGHT, LONGEST = 5, 900
+WEIGHT, LONGEST = 2, 900
 DICTIONARY = [
     b"[intake]",
     b"[limits]",

@@ -6,7 +6,7 @@ from deniable.wire.shares import Share
 from fuzz.vectors import agrees, vectors
 from toolkit import wire_reference
 
-WEIGHT, LONGEST = 12, 300
+WEIGHT, LONGEST = 30, 300
 DICTIONARY = [b"\x01S\x00\x00", b"\x01S\x01\x00", b"\x01B"]
 
 

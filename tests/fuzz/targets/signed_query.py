@@ -10,7 +10,7 @@ from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
 from deniable.queries.signing import SignedQuery, authenticate, authenticate_header
 from fuzz.vectors import vectors
 
-WEIGHT, LONGEST = 3, 2500
+WEIGHT, LONGEST = 1, 2500
 DICTIONARY = [
     b'"format":',
     b'"query":',

@@ -8,7 +8,7 @@ from deniable.console import sql_rules
 from deniable.errors import ForbiddenSqlError
 from toolkit.sql_mutations import LISTED
 
-WEIGHT, LONGEST = 2, 300
+WEIGHT, LONGEST = 1, 300
 DICTIONARY = [
     b"SELECT ",
     b"WITH x AS (",

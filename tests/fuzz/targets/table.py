@@ -10,7 +10,7 @@ import zlib
 from deniable.survey.reading import read_chunks
 from fuzz.files import folder, put
 
-WEIGHT, LONGEST = 2, 6000
+WEIGHT, LONGEST = 1, 6000
 DICTIONARY = [
     b'"',
     b'""',

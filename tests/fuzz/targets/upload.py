@@ -7,7 +7,7 @@ from deniable.wire.shares import read_batch
 from fuzz.vectors import vectors
 from toolkit import wire_reference
 
-WEIGHT, LONGEST = 10, 700
+WEIGHT, LONGEST = 24, 700
 DICTIONARY = [b"\x01S\x00\x00", b"\x01S\x01\x00"]
 
 

@@ -9,7 +9,7 @@ from deniable.queries.envelope import Envelope, Version, applied
 from deniable.queries.signing import SignedQuery
 from fuzz.vectors import vectors
 
-WEIGHT, LONGEST = 6, 1000
+WEIGHT, LONGEST = 3, 1000
 DICTIONARY = [b'"sampling":', b'"p":', b'"q":', b'"epsilon":', b'"inverted":true', b'"strata":[', b'{"f64":"3fe0000000000000"}']
 DICTIONARY += [
     b"null",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,9 @@ import pytest
 from click.testing import CliRunner
 
 from deniable.aggregator.aggregator_settings import read_settings
+from deniable.aggregator.service import Service
+from deniable.aggregator.state import connect
+from deniable.aggregator.tokens import token_id
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.errors import DeniableError, ResponseError, SettingsError
@@ -63,10 +68,11 @@ class RunningAggregator:
         self.settings.write_text(f'{head}{proxies}[limits]\npatience = "60 s"\nbehind = "30 s"\n')
 
     def token(self, role: str) -> str:
-        arguments = ["aggregator", "token", str(self.settings), "--name", role, "--role", role]
+        may = ["--may", "read"] if role == "reader" else []
+        arguments = ["aggregator", "token", str(self.settings), "--analyst", KEY.owner, *may]
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 0, result.output
-        return result.output.strip()
+        return result.stdout.strip()
 
     def answer(self, published: int, epochs: int, n: int = 5) -> None:
         """Devices answer in each of the epochs from the one in which the query was published; the proxies mark them."""
@@ -201,8 +207,8 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ru
     cases: list[tuple[str, str, str | None, bytes | None, int, str]] = [
         ("GET", "/v1/queries", None, None, 401, "token"),
         ("GET", "/v1/queries", "deniable_guessed", None, 401, "token"),
-        ("PUT", address, reader_token, signed, 403, "role"),
-        ("DELETE", address, reader_token, None, 403, "role"),
+        ("PUT", address, reader_token, signed, 403, "right"),
+        ("DELETE", address, reader_token, None, 404, "unknown_query"),
         ("GET", "/v1/queries/nobody/results/latest", reader_token, None, 404, "unknown_query"),
         ("GET", "/v1/queries/nobody/results/stream", reader_token, None, 404, "unknown_query"),
         ("PUT", address, analyst_token, b"garbage", 422, "unusable_query"),
@@ -250,8 +256,8 @@ def test_tokens_are_stored_hashed_and_can_be_revoked(house: RunningAggregator) -
     assert token.removeprefix("deniable_") not in content
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
         assert analyst.queries() == []
-        result = CliRunner().invoke(cli, ["aggregator", "token", str(house.settings), "--name", "analyst", "--revoke"])
-        assert result.output == "1 tokens of analyst revoked\n"
+        result = CliRunner().invoke(cli, ["aggregator", "revoke", str(house.settings), token_id(token)])
+        assert result.output == f"Revoked {token_id(token)}.\n"
         with pytest.raises(ResponseError, match="401 token"):
             analyst.queries()
 
@@ -290,7 +296,7 @@ def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
         assert deniable("query", "list") == "No query has been published.\n"
         published = json.loads(deniable("query", "publish", str(house.folder / "query.signed.json"), "--json"))
         assert published["id"] == house.query.id
-        assert "no window there yet" in deniable("results", house.query.id, code=2)
+        assert "no windows there yet" in deniable("results", house.query.id, code=2)
         house.answer(published["published"], epochs=4)
         with Analyst(url, house.token("reader")) as reader:
             wait_for(lambda: len(list(reader.range(house.query))) >= 3)
@@ -342,3 +348,20 @@ def test_a_window_of_two_columns_is_served_and_printed_as_a_conditional_table(tm
         assert wrong.exit_code == 2
         assert "must be written as 'OF|GIVEN'" in wrong.output
     house.close()
+
+
+def test_a_command_that_ends_leaves_the_state_of_a_running_aggregator_alone(house: RunningAggregator) -> None:
+    # A service that closes any descriptor of its state drops its own locks on it; the next command to end then takes itself for
+    # the last user, and deletes the write-ahead log under the service.
+    service = Service(read_settings(house.settings))
+    for _ in range(3):
+        connect(house.folder / "state.db").close()
+    command = (
+        "import sys; from deniable.aggregator.state import connect; c = connect(sys.argv[1]); c.execute(sys.argv[2]); c.close()"
+    )
+    change = "INSERT INTO meta VALUES ('made', 1)"
+    subprocess.run([sys.executable, "-c", command, str(house.folder / "state.db"), change], check=True)  # noqa: S603 - our own
+    assert (house.folder / "state.db-wal").exists()
+    with service.reading() as connection:
+        assert connection.execute("SELECT value FROM meta WHERE name = 'made'").fetchone() == (1,)
+    service.stop()

@@ -62,9 +62,9 @@ def check_against_offline(n_proxies: int, tmp_path: Path, kafka: Sequence[str] =
                 lines += ["[proxies.kafka]", *kafka]
         settings = tmp_path / "aggregator.toml"
         settings.write_text("\n".join(lines))
-        made = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--name", "analyst"])
+        made = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--analyst", KEY.owner])
         _, url = stack.enter_context(running(["aggregator", "run", str(settings)], tmp_path))
-        analyst = stack.enter_context(Analyst(url, made.output.strip()))
+        analyst = stack.enter_context(Analyst(url, made.stdout.strip()))
         told = analyst.publish(sign(query, KEY))
         deadline = time.monotonic() + 20
         while set(analyst.queries()[0]["relayed"].values()) != {"done"} and time.monotonic() < deadline:

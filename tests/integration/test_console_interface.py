@@ -107,16 +107,16 @@ def test_a_reader_who_signed_in_cannot_publish(console: SeededConsole) -> None:
     with signed_in(console, console.reader) as client:
         word = client.get("/v1/session").json()["csrf"]
         refused = client.put("/v1/queries/x", content=b"{}", headers={CSRF_HEADER: word})
-        assert (refused.status_code, refused.json()["reason"]) == (403, "role")
+        assert (refused.status_code, refused.json()["reason"]) == (403, "right")
 
 
 def test_a_revoked_token_ends_its_sessions(console: SeededConsole) -> None:
-    from deniable.aggregator.tokens import add_token, revoke_token  # noqa: PLC0415
+    from deniable.aggregator.tokens import add_token, revoke_tokens, token_id  # noqa: PLC0415
 
-    token = add_token(console._pen, "Somebody", "reader", 0)
+    token = add_token(console._pen, "Somebody", ["read"], 0)
     with signed_in(console, token) as client:
         assert client.get("/v1/queries").status_code == 200
-        revoke_token(console._pen, "Somebody")
+        revoke_tokens(console._pen, token_id(token))
         assert client.get("/v1/queries").status_code == 401
 
 
@@ -399,7 +399,7 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(bearer: httpx.Cl
         ({"columns": [{"name": "km", "buckets": ["[0,5)", "[4,inf)"]}]}, "buckets", "overlaps '[0,5)': both hold 4"),
         ({"every": "often"}, "every", "must be a number of whole seconds"),
         ({"until": "soon"}, "until", "must be a date such as"),
-        ({"budget": 1.0}, "budget", "must pay for one epoch at least"),
+        ({"budget": 1.0}, "budget", "must pay for at least one epoch"),
         ({"id": "not a name!"}, "id", "id = "),
     ],
 )

@@ -20,7 +20,7 @@ from deniable.aggregator.api import create_app
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.service import Service
 from deniable.aggregator.state import Revision
-from deniable.aggregator.tokens import add_token
+from deniable.aggregator.tokens import RIGHTS, add_token
 from deniable.aggregator.windows import assemble
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
@@ -82,7 +82,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         window = assemble([query], 0, filed.state.panes(query.id, range(1)))
         document, revision = json.dumps(window.to_dict()), Revision(0, True, window.n, filed.now)
         filed.state.release(query.id, 0, window.start, window.condition, document, revision)
-        token, reader = (add_token(filed.state.connection, role, role, 0) for role in ("analyst", "reader"))
+        token, reader = (add_token(filed.state.connection, query.analyst, may, 0) for may in (RIGHTS, ["read"]))
     RING.save(tmp_path / "ring.json")
     # The engine is elsewhere: what is tested is the interface to what it has left.
     proxies = [ProxySettings(name) for name in query.proxies]

@@ -179,7 +179,14 @@ def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
 def test_the_interface_describes_itself(proxy: ProxyProcess) -> None:
     paths = loopback.get(f"{proxy.address}/openapi.json").json()["paths"]
     devices, collectors = {"/v1/shares", "/v1/queries", "/v1/enrol", "/v1/enrol/rotate"}, {"/v1/batches", "/v1/tokens"}
-    assert set(paths) == devices | collectors | {"/v1/queries/{query_id}", "/v1/log", "/healthz", "/readyz", "/metrics"}
+    assert set(paths) == devices | collectors | {
+        "/v1/queries/{query_id}",
+        "/v1/revoked/{key_id}",
+        "/v1/log",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
     assert {"202", "401", "408", "409", "410", "413", "415", "429", "503"} <= set(paths["/v1/shares"]["post"]["responses"])
 
 
@@ -245,7 +252,7 @@ def test_a_token_that_is_revoked_is_refused_at_once(proxy: ProxyProcess) -> None
     book = TokenStore(proxy.data / "tokens.db")
     found = book.find(headers["Authorization"].removeprefix("Bearer "))
     assert found is not None
-    assert book.revoke(found.id) == 1
+    assert book.revoke(found.id) == [found.id]
     book.close()
     problem(post(proxy, fresh(1)[1], headers), 401, "token")
 

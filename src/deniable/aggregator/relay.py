@@ -12,7 +12,7 @@ from deniable.service.http_reading import ask, bearer
 
 __all__ = ["order_relay", "relay", "relay_problem", "relay_status"]
 
-PUBLISH, STOP = "publish", "stop"
+PUBLISH, STOP, REVOKE = "publish", "stop", "revoke"
 _LARGEST_ANSWER = 1 << 16
 
 
@@ -51,9 +51,12 @@ def relay(
                 ).fetchone()
                 headers["Content-Type"] = "application/json"
                 answer = ask(client, "PUT", address, _LARGEST_ANSWER, content=content, headers=headers)
+            elif what == REVOKE:
+                address = f"{target.url.rstrip('/')}/v1/revoked/{query.removeprefix('key ')}"
+                answer = ask(client, "PUT", address, _LARGEST_ANSWER, headers=headers)
             else:
                 answer = ask(client, "DELETE", address, _LARGEST_ANSWER, headers=headers)
-            gone = what == STOP and answer.status == 404  # told before, and the answer was lost
+            gone = what != PUBLISH and answer.status in (404, 405)  # told before, and the answer was lost; or an older proxy
             if not answer.is_success and not gone:
                 problem = f"{answer.status}: {answer.text[:300]}"
         except (ResponseError, SettingsError) as error:  # it is away, or the file with its token is: for now

@@ -39,6 +39,7 @@ def _parts(service: Service) -> Iterator[Fault]:
     yield from _of_part(parts.relay, "relay", stops=True)
     yield from _of_part(parts.controller, "controller", stops=True)
     yield from _of_part(parts.history, "history", stops=False)
+    yield from _of_part(parts.housekeeping, "housekeeping", stops=False)
     if service.unrelayed and not parts.relay.problem:
         yield Fault("relay", "relay", service.unrelayed)
 
@@ -69,6 +70,10 @@ def _of_proxy(health: ProxyHealth, behind: int, patience: int) -> Iterator[Fault
 
 def _machine(service: Service) -> Iterator[Fault]:
     settings = service.settings
+    if problem := service.audit.problem():
+        yield Fault("damaged", "audit log", problem)
+    if service.ring_file.problem:
+        yield Fault("failing", "ring", service.ring_file.problem)
     yield from low_disk(settings.state.parent, settings.limits.reserve)
     if settings.history is not None and "://" not in settings.history.folder:
         yield from low_disk(Path(settings.history.folder), settings.limits.reserve)

@@ -357,6 +357,10 @@ class SimulatedTransport:
             raise UploadError("did not answer in time")
         return self.system.signed()
 
+    def revoked(self, proxy: str) -> frozenset[str]:
+        """None: nothing is revoked here."""
+        return frozenset()
+
     def skew(self, proxy: str) -> float | None:
         """What the proxy's clock says to that of the device."""
         return float(-self.offset)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,14 @@ from deniable.cli.settings_commands import (
     write_settings,
 )
 from deniable.cli.settings_templates import PROXY
+from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.enrolment import invite
 from deniable.proxy.proxy_settings import Settings, read_settings
 from deniable.queries.schedule import duration
-from deniable.service.tokens import ROLES, Role, TokenStore
+from deniable.service.audit_log import OPERATOR, AuditLog
+from deniable.service.tokens import ROLES, Role, TokenStore, token_hash
 
 __all__ = ["proxy"]
 
@@ -128,32 +132,59 @@ def _book(settings: Settings) -> TokenStore:
     return TokenStore(settings.folder / "tokens.db")
 
 
+@contextmanager
+def _recording(file: Path) -> Iterator[tuple[TokenStore, AuditLog]]:
+    """The tokens of a proxy, and the log in which changes to them are recorded before they are committed."""
+    settings = read_settings(file)
+    book = _book(settings)
+    log = AuditLog(settings.audit_path)
+    try:
+        yield book, log
+    finally:
+        log.close()
+        book.close()
+
+
 @token.command()
 @FILE
 @click.option("--role", type=click.Choice(ROLES), default="device", show_default=True, help="What its holder may do.")
 @click.option("--quota", type=int, help="Messages an epoch and channel; by default what the queries allow a device.")
 @click.option("--count", type=int, default=1, show_default=True, help="How many tokens.")
-def add(file: Path, role: Role, quota: int | None, count: int) -> None:
-    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept."""
-    book = _book(read_settings(file))
-    for made in book.add(role, quota, count):
+@click.option("--label", default="", help="What the token is called in lists, such as 'aggregator'.")
+def add(file: Path, role: Role, quota: int | None, count: int, label: str) -> None:
+    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept.
+
+    The id of a single token, which `revoke` takes, goes to standard error.
+    """
+    with _recording(file) as (book, log):
+
+        def record(ids: Sequence[str]) -> None:
+            named = {"role": role, **({"label": label} if label else {}), **({"count": count} if count > 1 else {})}
+            log.record("token.made", actor=OPERATOR, subject=f"token:{ids[0]}" if count == 1 else "tokens", **named)
+
+        tokens = book.add(role, quota, count, label, record)
+    for made in tokens:
         say(made)
-    book.close()
+    if count == 1:
+        made_id = token_hash(tokens[0]).hex()[:16]
+        say(f"Token {made_id}, role {role}. Revoke it with  deniable proxy token revoke {file} {made_id}", err=True)
 
 
 @token.command("list")
 @FILE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def list_tokens(file: Path, as_json: bool) -> None:
-    """Show the ids, roles and quotas of the tokens of the proxy of FILE."""
+    """Show the tokens of the proxy of FILE: id, role, quota, when made, the day of the last use (not of devices), and label."""
     book = _book(read_settings(file))
-    rows = [{"id": each.id, "role": each.role, "quota": each.quota} for each in book.tokens()]
+    rows = book.listed()
     book.close()
     if as_json:
         say(json.dumps(rows, indent=2))
         return
     for row in rows:
-        say(f"{row['id']}  {row['role']:<8}  {row['quota'] or 'as queries allow'}")
+        when = f"made {row['made'][:10]}" if row["made"] else "made by an earlier version"
+        used = f", last used {row['last_used']}" if row["last_used"] else ""
+        say(f"{row['id']}  {row['role']:<9}  {row['quota'] or 'as queries allow'}  {when}{used}  {row['label']}".rstrip())
 
 
 @token.command()
@@ -161,9 +192,15 @@ def list_tokens(file: Path, as_json: bool) -> None:
 @click.argument("token_id")
 def revoke(file: Path, token_id: str) -> None:
     """Forget the tokens of the proxy of FILE whose id starts with TOKEN_ID."""
-    book = _book(read_settings(file))
-    n_revoked = book.revoke(token_id)
-    book.close()
+    with _recording(file) as (book, log):
+
+        def record(ids: Sequence[str]) -> None:
+            for each in ids:
+                log.record("token.revoked", actor=OPERATOR, subject=f"token:{each}")
+
+        n_revoked = len(book.revoke(token_id, record))
+    if not n_revoked:
+        raise ParameterError("TOKEN_ID", token_id, "is the id of no token; `deniable proxy token list` shows them")
     say(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
 
 

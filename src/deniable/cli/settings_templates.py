@@ -57,7 +57,7 @@ token_file = {token_file}    # holds what  deniable proxy token add PROXY.toml -
 # ca = "proxy-ca.pem"        # verifies the proxy's certificate; by default, what the system trusts
 host = {host}                # where it listens
 port = {port}                # 0 lets the operating system choose
-refresh = "5 s"              # how often it looks for new tokens and queries
+refresh = "2 s"              # how often it looks for new tokens and queries
 
 [limits]
 largest_body = "4 MiB"       # of one upload

@@ -130,6 +130,17 @@ class StoreTransaction:
         rows = self._db.execute("SELECT analyst, query, serial, digest FROM versions")
         return {(analyst, query): Seen(serial, digest) for analyst, query, serial, digest in rows}
 
+    def set_revoked(self, proxy: str, keys: Iterable[str]) -> None:
+        """Note the keys that a proxy says were revoked, in the place of those it said before."""
+        known = {key for (key,) in self._db.execute("SELECT key FROM revoked WHERE proxy = ?", (proxy,))}
+        if known != set(keys):  # or each poll would write to the disk
+            self._db.execute("DELETE FROM revoked WHERE proxy = ?", (proxy,))
+            self._db.executemany("INSERT INTO revoked VALUES (?, ?)", [(proxy, key) for key in sorted(set(keys))])
+
+    def revoked(self) -> set[str]:
+        """The keys that any proxy says were revoked."""
+        return {key for (key,) in self._db.execute("SELECT DISTINCT key FROM revoked")}
+
     def signed_queries(self) -> list[bytes]:
         """The queries accepted so far, as they came: what a device without a network goes on answering."""
         return [row[0] for row in self._db.execute("SELECT signed FROM versions ORDER BY analyst, query")]

@@ -13,7 +13,7 @@ from deniable.service import row_checks
 
 __all__ = ["APPLICATION_ID", "CHECKED_TABLES", "LONG_TABLES", "SCHEMA_VERSION", "check_rows", "ensure_schema"]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x646E7663  # "dnvc"
 _FIRST = """
 CREATE TABLE secret (key BLOB NOT NULL);
@@ -62,10 +62,15 @@ CREATE INDEX queue_by_answer ON queue (answer);
 """
 """What version 4 has: each epoch that is decided (`epochs` holds the newest up to which all of them are), and of each share that
 waits, to which charge it belongs and whether it may have left. Shares of earlier versions may have."""
+_REVOKED = """
+CREATE TABLE revoked (proxy TEXT, key TEXT, PRIMARY KEY (proxy, key)) WITHOUT ROWID;
+"""
+"""What version 5 has: the keys that each proxy said were revoked when it was last asked."""
 _UPGRADES = {
     1: "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()]),
     2: _SHARED,
     3: _DELIVERY,
+    4: _REVOKED,
 }
 """From each earlier version to the next.
 
@@ -74,7 +79,7 @@ so that what was said once is not drawn again. Their charges stay, and what vers
 take off what was paid would take off more for those whose answers changed more often."""
 
 
-_TABLES = re.findall(r"CREATE TABLE (\w+)", _FIRST + _MEMO + _SHARED + _DELIVERY)
+_TABLES = re.findall(r"CREATE TABLE (\w+)", _FIRST + _MEMO + _SHARED + _DELIVERY + _REVOKED)
 LONG_TABLES = ("receipts", "counters")
 """Checked when they are read: nothing is decided by them. All others are checked in every transaction."""
 CHECKED_TABLES = [table for table in _TABLES if table not in LONG_TABLES]
@@ -95,7 +100,7 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} is not the store of a device")
     row_checks.unguard(connection)
     upgrades = [_UPGRADES[each] for each in range(version, SCHEMA_VERSION)] if application else []
-    for statements in upgrades or [_FIRST, _MEMO, _SHARED, _DELIVERY]:
+    for statements in upgrades or [_FIRST, _MEMO, _SHARED, _DELIVERY, _REVOKED]:
         for statement in statements.strip().split(";\n"):
             connection.execute(statement)
     if not application:

@@ -62,7 +62,7 @@ class Collector:
         self._reading = Uplink(settings.proxy, token, verify, seconds=settings.silent)
         self._following = Background("follower of the proxy", self._follow, _LOGGER)
         self._tokens: dict[bytes, Token] = {}
-        self._queries: tuple[bytes, str] | None = None
+        self._queries: tuple[bytes, str, str] | None = None
         self._tokens_tag = ""
         self.admission = Admission(settings.limits, self._known_tokens)
         self._fault = "proxy_unreachable"
@@ -116,7 +116,7 @@ class Collector:
         try:
             found = self._reading.fetch("/v1/tokens", self._tokens_tag, _LARGEST_TOKEN_LIST)
             if found is not None:
-                content, self._tokens_tag = found
+                content, self._tokens_tag, _ = found
                 hashes = (content[i : i + _HASH_BYTES] for i in range(0, len(content), _HASH_BYTES))
                 self._tokens = {each: Token(each, "device", None) for each in hashes}
             found = self._reading.fetch("/v1/queries", self._queries[1] if self._queries else "", LARGEST_LIST + (1 << 16))
@@ -132,8 +132,8 @@ class Collector:
         self.listed()  # before the proxy was reached nobody is known, and nobody is refused for that
         return self._tokens
 
-    def listed(self) -> tuple[bytes, str]:
-        """The proxy's list of queries and its tag."""
+    def listed(self) -> tuple[bytes, str, str]:
+        """The proxy's list of queries, its tag, and the keys that were revoked."""
         if self._queries is None:
             raise RefusedError("upstream", 503, "the proxy behind this collector has not been reached yet", retry_after=5)
         return self._queries

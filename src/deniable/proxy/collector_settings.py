@@ -30,7 +30,7 @@ class CollectorSettings:
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
-    refresh: Seconds = 5
+    refresh: Seconds = 2
     """Seconds between looks at whether the proxy's tokens and queries have changed."""
     silent: Seconds = 10
     """Seconds without an answer to such a look after which the proxy is called silent."""

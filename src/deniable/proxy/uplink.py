@@ -60,15 +60,15 @@ class Uplink:
             raise RefusedError("upstream", 503, detail, retry_after=5) from error
         return outcomes
 
-    def fetch(self, path: str, tag: str, largest: int) -> tuple[bytes, str] | None:
-        """What stands at an address of the proxy, and its tag; None if that is what is known already."""
+    def fetch(self, path: str, tag: str, largest: int) -> tuple[bytes, str, str] | None:
+        """What stands at an address of the proxy, its tag, and the keys it says were revoked; None if that is known already."""
         headers = {**self._headers, **({"If-None-Match": tag} if tag else {})}
         answer = ask(self._client, "GET", f"{self._address}{path}", largest, headers=headers)
         if answer.status == 304 and tag:
             return None
         if answer.status != 200:
             raise ResponseError(answer.status, "refused", f"GET {path} was answered with {answer.status}")
-        return answer.content, answer.headers.get("ETag", "")
+        return answer.content, answer.headers.get("ETag", ""), answer.headers.get("Revoked-Keys", "")
 
 
 class UplinkWorker(UploadWorker):

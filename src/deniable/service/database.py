@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
@@ -30,6 +30,8 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
+    upgrades: Mapping[int, str] = field(default_factory=dict)
+    """From each earlier version to the next."""
     unguarded: tuple[str, ...] = ()
     """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
 
@@ -48,10 +50,13 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            if self._written_version(connection, path) == 0:
+            found = self._written_version(connection, path)
+            if found == 0:
                 if read_only:
                     raise LogError(f"{path} is not written yet")
                 self._make(connection)
+            elif found < self.version and not read_only:
+                self._upgrade(connection, path)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
@@ -93,6 +98,21 @@ class Layout:
         if version > self.version:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
+
+    def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._written_version(connection, path)  # another process may have been quicker
+            row_checks.prepare(connection)
+            row_checks.unguard(connection)
+            for version in range(found, self.version):
+                for statement in self.upgrades[version].strip().split(";\n"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")

@@ -316,7 +316,7 @@ function livePanel(query, look) {
     exportMenu(() => ({ query, result: shown, bars, line, series, look })), h('a', { class: 'btn ghost', href: '#live?side=1', 'data-testid': 'side-by-side' }, 'Side by side'), stop);
   const writeMeta = () => {
     put(meta, h('code', null, query.id), ` version ${query.serial} \u00b7 `, label(query.analyst), ` \u00b7 every ${duration(query.schedule.every)}`);
-    stop.hidden = query.stopped !== null || current()?.role !== 'analyst';
+    stop.hidden = query.stopped !== null || !query.may.includes('stop');
   };
   writeMeta();
   const article = h('article', { class: 'panel' },

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from deniable.checksums import is_intact
 from deniable.errors import ParameterError, SettingsError
 
 __all__ = ["TomlFile", "line_of"]
@@ -21,12 +23,12 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
 _STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
 
 Refusal = Callable[[str, object, str, str, "int | None"], Exception]
-"""Makes an error of a name, a value, a rule, the file's name and the line."""
+"""Makes an error from a name, a value, a rule, the file's name and the line."""
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML text with its tree, and the kind of error that mistakes in it are."""
+    """A TOML text with its tree, and the error class for mistakes in it."""
 
     name: str
     text: str
@@ -52,6 +54,10 @@ class TomlFile:
     @classmethod
     def parse(cls, text: str, name: str, refusal: Refusal = SettingsError) -> TomlFile:
         """The file with this text; `name` is what errors call it."""
+        if not is_intact(text):
+            raise refusal(
+                "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
+            )
         try:
             return cls(name, text, tomllib.loads(text), refusal)
         except tomllib.TOMLDecodeError as error:
@@ -63,17 +69,24 @@ class TomlFile:
             raise refusal("file", name, _TOO_DEEP, name, None) from None
 
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
-        """What is made of the tree. A parameter that breaks its rule is refused with the line on which it stands."""
+        """The object built from the tree. A parameter that breaks its rule is refused with its line."""
         try:
-            return make(self.tree)
-        except ParameterError as error:
-            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+            with self.located():
+                return make(self.tree)
         except RecursionError:
             raise self.refusal("file", self.name, _TOO_DEEP, self.name, None) from None
 
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """A parameter that breaks its rule inside is refused with the file and the line on which it stands."""
+        try:
+            yield
+        except ParameterError as error:
+            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+
 
 def line_of(text: str, name: str) -> int | None:
-    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or else of the table it would stand in.
+    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or of the table it would be in.
 
     >>> line_of('id = "x"\\n[schedule]\\nevery = 3', "schedule.every")
     3
@@ -100,4 +113,6 @@ def line_of(text: str, name: str) -> int | None:
             continue
         if len(path) > best[0] and wanted[: len(path)] == path:
             best = len(path), number
+        elif len(wanted) > best[0] and path[: len(wanted)] == wanted:  # the first of several tables, or of a table's parts
+            best = len(wanted), number
     return best[1]

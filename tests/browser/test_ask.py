@@ -156,13 +156,13 @@ def test_overlapping_buckets_are_marked_where_they_are(browser: Browser, console
     assert not browser.find("publish").is_enabled()
 
 
-def test_a_rehearsal_draws_simulated_people_and_asks_nobody(browser: Browser, console: SeededConsole) -> None:
+def test_a_simulation_draws_simulated_people_and_asks_nobody(browser: Browser, console: SeededConsole) -> None:
     ask(browser, console)
     settled(browser)
     requests = [len(relay.requests) for relay in console.relays]
-    browser.click("rehearse")
-    browser.wait(lambda: "Nobody was asked" in browser.text("outcome"), "no rehearsal")
-    assert browser.run("return document.querySelectorAll('dn-preview .rehearsed').length") == 60
+    browser.click("simulate")
+    browser.wait(lambda: "Nobody was asked" in browser.text("outcome"), "no simulation")
+    assert browser.run("return document.querySelectorAll('dn-preview .simulated').length") == 60
     assert [len(relay.requests) for relay in console.relays] == requests
 
 

@@ -12,11 +12,11 @@ import xml.etree.ElementTree as ET  # of our own files
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
+from toolkit import loopback
 from toolkit.browser import Browser
 from toolkit.consoles import SeededConsole, console_query, seeded_console
 
@@ -65,7 +65,7 @@ def arrive(browser: Browser, console: SeededConsole, query: Query, index: int) -
 
 def newest(console: SeededConsole, query: Query) -> dict[str, object]:
     headers = {"Authorization": f"Bearer {console.analyst}"}
-    answer = httpx.get(f"{console.url}/v1/queries/{query.id}/results/latest", headers=headers)
+    answer = loopback.get(f"{console.url}/v1/queries/{query.id}/results/latest", headers=headers)
     return dict(answer.json())
 
 
@@ -122,7 +122,7 @@ def test_switches_ask_the_server_for_other_confidences_and_for_the_projection(
     browser.wait(lambda: interval() != before, "the interval did not change")
     headers = {"Authorization": f"Bearer {console.analyst}"}
     asked: dict[str, str | float] = {"confidence": 0.99, "form": "projected"}
-    told = httpx.get(f"{console.url}/v1/queries/{trips.id}/results/latest", params=asked, headers=headers).json()
+    told = loopback.get(f"{console.url}/v1/queries/{trips.id}/results/latest", params=asked, headers=headers).json()
     browser.run("document.querySelector('[data-testid=switch-form] input[value=projected]').click()")
     wanted = f"{100 * told['low'][1]:.1f} to {100 * told['high'][1]:.1f}"
     browser.wait(lambda: interval() == wanted, f"the interval is not {wanted}")

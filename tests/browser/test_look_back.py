@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterator
 
-import httpx
 import numpy as np
 import pytest
 from selenium.webdriver import ActionChains
@@ -14,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
+from toolkit import loopback
 from toolkit.browser import Browser
 from toolkit.consoles import SeededConsole, console_query, seeded_console
 
@@ -74,7 +74,7 @@ def test_the_figures_are_those_of_the_interface(browser: Browser, console: Seede
     (a_from, a_to), (b_from, b_to) = given["a"].split("-"), given["b"].split("-")
     asked = {"from": b_from, "to": b_to, "against_from": a_from, "against_to": a_to, "simultaneous": "true", "source": "panes"}
     headers = {"Authorization": f"Bearer {console.analyst}"}
-    told = httpx.get(f"{console.url}/v1/queries/trip-distance/history", params=asked, headers=headers).json()
+    told = loopback.get(f"{console.url}/v1/queries/trip-distance/history", params=asked, headers=headers).json()
     difference = told["against"]["difference"]
     shown = browser.run("return arguments[0].cells[5].textContent", browser.find("compare-0")).split(" ± ")
     assert float(shown[0]) == pytest.approx(100 * difference["difference"][0], abs=0.051)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from deniable.client.device import Device
@@ -17,6 +16,7 @@ from deniable.errors import PolicyError
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
+from toolkit import loopback
 from toolkit.browser import Browser, serious_findings
 from toolkit.devices import KEY, STRANGER, asked, make_vault
 from toolkit.services import running
@@ -142,14 +142,14 @@ def test_the_coins_say_what_they_show_and_a_crowd_is_estimated(browser: Browser,
 def test_the_page_is_on_loopback_alone_and_needs_its_address(page: tuple[object, str]) -> None:
     address, token = page[1].split("/console/#")
     assert address.startswith("http://127.0.0.1:")
-    assert httpx.get(f"{address}/v1/person").status_code == 401
-    assert httpx.put(f"{address}/v1/session", json={"token": "guessed"}).status_code == 401
+    assert loopback.get(f"{address}/v1/person").status_code == 401
+    assert loopback.put(f"{address}/v1/session", json={"token": "guessed"}).status_code == 401
     port = address.rsplit(":", 1)[1]
     cookie = {"deniable_person": token}
-    assert httpx.get(f"{address}/v1/person", cookies=cookie).status_code == 200
-    rebound = httpx.get(f"{address}/v1/person", cookies=cookie, headers={"Host": f"evil.example:{port}"})
+    assert loopback.get(f"{address}/v1/person", cookies=cookie).status_code == 200
+    rebound = loopback.get(f"{address}/v1/person", cookies=cookie, headers={"Host": f"evil.example:{port}"})
     assert (rebound.status_code, rebound.json()["reason"]) == (403, "host")
-    forged = httpx.put(f"{address}/v1/person/refusals", cookies=cookie, json={"analyst": "x", "refused": True})
+    forged = loopback.put(f"{address}/v1/person/refusals", cookies=cookie, json={"analyst": "x", "refused": True})
     assert (forged.status_code, forged.json()["reason"]) == (403, "csrf")
 
 

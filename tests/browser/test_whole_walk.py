@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 from selenium.webdriver import ActionChains
@@ -17,6 +16,7 @@ from deniable.local.crowd import Crowd
 from deniable.local.people import Answers
 from deniable.local.services import Address, Aggregator, Proxy, Services, free_ports
 from deniable.queries.query import Query
+from toolkit import loopback
 from toolkit.browser import Browser
 from toolkit.crowds import KEY, RING
 
@@ -39,7 +39,7 @@ class Walk:
         self._crowd: Crowd | None = None
 
     def get(self, address: str) -> dict[str, list[object]]:
-        return dict(httpx.get(f"{self.url}{address}", headers={"Authorization": f"Bearer {self.token}"}).json())
+        return dict(loopback.get(f"{self.url}{address}", headers={"Authorization": f"Bearer {self.token}"}).json())
 
     def answer(self, query: Query) -> None:
         """Let people answer from now on, as their devices would."""
@@ -129,7 +129,7 @@ def _look_back(browser: Browser, walk: Walk) -> None:
     browser.wait(
         lambda: str(browser.run("return document.documentElement.dataset.ready") or "").startswith("look"), "no view of the past"
     )
-    known = httpx.get(f"{walk.url}/openapi.json").json()["paths"]
+    known = loopback.get(f"{walk.url}/openapi.json").json()["paths"]
     if "/v1/queries/{query_id}/history" not in known:  # an aggregator without a history says so, where the data would be
         assert browser.find("look-problem").is_displayed()
         return
@@ -145,5 +145,5 @@ def _stop(browser: Browser, walk: Walk) -> None:
     browser.run("window.confirm = () => true")
     browser.click("stop")
     browser.wait(lambda: browser.text("condition") == "stopped", "it was not stopped")
-    queries = httpx.get(f"{walk.url}/v1/queries", headers={"Authorization": f"Bearer {walk.token}"}).json()
+    queries = loopback.get(f"{walk.url}/v1/queries", headers={"Authorization": f"Bearer {walk.token}"}).json()
     assert queries[0]["stopped"] is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from deniable.aggregator.aggregator_settings import read_settings
+from deniable.aggregator.service import Service
+from deniable.aggregator.state import connect
+from deniable.aggregator.tokens import token_id
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.errors import DeniableError, ResponseError, SettingsError
@@ -26,6 +30,7 @@ from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
+from toolkit import loopback
 from toolkit.crowds import KEY, RING, Crowd, minute_query
 from toolkit.services import Relays, running
 
@@ -63,10 +68,11 @@ class RunningAggregator:
         self.settings.write_text(f'{head}{proxies}[limits]\npatience = "60 s"\nbehind = "30 s"\n')
 
     def token(self, role: str) -> str:
-        arguments = ["aggregator", "token", str(self.settings), "--name", role, "--role", role]
+        may = ["--may", "read"] if role == "reader" else []
+        arguments = ["aggregator", "token", str(self.settings), "--analyst", KEY.owner, *may]
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 0, result.output
-        return result.output.strip()
+        return result.stdout.strip()
 
     def answer(self, published: int, epochs: int, n: int = 5) -> None:
         """Devices answer in each of the epochs from the one in which the query was published; the proxies mark them."""
@@ -172,20 +178,20 @@ def test_health_and_metrics_tell_what_is_counted_and_who_is_down(house: RunningA
     house.settings.write_text(house.settings.read_text().replace("60 s", "6 s").replace("30 s", "2 s"))
     token = house.token("analyst")
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
-        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+        assert loopback.get(f"{url}/healthz").json()["status"] == "ok"
         told = analyst.publish(sign(house.query, KEY))
         house.answer(told["published"], epochs=2)
         wait_for(lambda: analyst.latest(house.query))
         house.crowd.mark(house.query.schedule.epoch_of(int(time.time())) + 3000, [0])
-        text = httpx.get(f"{url}/metrics").text
+        text = loopback.get(f"{url}/metrics").text
         one, two = house.query.proxies
         assert f'deniable_aggregator_shares_received_total{{proxy="{one}"}} 10.0\n' in text
         assert f'deniable_aggregator_shares_total{{outcome="counted",proxy="{two}"}} 10.0\n' in text
         assert "deniable_aggregator_engine_running 1.0\n" in text
         # Only the first proxy has marked the epochs that follow.
-        degraded = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["status"] == "degraded" and told)
+        degraded = wait_for(lambda: (told := loopback.get(f"{url}/healthz").json())["status"] == "degraded" and told)
         assert [proxy["condition"] for proxy in degraded["proxies"]] == ["up", "behind"]
-        down = wait_for(lambda: (told := httpx.get(f"{url}/healthz").json())["proxies"][1]["condition"] == "down" and told)
+        down = wait_for(lambda: (told := loopback.get(f"{url}/healthz").json())["proxies"][1]["condition"] == "down" and told)
         assert down["proxies"][1]["name"] == two
         window = wait_for(lambda: (w := analyst.latest(house.query)) is not None and w.condition == "proxy down" and w)
         assert window.missing == (two,)
@@ -201,8 +207,8 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ru
     cases: list[tuple[str, str, str | None, bytes | None, int, str]] = [
         ("GET", "/v1/queries", None, None, 401, "token"),
         ("GET", "/v1/queries", "deniable_guessed", None, 401, "token"),
-        ("PUT", address, reader_token, signed, 403, "role"),
-        ("DELETE", address, reader_token, None, 403, "role"),
+        ("PUT", address, reader_token, signed, 403, "right"),
+        ("DELETE", address, reader_token, None, 404, "unknown_query"),
         ("GET", "/v1/queries/nobody/results/latest", reader_token, None, 404, "unknown_query"),
         ("GET", "/v1/queries/nobody/results/stream", reader_token, None, 404, "unknown_query"),
         ("PUT", address, analyst_token, b"garbage", 422, "unusable_query"),
@@ -218,14 +224,14 @@ def test_bad_requests_are_answered_with_problems_and_counted_by_reason(house: Ru
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url):
         for method, path, token, body, status, reason in cases:
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            response = httpx.request(method, url + path, content=body, headers=headers)
+            response = loopback.request(method, url + path, content=body, headers=headers)
             assert (response.status_code, response.json()["reason"]) == (status, reason), (method, path, response.text)
             assert response.headers["content-type"] == "application/problem+json"
             assert {"type", "title", "status", "detail"} <= set(response.json())
-        text = httpx.get(f"{url}/metrics").text
+        text = loopback.get(f"{url}/metrics").text
         assert 'deniable_aggregator_requests_refused_total{reason="token"} 2.0\n' in text
         assert 'deniable_aggregator_requests_refused_total{reason="unusable_query"} 2.0\n' in text
-        document = httpx.get(f"{url}/openapi.json").json()
+        document = loopback.get(f"{url}/openapi.json").json()
         assert f"{address.replace(house.query.id, '{query_id}')}/results/stream" in document["paths"]
         # A head that comes a byte at a time is cut off.
         host, _, port = url.removeprefix("http://").partition(":")
@@ -250,8 +256,8 @@ def test_tokens_are_stored_hashed_and_can_be_revoked(house: RunningAggregator) -
     assert token.removeprefix("deniable_") not in content
     with running(["aggregator", "run", str(house.settings)], house.folder) as (_, url), Analyst(url, token) as analyst:
         assert analyst.queries() == []
-        result = CliRunner().invoke(cli, ["aggregator", "token", str(house.settings), "--name", "analyst", "--revoke"])
-        assert result.output == "1 tokens of analyst revoked\n"
+        result = CliRunner().invoke(cli, ["aggregator", "revoke", str(house.settings), token_id(token)])
+        assert result.output == f"Revoked {token_id(token)}.\n"
         with pytest.raises(ResponseError, match="401 token"):
             analyst.queries()
 
@@ -290,7 +296,7 @@ def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
         assert deniable("query", "list") == "No query has been published.\n"
         published = json.loads(deniable("query", "publish", str(house.folder / "query.signed.json"), "--json"))
         assert published["id"] == house.query.id
-        assert "no window there yet" in deniable("results", house.query.id, code=2)
+        assert "no windows there yet" in deniable("results", house.query.id, code=2)
         house.answer(published["published"], epochs=4)
         with Analyst(url, house.token("reader")) as reader:
             wait_for(lambda: len(list(reader.range(house.query))) >= 3)
@@ -330,10 +336,10 @@ def test_a_window_of_two_columns_is_served_and_printed_as_a_conditional_table(tm
         assert np.allclose(step.proportions[1], [1 / 3, 2 / 3, 0], atol=1e-9)
         address = f"{url}/v1/queries/{house.query.id}/results/latest/table"
         headers = {"Authorization": f"Bearer {token}"}
-        served = httpx.get(address, params={"of": "next", "given": "current"}, headers=headers)
+        served = loopback.get(address, params={"of": "next", "given": "current"}, headers=headers)
         assert served.status_code == 200
         assert np.allclose(Table.from_dict(served.json()).proportions, step.proportions)
-        assert httpx.get(address, params={"given": "nowhere"}, headers=headers).status_code == 422
+        assert loopback.get(address, params={"given": "nowhere"}, headers=headers).status_code == 422
         options = ["--aggregator", url, "--token-file", str(tmp_path / "token")]
         printed = CliRunner().invoke(cli, ["results", house.query.id, "--conditional", "next|current", *options])
         assert printed.exit_code == 0, printed.output
@@ -342,3 +348,20 @@ def test_a_window_of_two_columns_is_served_and_printed_as_a_conditional_table(tm
         assert wrong.exit_code == 2
         assert "must be written as 'OF|GIVEN'" in wrong.output
     house.close()
+
+
+def test_a_command_that_ends_leaves_the_state_of_a_running_aggregator_alone(house: RunningAggregator) -> None:
+    # A service that closes any descriptor of its state drops its own locks on it; the next command to end then takes itself for
+    # the last user, and deletes the write-ahead log under the service.
+    service = Service(read_settings(house.settings))
+    for _ in range(3):
+        connect(house.folder / "state.db").close()
+    command = (
+        "import sys; from deniable.aggregator.state import connect; c = connect(sys.argv[1]); c.execute(sys.argv[2]); c.close()"
+    )
+    change = "INSERT INTO meta VALUES ('made', 1)"
+    subprocess.run([sys.executable, "-c", command, str(house.folder / "state.db"), change], check=True)  # noqa: S603 - our own
+    assert (house.folder / "state.db-wal").exists()
+    with service.reading() as connection:
+        assert connection.execute("SELECT value FROM meta WHERE name = 'made'").fetchone() == (1,)
+    service.stop()

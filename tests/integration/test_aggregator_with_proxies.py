@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -20,6 +19,7 @@ from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
 from deniable.wire.shares import split_columns
+from toolkit import loopback
 from toolkit.crowds import KEY, RING
 from toolkit.proxies import ProxyProcess
 from toolkit.queries import make_query
@@ -62,15 +62,15 @@ def check_against_offline(n_proxies: int, tmp_path: Path, kafka: Sequence[str] =
                 lines += ["[proxies.kafka]", *kafka]
         settings = tmp_path / "aggregator.toml"
         settings.write_text("\n".join(lines))
-        made = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--name", "analyst"])
+        made = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--analyst", KEY.owner])
         _, url = stack.enter_context(running(["aggregator", "run", str(settings)], tmp_path))
-        analyst = stack.enter_context(Analyst(url, made.output.strip()))
+        analyst = stack.enter_context(Analyst(url, made.stdout.strip()))
         told = analyst.publish(sign(query, KEY))
         deadline = time.monotonic() + 20
         while set(analyst.queries()[0]["relayed"].values()) != {"done"} and time.monotonic() < deadline:
             time.sleep(0.05)
         for proxy in proxies:
-            listed = httpx.get(f"{proxy.address}/v1/queries").json()
+            listed = loopback.get(f"{proxy.address}/v1/queries").json()
             assert [entry["query"] for entry in listed] == [query.content.decode()]
 
         epoch = schedule.epoch_of(told["published"])
@@ -82,7 +82,7 @@ def check_against_offline(n_proxies: int, tmp_path: Path, kafka: Sequence[str] =
             for proxy, rows, header in zip(proxies, shares, headers, strict=True):
                 body = body_of(query, epoch, rows[:, start : start + 300])
                 for _ in range(2):  # every upload is tried again
-                    assert httpx.post(f"{proxy.address}/v1/shares", content=body, headers=header).status_code == 202
+                    assert loopback.post(f"{proxy.address}/v1/shares", content=body, headers=header).status_code == 202
         window = next(analyst.follow(query, after=0))
     assert (window.index, window.condition, window.n) == (epoch, "complete", 1500)
     assert window.conservation["balanced"] is True

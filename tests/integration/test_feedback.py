@@ -118,7 +118,7 @@ def test_the_history_says_when_from_what_to_what_and_why(tmp_path: Path) -> None
     assert second["from_epoch"] == 3
     assert second["from"] == "2023-11-14T22:16:20Z"
     assert set(second["parameters"]) == {"sampling", "p", "q"}
-    assert "far below the wish of ± 5.00" in second["reason"]
+    assert "far below the target of ± 5.00" in second["reason"]
     assert second["wish"] == WISH
     assert second["achieved"] == run.crowd.windows()[0].error
     assert second["epsilon"]["sampled"] < first["epsilon"]["sampled"]
@@ -200,7 +200,7 @@ def test_a_running_aggregator_adapts_and_serves_the_history(tmp_path: Path) -> N
     settings = tmp_path / "aggregator.toml"
     head = 'state = "state.db"\nring = "ring.json"\nport = 0\ncontroller = "controller.key"\n'
     settings.write_text(f"{head}{proxies}")
-    token = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--name", "a", "--role", "analyst"]).output.strip()
+    token = CliRunner().invoke(cli, ["aggregator", "token", str(settings), "--analyst", KEY.owner]).stdout.strip()
     with running(["aggregator", "run", "aggregator.toml"], tmp_path) as (_, url), Analyst(url, token) as analyst:
         first = schedule.epoch_of(analyst.publish(sign(query, KEY))["published"])
         for epoch in range(first, first + 3):
@@ -230,7 +230,7 @@ def test_the_demonstration_shows_error_wish_and_moving_parameters_within_a_minut
     assert told["most_spent"] <= told["limit"]
     settings = {tuple(each["parameters"].values()) for each in told["results"]}
     assert 2 <= len(settings) <= told["changes"] + 1
-    assert any("is above the wish" in (each["change"] or "") for each in told["results"])
+    assert any("is above the target" in (each["change"] or "") for each in told["results"])
 
 
 @pytest.mark.parametrize("allocation", ["proportional", "neyman"])

@@ -20,7 +20,7 @@ from deniable.aggregator.api import create_app
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.service import Service
 from deniable.aggregator.state import Revision
-from deniable.aggregator.tokens import add_token
+from deniable.aggregator.tokens import RIGHTS, add_token
 from deniable.aggregator.windows import assemble
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
@@ -29,6 +29,7 @@ from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.randomness import seeded_source
+from toolkit import loopback
 from toolkit.crowds import ORIGIN, RING, minute_query
 from toolkit.histories import EVERYTHING, FiledHistory
 from toolkit.served import served
@@ -56,7 +57,7 @@ class House:
 
     def get(self, path: str, token: str | None = None, **parameters: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self.token}"}
-        return httpx.get(f"{self.url}/v1/queries/{self.query.id}/{path}", params=parameters, headers=headers, timeout=30)
+        return loopback.get(f"{self.url}/v1/queries/{self.query.id}/{path}", params=parameters, headers=headers, timeout=30)
 
     def run(self, *arguments: str, query: str | None = None) -> Result:
         environment = {"DENIABLE_AGGREGATOR": self.url, "DENIABLE_TOKEN": self.token}
@@ -81,7 +82,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         window = assemble([query], 0, filed.state.panes(query.id, range(1)))
         document, revision = json.dumps(window.to_dict()), Revision(0, True, window.n, filed.now)
         filed.state.release(query.id, 0, window.start, window.condition, document, revision)
-        token, reader = (add_token(filed.state.connection, role, role, 0) for role in ("analyst", "reader"))
+        token, reader = (add_token(filed.state.connection, query.analyst, may, 0) for may in (RIGHTS, ["read"]))
     RING.save(tmp_path / "ring.json")
     # The engine is elsewhere: what is tested is the interface to what it has left.
     proxies = [ProxySettings(name) for name in query.proxies]
@@ -156,7 +157,7 @@ def test_events_tell_the_progress_and_whoever_leaves_cancels_the_scan(house: Hou
     monkeypatch.setattr(Scan, "_count_parts", watched)
     headers = {"Authorization": f"Bearer {house.token}", "Accept": "text/event-stream"}
     address = f"{house.url}/v1/queries/{house.query.id}/history"
-    with httpx.stream("GET", address, headers=headers, timeout=30) as response:
+    with loopback.stream("GET", address, headers=headers, timeout=30) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         assert next(response.iter_lines()) == "event: progress"
     deadline = time.monotonic() + 20
@@ -184,7 +185,7 @@ def test_questions_beyond_the_most_at_once_are_put_off(house: House, monkeypatch
     monkeypatch.setattr(Scan, "_tables", slowly)
     headers = {"Authorization": f"Bearer {house.token}", "Accept": "text/event-stream"}
     address = f"{house.url}/v1/queries/{house.query.id}/history"
-    with httpx.stream("GET", address, headers=headers) as one, httpx.stream("GET", address, headers=headers) as two:
+    with loopback.stream("GET", address, headers=headers) as one, loopback.stream("GET", address, headers=headers) as two:
         assert [one.status_code, two.status_code] == [200, 200]
         refused = house.get("history")
         assert (refused.status_code, refused.json()["reason"]) == (503, "scans")
@@ -287,18 +288,18 @@ def test_prometheus_reads_estimates_with_low_and_high(house: House) -> None:
     window = house.analyst.latest(house.query)
     assert window is not None
     assert window.estimate is not None
-    answer = httpx.get(f"{house.url}/v1/metrics", headers={"Authorization": f"Bearer {house.reader}"})
+    answer = loopback.get(f"{house.url}/v1/metrics", headers={"Authorization": f"Bearer {house.reader}"})
     lines = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
     low, high = window.estimate.interval()[0]
     for suffix, figure in (("", window.estimate.proportions[0]), ("_low", low), ("_high", high)):
         found = lines[f'deniable_estimate{suffix}{{label="[0,1)",query="{house.query.id}"}}']
         assert float(found) == pytest.approx(float(figure))
-    assert httpx.get(f"{house.url}/v1/metrics").status_code == 401
+    assert loopback.get(f"{house.url}/v1/metrics").status_code == 401
 
 
 def test_deletion_over_http_leaves_a_receipt_and_no_report(house: House) -> None:
     address = f"{house.url}/v1/queries/{house.query.id}/history"
-    assert httpx.delete(address, headers={"Authorization": f"Bearer {house.reader}"}).status_code == 403
+    assert loopback.delete(address, headers={"Authorization": f"Bearer {house.reader}"}).status_code == 403
     asked = house.run("--delete")
     assert asked.exit_code != 0
     assert house.get("history/extent").json()["n_reports"] == 24_000

@@ -72,7 +72,7 @@ def at_aggregator_log(url: str, _: Path) -> None:
 
 def at_aggregator_relay(url: str, folder: Path) -> None:
     connection = connect(folder / "state.db")
-    connection.execute("INSERT INTO queries VALUES ('q', 1, 1, 1, x'00', 0, NULL)")
+    connection.execute("INSERT INTO queries VALUES ('q', 1, 1, 1, x'00', 0, NULL, '')")
     order_relay(connection, "q", 1, PUBLISH, 1)
     with httpx.Client() as client:
         assert relay(connection, [ProxySettings(url)], client) == 1

@@ -395,7 +395,7 @@ def test_the_command_shows_how_far_the_log_goes(log: KafkaLog, tmp_path: Path) -
     wait_until_visible(log.settings)
     kafka = f'[kafka]\nbootstrap = "{log.settings.bootstrap}"\ntopic = "{log.settings.topic}"\npartitions = 4\n'
     (tmp_path / "proxy.toml").write_text(f'folder = "data"\n{kafka}')
-    shown = json.loads(CliRunner().invoke(cli, ["proxy", "show", str(tmp_path / "proxy.toml"), "--json"]).output)
+    shown = json.loads(CliRunner().invoke(cli, ["proxy", "log", str(tmp_path / "proxy.toml"), "--json"]).output)
     assert shown["identity"] == log.identity
     assert shown["channels"] == {f"{CHANNEL:016x}": {"closed_before": 4}}
     assert shown["first_offset"] == [0] * 4

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
+from toolkit import loopback
 from toolkit.certificates import self_signed
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import make_columns, records_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hot path")]
 QUERY = query_of_today()
 SETTINGS = '[intake]\nthreshold = 1000\n[limits]\nlargest_body = 4000\nbody_deadline = "2 s"\nheader_deadline = "2 s"\n'
 PURE = ("httptools", "uvloop")
@@ -32,7 +31,7 @@ def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Prox
             each.publish(QUERY)
         yield {"fast": fast, "pure": pure}
         for each in (fast, pure):
-            assert httpx.get(f"{each.address}/healthz").status_code == 200
+            assert loopback.get(f"{each.address}/healthz").status_code == 200
             assert each.stop() == 0
 
 
@@ -150,12 +149,12 @@ def test_requests_that_are_sent_ahead_are_answered_in_their_order(proxies: dict[
 @pytest.mark.parametrize("which", ["fast", "pure"])
 def test_a_list_that_a_device_has_is_not_sent_again(proxies: dict[str, ProxyProcess], which: str) -> None:
     proxy = proxies[which]
-    first = httpx.get(f"{proxy.address}/v1/queries")
+    first = loopback.get(f"{proxy.address}/v1/queries")
     assert len(first.json()) == 1
     for tag in (first.headers["etag"], f"W/{first.headers['etag']}", "*", f'"other", {first.headers["etag"]}'):
-        again = httpx.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": tag})
+        again = loopback.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": tag})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
-    assert httpx.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": '"other"'}).status_code == 200
+    assert loopback.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
 @pytest.mark.parametrize("which", ["fast", "pure"])

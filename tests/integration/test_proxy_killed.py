@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from toolkit import loopback
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns
 
@@ -44,7 +45,7 @@ class Sender(threading.Thread):
     def send_until_taken(self, content: bytes, n: int) -> bool:
         while True:
             try:
-                answer = httpx.post(f"{self.proxy.address}/v1/shares", content=content, headers=self.headers, timeout=5)
+                answer = loopback.post(f"{self.proxy.address}/v1/shares", content=content, headers=self.headers, timeout=5)
             except httpx.TransportError:
                 self.n_retries += 1
                 time.sleep(0.02)

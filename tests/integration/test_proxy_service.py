@@ -26,6 +26,7 @@ from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, sign
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block
+from toolkit import loopback
 from toolkit.proxies import ProxyProcess, query_of_today, signed
 from toolkit.shares import Words, body_of, make_columns
 
@@ -48,7 +49,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     with ProxyProcess(tmp_path_factory.mktemp("proxy"), SETTINGS) as running:
         running.publish(QUERY)
         yield running
-        assert httpx.get(f"{running.address}/healthz").json() == {"status": "ok"}  # after all that was done to it
+        assert loopback.get(f"{running.address}/healthz").json()["status"] == "ok"  # after all that was done to it
         assert running.stop() == 0
 
 
@@ -63,7 +64,7 @@ def fresh(n: int) -> tuple[Words, bytes]:
 
 
 def post(proxy: ProxyProcess, content: bytes, headers: dict[str, str] | None = None) -> httpx.Response:
-    return httpx.post(f"{proxy.address}/v1/shares", content=content, headers=headers or proxy.token(quota=100_000))
+    return loopback.post(f"{proxy.address}/v1/shares", content=content, headers=headers or proxy.token(quota=100_000))
 
 
 def problem(answer: httpx.Response, status: int, reason: str) -> dict[str, object]:
@@ -114,17 +115,17 @@ def test_a_single_share_is_passed_on_after_the_deadline(proxy: ProxyProcess) -> 
 def test_an_upload_in_chunks_of_unknown_length_is_taken(proxy: ProxyProcess) -> None:
     columns, content = fresh(100)
     chunks = (content[start : start + 777] for start in range(0, len(content), 777))
-    answer = httpx.post(f"{proxy.address}/v1/shares", content=chunks, headers=proxy.token(quota=100))
+    answer = loopback.post(f"{proxy.address}/v1/shares", content=chunks, headers=proxy.token(quota=100))
     assert answer.json() == {"accepted": 100, "already": 0}
     wait_for(proxy, columns)
 
 
 def test_devices_get_the_signed_queries_and_not_again_what_they_have(proxy: ProxyProcess) -> None:
-    answer = httpx.get(f"{proxy.address}/v1/queries")
+    answer = loopback.get(f"{proxy.address}/v1/queries")
     assert answer.headers["content-type"] == "application/json"
     listed = [SignedQuery.from_bytes(json.dumps(each).encode()) for each in answer.json()]
     assert [each.unverified().digest for each in listed] == [QUERY.digest]
-    again = httpx.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": answer.headers["etag"]})
+    again = loopback.get(f"{proxy.address}/v1/queries", headers={"If-None-Match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
@@ -133,19 +134,19 @@ def test_a_query_is_replaced_by_its_newer_version_only_and_stopped(proxy: ProxyP
     query = query_of_today(id="other")
     address = f"{proxy.address}/v1/queries/other"
     key = AnalystKey.generate(query.analyst)
-    before = httpx.get(f"{proxy.address}/v1/queries").headers["etag"]
+    before = loopback.get(f"{proxy.address}/v1/queries").headers["etag"]
     newer = query.revised(sampling=0.5)
-    assert httpx.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 201
-    assert httpx.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 200
-    assert httpx.put(address, content=sign(newer, key).to_bytes(), headers=operator).status_code == 201
-    problem(httpx.put(address, content=sign(query, key).to_bytes(), headers=operator), 409, "rolled-back_query")
-    problem(httpx.put(f"{address}s", content=sign(newer, key).to_bytes(), headers=operator), 422, "query_id")
-    problem(httpx.put(address, content=b"{}", headers=operator), 422, "unusable_query")
-    problem(httpx.put(address, content=signed(newer).to_bytes(), headers=proxy.token()), 403, "role")
-    assert httpx.get(f"{proxy.address}/v1/queries").headers["etag"] != before
-    assert httpx.delete(address, headers=operator).status_code == 204
-    assert httpx.get(f"{proxy.address}/v1/queries").headers["etag"] == before
-    problem(httpx.delete(address, headers=operator), 404, "unknown_query")
+    assert loopback.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 201
+    assert loopback.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 200
+    assert loopback.put(address, content=sign(newer, key).to_bytes(), headers=operator).status_code == 201
+    problem(loopback.put(address, content=sign(query, key).to_bytes(), headers=operator), 409, "rolled-back_query")
+    problem(loopback.put(f"{address}s", content=sign(newer, key).to_bytes(), headers=operator), 422, "query_id")
+    problem(loopback.put(address, content=b"{}", headers=operator), 422, "unusable_query")
+    problem(loopback.put(address, content=signed(newer).to_bytes(), headers=proxy.token()), 403, "role")
+    assert loopback.get(f"{proxy.address}/v1/queries").headers["etag"] != before
+    assert loopback.delete(address, headers=operator).status_code == 204
+    assert loopback.get(f"{proxy.address}/v1/queries").headers["etag"] == before
+    problem(loopback.delete(address, headers=operator), 404, "unknown_query")
 
 
 def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
@@ -155,7 +156,7 @@ def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
     headers = proxy.token("reader")
     blocks, after = [], 0
     while True:
-        page = httpx.get(f"{proxy.address}/v1/log", params={"after": after, "limit": 2}, headers=headers)
+        page = loopback.get(f"{proxy.address}/v1/log", params={"after": after, "limit": 2}, headers=headers)
         assert page.status_code == 200
         at = 0
         while at < len(page.content):
@@ -170,15 +171,22 @@ def test_a_reader_gets_the_log_over_http(proxy: ProxyProcess) -> None:
     assert np.array_equal(rows, proxy.logged())
     (mark,) = [part.split(":") for part in page.headers["log-marks"].split(",") if part.startswith(f"{QUERY.channel_tag:016x}")]
     assert int(mark[1]) in (epoch_now() - 1, epoch_now())
-    problem(httpx.get(f"{proxy.address}/v1/log", params={"after": after + 1}, headers=headers), 416, "offset")
-    problem(httpx.get(f"{proxy.address}/v1/log", params={"after": "x"}, headers=headers), 422, "parameters")
-    problem(httpx.get(f"{proxy.address}/v1/log", headers=proxy.token()), 403, "role")
+    problem(loopback.get(f"{proxy.address}/v1/log", params={"after": after + 1}, headers=headers), 416, "offset")
+    problem(loopback.get(f"{proxy.address}/v1/log", params={"after": "x"}, headers=headers), 422, "parameters")
+    problem(loopback.get(f"{proxy.address}/v1/log", headers=proxy.token()), 403, "role")
 
 
 def test_the_interface_describes_itself(proxy: ProxyProcess) -> None:
-    paths = httpx.get(f"{proxy.address}/openapi.json").json()["paths"]
+    paths = loopback.get(f"{proxy.address}/openapi.json").json()["paths"]
     devices, collectors = {"/v1/shares", "/v1/queries", "/v1/enrol", "/v1/enrol/rotate"}, {"/v1/batches", "/v1/tokens"}
-    assert set(paths) == devices | collectors | {"/v1/queries/{query_id}", "/v1/log", "/healthz", "/metrics"}
+    assert set(paths) == devices | collectors | {
+        "/v1/queries/{query_id}",
+        "/v1/revoked/{key_id}",
+        "/v1/log",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
     assert {"202", "401", "408", "409", "410", "413", "415", "429", "503"} <= set(paths["/v1/shares"]["post"]["responses"])
 
 
@@ -234,8 +242,8 @@ def test_requests_without_a_good_token_or_type_or_address_are_refused(proxy: Pro
         assert answer.headers["www-authenticate"] == "Bearer"
     problem(post(proxy, content, proxy.token("operator")), 403, "role")
     problem(post(proxy, content, {**good, "Content-Type": "application/json"}), 415, "media_type")
-    problem(httpx.get(f"{proxy.address}/v1/nothing"), 404, "address")
-    problem(httpx.put(f"{proxy.address}/v1/shares", content=b"x"), 405, "method")
+    problem(loopback.get(f"{proxy.address}/v1/nothing"), 404, "address")
+    problem(loopback.put(f"{proxy.address}/v1/shares", content=b"x"), 405, "method")
     assert post(proxy, content, good).json()["accepted"] == 1
 
 
@@ -244,14 +252,14 @@ def test_a_token_that_is_revoked_is_refused_at_once(proxy: ProxyProcess) -> None
     book = TokenStore(proxy.data / "tokens.db")
     found = book.find(headers["Authorization"].removeprefix("Bearer "))
     assert found is not None
-    assert book.revoke(found.id) == 1
+    assert book.revoke(found.id) == [found.id]
     book.close()
     problem(post(proxy, fresh(1)[1], headers), 401, "token")
 
 
 def test_an_endless_body_without_a_length_is_cut_off(proxy: ProxyProcess) -> None:
     chunks = (bytes(50_000) for _ in range(20))
-    problem(httpx.post(f"{proxy.address}/v1/shares", content=chunks, headers=proxy.token()), 413, "too_large")
+    problem(loopback.post(f"{proxy.address}/v1/shares", content=chunks, headers=proxy.token()), 413, "too_large")
 
 
 # --- connections that are held open ---------------------------------------------------------------------------------
@@ -480,10 +488,10 @@ def test_with_a_key_ring_only_queries_of_its_keys_are_relayed(tmp_path: Path) ->
     with ProxyProcess(tmp_path / "p", 'ring = "../ring.json"\n') as proxy:
         operator = proxy.token("operator")
         address = f"{proxy.address}/v1/queries/{query.id}"
-        problem(httpx.put(address, content=signed(query).to_bytes(), headers=operator), 422, "unknown_key")
+        problem(loopback.put(address, content=signed(query).to_bytes(), headers=operator), 422, "unknown_key")
         forged = SignedQuery(query.content, key.public.id, bytes(64))
-        problem(httpx.put(address, content=forged.to_bytes(), headers=operator), 422, "bad_signature")
-        assert httpx.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 201
+        problem(loopback.put(address, content=forged.to_bytes(), headers=operator), 422, "bad_signature")
+        assert loopback.put(address, content=sign(query, key).to_bytes(), headers=operator).status_code == 201
 
 
 def test_shares_travel_by_tls_when_it_is_configured(tmp_path: Path) -> None:
@@ -529,15 +537,15 @@ def test_a_number_in_the_address_that_no_log_can_have_is_refused_and_names_the_p
     proxy: ProxyProcess, number: str
 ) -> None:
     for name in ("after", "limit"):
-        answer = httpx.get(f"{proxy.address}/v1/log", params={name: number}, headers=proxy.token("reader"))
+        answer = loopback.get(f"{proxy.address}/v1/log", params={name: number}, headers=proxy.token("reader"))
         assert str(problem(answer, 422, "parameters")["detail"]).startswith(f"{name}: ")
-    answer = httpx.get(f"{proxy.address}/v1/log", params={"after": str(2**63 - 1)}, headers=proxy.token("reader"))
+    answer = loopback.get(f"{proxy.address}/v1/log", params={"after": str(2**63 - 1)}, headers=proxy.token("reader"))
     problem(answer, 416, "offset")
 
 
 @pytest.mark.parametrize("path", ["/v1/queries/", "/v1/shares/", "/healthz/", "/v1/log/"])
 def test_no_answer_sends_anybody_to_the_host_that_a_request_names(proxy: ProxyProcess, path: str) -> None:
-    answer = httpx.get(f"{proxy.address}{path}", headers={"Host": "evil.example"})
+    answer = loopback.get(f"{proxy.address}{path}", headers={"Host": "evil.example"})
     problem(answer, 404, "address")
     assert "location" not in answer.headers
     assert "evil" not in answer.text

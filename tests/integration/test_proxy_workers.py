@@ -15,11 +15,11 @@ import pytest
 
 from deniable.queries.signing import SignedQuery
 from deniable.service.tokens import TokenStore
+from toolkit import loopback
 from toolkit.collectors import CollectorProcess
 from toolkit.proxies import ProxyProcess, query_of_today, signed
 from toolkit.shares import body_of, make_columns, records_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
 QUERY = query_of_today()
 SETTINGS = 'workers = 2\n[intake]\nthreshold = 100\ndeadline = "1 s"\n[limits]\nlargest_body = 400000\nbody_deadline = "2 s"\n'
 
@@ -29,7 +29,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     with ProxyProcess(tmp_path_factory.mktemp("proxy"), SETTINGS) as running:
         running.publish(QUERY)
         yield running
-        assert httpx.get(f"{running.address}/healthz").json() == {"status": "ok"}
+        assert loopback.get(f"{running.address}/healthz").json()["status"] == "ok"
         assert running.stop() == 0
 
 
@@ -46,7 +46,7 @@ def epoch_now() -> int:
 
 def post(address: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
     """Over a connection of its own, so that any of the workers may get it."""
-    return httpx.post(f"{address}/v1/shares", content=content, headers=headers)
+    return loopback.post(f"{address}/v1/shares", content=content, headers=headers)
 
 
 def known_to(address: str, headers: dict[str, str]) -> None:
@@ -75,7 +75,10 @@ def test_every_worker_knows_a_query_and_a_token_as_soon_as_they_are_there(proxy:
     other = query_of_today(id="other")
     proxy.publish(other)
     for _ in range(8):
-        assert {each.get("id") for each in map(_header, httpx.get(f"{proxy.address}/v1/queries").json())} == {"other", QUERY.id}
+        assert {each.get("id") for each in map(_header, loopback.get(f"{proxy.address}/v1/queries").json())} == {
+            "other",
+            QUERY.id,
+        }
     headers = proxy.token()
     body = body_of(other, epoch_now(), make_columns(other, epoch_now(), 1)[0])
     assert post(proxy.address, body, headers).status_code == 202
@@ -86,10 +89,10 @@ def test_every_worker_knows_a_query_and_a_token_as_soon_as_they_are_there(proxy:
     book.close()
     for _ in range(4):
         assert post(proxy.address, body, headers).status_code == 401
-    answer = httpx.delete(f"{proxy.address}/v1/queries/other", headers=proxy.token("operator"))
+    answer = loopback.delete(f"{proxy.address}/v1/queries/other", headers=proxy.token("operator"))
     assert answer.status_code == 204
     for _ in range(8):
-        assert len(httpx.get(f"{proxy.address}/v1/queries").json()) == 1
+        assert len(loopback.get(f"{proxy.address}/v1/queries").json()) == 1
 
 
 def _header(listed: dict[str, object]) -> dict[str, object]:
@@ -107,16 +110,18 @@ def test_what_workers_refuse_is_counted_by_the_proxy(proxy: ProxyProcess) -> Non
 
 
 def test_all_other_addresses_are_answered_as_by_a_proxy_of_one_process(proxy: ProxyProcess) -> None:
-    assert "/v1/batches" in httpx.get(f"{proxy.address}/openapi.json").json()["paths"]
-    page = httpx.get(f"{proxy.address}/v1/log", params={"after": 0, "limit": 1}, headers=proxy.token("reader"))
+    assert "/v1/batches" in loopback.get(f"{proxy.address}/openapi.json").json()["paths"]
+    page = loopback.get(f"{proxy.address}/v1/log", params={"after": 0, "limit": 1}, headers=proxy.token("reader"))
     assert page.status_code == 200
     assert page.headers["log-identity"]
-    assert httpx.get(f"{proxy.address}/v1/log", params={"after": "x"}, headers=proxy.token("reader")).status_code == 422
-    assert httpx.put(f"{proxy.address}/v1/shares", content=b"x").json()["reason"] == "method"
-    assert httpx.get(f"{proxy.address}/v1/nothing").json()["reason"] == "address"
+    assert loopback.get(f"{proxy.address}/v1/log", params={"after": "x"}, headers=proxy.token("reader")).status_code == 422
+    assert loopback.put(f"{proxy.address}/v1/shares", content=b"x").json()["reason"] == "method"
+    assert loopback.get(f"{proxy.address}/v1/nothing").json()["reason"] == "address"
     content = signed(QUERY).to_bytes()
-    assert httpx.put(f"{proxy.address}/v1/queries/{QUERY.id}", content=content, headers=proxy.token()).json()["reason"] == "role"
-    assert httpx.post(f"{proxy.address}/v1/batches", content=b"", headers=proxy.token()).json()["reason"] == "role"
+    assert (
+        loopback.put(f"{proxy.address}/v1/queries/{QUERY.id}", content=content, headers=proxy.token()).json()["reason"] == "role"
+    )
+    assert loopback.post(f"{proxy.address}/v1/batches", content=b"", headers=proxy.token()).json()["reason"] == "role"
 
 
 def test_a_worker_and_the_intake_that_are_killed_are_started_again(proxy: ProxyProcess) -> None:
@@ -201,13 +206,13 @@ def test_a_collector_refuses_what_its_proxy_would_and_leaves_the_others_of_a_bat
         answer = post(collector.address, body, how)
         assert (answer.status_code, answer.json()["reason"]) == (status, reason)
         assert answer.headers["content-type"] == "application/problem+json"
-    assert httpx.get(f"{collector.address}/v1/log").json()["reason"] == "address"
+    assert loopback.get(f"{collector.address}/v1/log").json()["reason"] == "address"
 
 
 def test_a_collector_relays_the_list_of_queries_and_follows_it(proxy: ProxyProcess, collector: CollectorProcess) -> None:
-    mine, theirs = (httpx.get(f"{address}/v1/queries") for address in (collector.address, proxy.address))
+    mine, theirs = (loopback.get(f"{address}/v1/queries") for address in (collector.address, proxy.address))
     assert (mine.content, mine.headers["etag"]) == (theirs.content, theirs.headers["etag"])
-    again = httpx.get(f"{collector.address}/v1/queries", headers={"If-None-Match": mine.headers["etag"]})
+    again = loopback.get(f"{collector.address}/v1/queries", headers={"If-None-Match": mine.headers["etag"]})
     assert again.status_code == 304
 
 
@@ -238,7 +243,7 @@ def test_while_the_proxy_is_away_a_collector_acknowledges_nothing(tmp_path: Path
             answer = post(collector.address, records[1], headers)
             assert (answer.status_code, answer.json()["reason"]) == (503, "upstream")
             assert int(answer.headers["retry-after"]) >= 1
-            assert httpx.get(f"{collector.address}/healthz").status_code == 503
+            assert loopback.get(f"{collector.address}/readyz").status_code == 503
             assert collector.stop() == 0
         proxy.start()
         assert proxy.stop() == 0

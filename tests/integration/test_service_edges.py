@@ -45,7 +45,7 @@ def service(tmp_path: Path) -> Service:
 @pytest.fixture
 def client(service: Service) -> Iterator[httpx.Client]:
     with service.writing() as connection:
-        tokens = [add_token(connection, name, "reader", 0) for name in ("one", "two")]
+        tokens = [add_token(connection, KEY.owner, ["read"], 0) for _ in range(2)]
     with served(create_app(service)) as client:
         service.publish(QUERY.id, sign(QUERY, KEY).to_bytes())
         client.headers["Authorization"] = f"Bearer {tokens[0]}"

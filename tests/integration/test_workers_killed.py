@@ -11,13 +11,12 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import pytest
 
+from toolkit import loopback
 from toolkit.collectors import CollectorProcess
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
 N_KILLS = 50
 N_SENDERS = 4
 SETTINGS = 'workers = 2\n[intake]\nthreshold = 300\ndeadline = "1 s"\n'
@@ -100,7 +99,7 @@ def test_fifty_kills_of_workers_intake_and_collector_lose_and_repeat_nothing(tmp
             for columns in senders[0].acknowledged[::20]:  # a replay, by whichever process gets it
                 content = body_of(QUERY, senders[0].epoch, columns)
                 for address in addresses:
-                    answer = httpx.post(f"{address}/v1/shares", content=content, headers=headers)
+                    answer = loopback.post(f"{address}/v1/shares", content=content, headers=headers)
                     assert answer.json() == {"accepted": 0, "already": columns.shape[1]}
             assert collector.stop() == 0
         assert proxy.stop() == 0

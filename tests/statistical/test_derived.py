@@ -264,7 +264,10 @@ def test_quantiles_cover_with_their_own_ends(level: float) -> None:
 
 @pytest.mark.parametrize("level", [0.25, 0.5, 0.9])
 def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: float) -> None:
-    """600 crowds of 2,000 numbers in twenty bins at epsilon 2. Where noise makes F fall and rise again, they cover more."""
+    """600 crowds of 2,000 numbers in twenty bins at epsilon 2. Where noise may make F fall and rise again, they cover more.
+
+    At level 0.9 it nearly always does, and none of the intervals says 95 %: `benchmarks/quantile_coverage.py` has more designs.
+    """
     wave, edges = SquareWave(2.0, 20), np.linspace(0, 1, 21)
     below = stats.beta(2, 5).cdf(edges)
     counts = np.random.default_rng(12).multinomial(2_000, wave.channel() @ np.diff(below), 600)
@@ -272,9 +275,15 @@ def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: f
     true = float(np.interp(level, below, edges))
     assert coverage(found, true) >= 0.94
     plain = [statistic for statistic in found if "(95 %" in str(statistic)]
-    assert len(plain) > 500 or level == 0.9
-    assert abs(coverage(plain, true) - 0.95) < (0.025 if level < 0.9 else 0.06)  # 500 have a standard error of a point
-    assert coverage([statistic for statistic in found if "(at least 95 %" in str(statistic)], true) >= 0.95
+    careful = [statistic for statistic in found if "(at least 95 %" in str(statistic)]
+    assert len(plain) + len(careful) == len(found)
+    if level == 0.9:
+        assert not plain
+        assert coverage(careful, true) > 0.985
+    else:
+        assert len(plain) > (500 if level == 0.25 else 240)
+        assert abs(coverage(plain, true) - 0.95) < 0.025  # 240 have a standard error of 1.4 points
+        assert coverage(careful, true) >= 0.93  # of 60 or more, 2.8 points
     symmetric = np.array([[s.value - 1.96 * s.stderr, s.value + 1.96 * s.stderr] for s in found])
     before = ((symmetric[:, 0] <= true) & (true <= symmetric[:, 1])).mean()
     assert before < coverage(found, true)

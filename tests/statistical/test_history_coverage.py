@@ -27,6 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "merged": {"merge": ["ab=a|b"], "fraction": "0.1"},
     "together": {"simultaneous": "true", "fraction": "0.1"},
 }
+pytestmark = pytest.mark.xdist_group("history coverage")  # one simulation for all of them
 Hits = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]
 
 

@@ -59,7 +59,7 @@ class AdaptiveRun:
         self.query = query
         self.crowd = Crowd(folder, query)
         self.engine = self.crowd.engine()
-        self.controller = Controller(CONTROLLER, RING, query.proxies, lambda: self.crowd.now)
+        self.controller = Controller(CONTROLLER, lambda: RING, query.proxies, lambda: self.crowd.now)
         self.fleet = Fleet(query, n, strata=strata, source=seeded_source(seed), ledger=ledger)
         self.changes: list[tuple[int, Change]] = []
         self.signed: SignedQuery | None = None

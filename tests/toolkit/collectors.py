@@ -9,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
-
 from deniable.service.tokens import TokenStore
+from toolkit import loopback
 from toolkit.proxies import ProxyProcess
 
 _COMMAND = [sys.executable, "-c", "from deniable.cli import main; main()", "collector", "run"]
@@ -49,7 +48,7 @@ class CollectorProcess:
         self.address = line.removeprefix("listening on ").strip()
         self._port = int(self.address.rsplit(":", 1)[1])
         end = time.monotonic() + 20
-        while httpx.get(f"{self.address}/healthz").status_code != 200:
+        while loopback.get(f"{self.address}/readyz").status_code != 200:
             assert time.monotonic() < end
             time.sleep(0.02)
         return self.address
@@ -66,7 +65,7 @@ class CollectorProcess:
 
     def metrics(self) -> dict[str, int]:
         """What it counts."""
-        text = httpx.get(f"{self.address}/metrics").text
+        text = loopback.get(f"{self.address}/metrics").text
         rows = [line.removeprefix("deniable_collector_").rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
         return {name: int(float(value)) for name, value in rows}
 

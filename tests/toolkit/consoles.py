@@ -18,7 +18,7 @@ from deniable.aggregator.aggregator_settings import ProxySettings, Settings
 from deniable.aggregator.api import create_app
 from deniable.aggregator.service import Service
 from deniable.aggregator.state import connect
-from deniable.aggregator.tokens import add_token
+from deniable.aggregator.tokens import RIGHTS, add_token
 from deniable.aggregator.windows import Window
 from deniable.console.console_app import add_console
 from deniable.logs.sqlite_log import BlockLog
@@ -72,8 +72,8 @@ class SeededConsole:
         ]
         self.settings = Settings(state=folder / "state.db", ring=folder / "ring.json", proxies=proxies, port=0)
         self._pen = connect(self.settings.state)
-        self.analyst = add_token(self._pen, KEY.owner, "analyst", 0)
-        self.reader = add_token(self._pen, "A newspaper", "reader", 0)
+        self.analyst = add_token(self._pen, KEY.owner, RIGHTS, 0)
+        self.reader = add_token(self._pen, KEY.owner, ["read"], 0, label="A newspaper")
         self.service = Service(self.settings)
         self.url = ""
         self._random = np.random.default_rng(11)

@@ -89,6 +89,9 @@ class World:
             raise UploadError("did not answer in time")
         return [self.signed.to_bytes()]
 
+    def revoked(self, proxy: str) -> frozenset[str]:
+        return frozenset()
+
     def skew(self, proxy: str) -> float | None:
         return None
 

@@ -109,6 +109,9 @@ class Network:
             raise UploadError("cannot be reached")
         return self.relayed.get(proxy, [])
 
+    def revoked(self, proxy: str) -> frozenset[str]:
+        return frozenset()
+
     def skew(self, proxy: str) -> float | None:
         return self.skews.get(proxy)
 

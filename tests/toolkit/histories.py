@@ -48,10 +48,12 @@ class FiledHistory:
         drawn = query.mechanism.draw(np.asarray(answers, dtype=np.intp), source)
         rows = np.ascontiguousarray(drawn).reshape(n, -1).view(np.uint8)
         step = Step()
-        for epoch, stratum in np.unique(np.column_stack([epochs, strata]), axis=0).tolist():
-            chosen = (epochs == epoch) & (strata == stratum)
+        order = np.lexsort([strata, epochs])
+        changes = np.any(np.diff(np.stack([epochs[order], strata[order]])), axis=0)
+        for chosen in np.split(order, np.flatnonzero(changes) + 1):
+            epoch, stratum = int(epochs[chosen[0]]), int(strata[chosen[0]])
             key = PaneKey(query.id, query.serial, epoch, stratum)
-            step.panes[key] = Pane(query.mechanism.count(drawn[chosen]), int(chosen.sum()))
+            step.panes[key] = Pane(query.mechanism.count(drawn[chosen]), chosen.size)
             step.reports.append((key, rows[chosen]))
         with self.state.transaction():
             self.state.apply(step)

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
 from deniable.logs.sqlite_log import LogReader
@@ -21,6 +20,7 @@ from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
 from deniable.service.tokens import Role, TokenStore
 from deniable.wire.blocks import Block
+from toolkit import loopback
 from toolkit.queries import make_query
 from toolkit.shares import Words
 
@@ -101,7 +101,7 @@ class ProxyProcess:
 
     def publish(self, query: Query) -> None:
         """Put a query on its board."""
-        answer = httpx.put(
+        answer = loopback.put(
             f"{self.address}/v1/queries/{query.id}", content=signed(query).to_bytes(), headers=self.token("operator")
         )
         assert answer.status_code == 201, answer.text
@@ -131,7 +131,7 @@ class ProxyProcess:
 
     def metrics(self) -> dict[str, int]:
         """What it counts."""
-        text = httpx.get(f"{self.address}/metrics").text
+        text = loopback.get(f"{self.address}/metrics").text
         rows = [line.removeprefix("deniable_proxy_").rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
         return {name: int(float(value)) for name, value in rows}
 

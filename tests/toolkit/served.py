@@ -20,7 +20,7 @@ __all__ = ["served"]
 @contextmanager
 def served(app: Any, limits: ConnectionLimits | None = None) -> Iterator[httpx.Client]:
     """A client of the application while it is served; its lifespan begins and ends with that."""
-    place = Endpoint("test", "127.0.0.1", 0, None)
+    place = Endpoint("127.0.0.1", 0, None)
     listener = place.listen()
     server = place.server(app, limits or ConnectionLimits(), Counter())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

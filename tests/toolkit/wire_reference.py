@@ -83,6 +83,84 @@ def block(size_class: int, epoch: int, channel: int, prefix_bits: int, prefix: i
     return head + b"".join(columns)
 
 
+def header_fault(content: bytes, kind: str) -> str | None:
+    """What is wrong with the first sixteen bytes of a share or a block."""
+    if len(content) < 16:
+        return "truncated"
+    if content[0] != 1:
+        return "version"
+    if content[1] != ord(kind):
+        return "kind"
+    return "size_class" if content[2] > 6 else None
+
+
+def _length_fault(content: bytes, length: int) -> str | None:
+    return None if len(content) == length else "truncated" if len(content) < length else "trailing"
+
+
+def record_fault(content: bytes) -> str | None:
+    """Why these bytes are not one share; None if they are."""
+    fault = header_fault(content, "S")
+    if fault is None and content[3]:
+        fault = "reserved"
+    return fault or _length_fault(content, 16 + 64 * 2 ** content[2])
+
+
+def mark_fault(content: bytes) -> str | None:
+    """Why these bytes are not a mark."""
+    fault = _length_fault(content, 16)
+    if fault is None:
+        fault = "version" if content[0] != 1 else "kind" if content[1] != ord("M") else None
+    return fault or ("reserved" if content[2] or content[3] else None)
+
+
+def block_rows_of(content: bytes) -> list[tuple[int, bytes]]:
+    """The id (as a number: high word, then low) and the bytes of each row of a well-formed block."""
+    words, count = 8 * 2 ** content[2], int.from_bytes(content[20:24], "little")
+    rows = []
+    for i in range(count):
+        row = b"".join(content[24 + 8 * (word * count + i) : 32 + 8 * (word * count + i)] for word in range(words))
+        rows.append((int.from_bytes(row[:8], "little") << 64 | int.from_bytes(row[8:16], "little"), row))
+    return rows
+
+
+def block_fault(content: bytes) -> str | None:
+    """Why these bytes are not a block."""
+    fault = header_fault(content, "B")
+    if fault is None and len(content) < 24:
+        fault = "truncated"
+    if fault:
+        return fault
+    count, bits, prefix = int.from_bytes(content[20:24], "little"), content[3], int.from_bytes(content[16:20], "little")
+    if not 1 <= count <= 65536:
+        return "count"
+    fault = _length_fault(content, 24 + 64 * 2 ** content[2] * count)
+    if fault:
+        return fault
+    if bits > 16 or prefix >= 2**bits:
+        return "prefix"
+    ids = [row_id for row_id, _ in block_rows_of(content)]
+    if sorted(set(ids)) != ids:
+        return "order"
+    return "prefix" if any(row_id >> (128 - bits) != prefix for row_id in ids) else None
+
+
+def message_fault(content: bytes, size_class: int, epoch: int) -> str | None:
+    """Why these bytes are not a message of this size class that came as of this epoch."""
+    fault = _length_fault(content, 64 * 2**size_class - 16)
+    if fault:
+        return fault
+    if siphash24(content[-24:-8], content[:-24]) != int.from_bytes(content[-8:], "little"):
+        return "tag"
+    if content[0] != 1:
+        return "version"
+    if content[1] > 1:
+        return "kind"
+    if int.from_bytes(content[4:8], "little") != epoch:
+        return "epoch"
+    return "padding" if content[1] == 1 and any(content[16:-24]) else None
+
+
 def stream(n: int, start: int) -> bytes:
     """Bytes that look like noise and anybody can make again: SipHash of a counter under the zero key."""
     out = b""

@@ -210,8 +210,8 @@ def test_ports_have_one_name_and_one_number_everywhere(part: str) -> None:
         return
     settings = tomllib.loads((DEPLOY / part / f"{part}.toml").read_text())
     assert ports == {"https": settings["port"]}
-    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container(part)[name]["httpGet"] == {"path": "/healthz", "port": "https", "scheme": "HTTPS"}
+    for name, path in {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"}.items():
+        assert container(part)[name]["httpGet"] == {"path": path, "port": "https", "scheme": "HTTPS"}
 
 
 def test_settings_are_read_by_the_services_themselves_and_every_path_in_them_is_mounted() -> None:
@@ -334,7 +334,7 @@ def test_a_service_of_compose_has_its_settings_its_secrets_and_its_port(name: st
     (published,) = service["ports"]
     assert published.startswith("127.0.0.1:")
     assert int(published.split(":")[-1]) == settings.port
-    assert f"localhost:{settings.port}/healthz" in service["healthcheck"]["test"][-1]
+    assert f"localhost:{settings.port}/readyz" in service["healthcheck"]["test"][-1]
     assert (service["read_only"], service["cap_drop"], service["user"]) == (True, ["ALL"], "10001:10001")
 
 

@@ -164,9 +164,9 @@ def test_a_token_made_while_the_loop_is_busy_with_one_round_is_known_in_it() -> 
 
     async def one_round() -> str:
         with pytest.raises(RefusedError, match="a bearer token"):
-            admission.authorize(b"Bearer early", "device")
+            admission.authorize(b"Bearer early", "", "device")
         name = hashlib.sha256(b"made just now").digest()
         tokens[name] = Token(name, "device", None)
-        return admission.authorize(b"Bearer made just now", "device").role
+        return admission.authorize(b"Bearer made just now", "", "device").role
 
     assert asyncio.run(one_round()) == "device"

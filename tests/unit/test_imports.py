@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 import deniable
 from deniable.queries.buckets import Column
 from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.signing import sign
+from toolkit import loopback
 from toolkit.collectors import CollectorProcess
 from toolkit.devices import KEY, asked, at, make_vault
 from toolkit.proxies import ProxyProcess, query_of_today
@@ -28,6 +28,7 @@ ROOMS = [
     "errors",
     "randomness",
     "checks",
+    "checksums",
     "toml_file",
     "matrices",
     "display",
@@ -59,7 +60,7 @@ ROOMS = [
 ]
 CLOSED = {
     "client": {"estimation", "aggregator"},
-    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "toml_file", "proxy"},
+    "proxy": set(ROOMS) - {"wire", "queries", "service", "logs", "errors", "checks", "checksums", "toml_file", "proxy"},
 }
 # Heavy or sensitive libraries, and the only rooms that may import them.
 LIBRARIES = {
@@ -177,7 +178,7 @@ def run_a_proxy(folder: Path) -> None:
         proxy.publish(query)
         epoch = query.schedule.epochs_over(int(time.time()))
         body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
-        answer = httpx.post(f"{proxy.address}/v1/shares", content=body, headers=proxy.token("device", 10))
+        answer = loopback.post(f"{proxy.address}/v1/shares", content=body, headers=proxy.token("device", 10))
         assert answer.status_code == 202, answer.text
         assert proxy.stop() == 0
         assert proxy.logged().shape[1] == 3
@@ -203,7 +204,7 @@ def test_a_running_collector_and_its_proxy_s_workers_have_loaded_nothing_that_co
         with CollectorProcess(tmp_path / "collector", proxy) as collector:
             epoch = query.schedule.epochs_over(int(time.time()))
             body = body_of(query, epoch, make_columns(query, epoch, 3)[0])
-            answer = httpx.post(f"{collector.address}/v1/shares", content=body, headers=headers)
+            answer = loopback.post(f"{collector.address}/v1/shares", content=body, headers=headers)
             assert answer.json() == {"accepted": 3, "already": 0}
             assert collector.stop() == 0
         assert proxy.stop() == 0

@@ -188,9 +188,12 @@ def test_queries_are_asked_of_all_proxies_for_one_alone_could_hold_a_version_bac
     query = asked()
     old, new = signed(query).to_bytes(), signed(query.revised(sampling=0.5)).to_bytes()
     network = Network(relayed={ONE: [old], TWO: [new, old]})
-    assert fetch_queries(make_policy(query), network) == Polled([old, new])
+    nothing: dict[str, frozenset[str]] = {ONE: frozenset(), TWO: frozenset()}
+    assert fetch_queries(make_policy(query), network) == Polled([old, new], revoked=nothing)
     network.down = {ONE}
-    assert fetch_queries(make_policy(query), network) == Polled([new, old], (f"{ONE}: cannot be reached",))
+    assert fetch_queries(make_policy(query), network) == Polled(
+        [new, old], (f"{ONE}: cannot be reached",), revoked={TWO: frozenset()}
+    )
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

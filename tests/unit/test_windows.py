@@ -319,5 +319,25 @@ def test_results_of_earlier_versions_are_read() -> None:
     assert window.estimate is not None
     np.testing.assert_allclose(again.estimate.variance, window.estimate.variance)
     np.testing.assert_array_equal(again.estimate.covariance, window.estimate.covariance)
-    with pytest.raises(DocumentError, match="this is no document of Window: 'n' is missing"):
+    with pytest.raises(DocumentError, match="not a document of Window: 'n' is missing"):
         Window.from_dict({name: value for name, value in document.items() if name != "n"})
+
+
+@pytest.mark.parametrize(("n_malformed", "condition"), [(0, "complete"), (10, "complete"), (200, "malformed")])
+def test_a_window_says_so_when_more_answers_were_malformed_than_its_error_covers(n_malformed: int, condition: str) -> None:
+    query = minute_query()
+    counted = pane(query, [1, 2] * 500)
+    accounts = {
+        "proxies": {
+            "https://one.example": {"counted": 1000, "malformed": n_malformed // 2},
+            "https://two.example": {"counted": 1000, "malformed": n_malformed},
+        }
+    }
+    window = assemble([query], 0, {PaneKey(query.id, query.serial, 0, 0): counted}, (), accounts)
+    assert window.estimate is not None
+    assert window.error is not None
+    assert 10 / 1010 < window.error < 200 / 1200  # the two figures lie on both sides of the half-width
+    assert window.condition == condition
+    told = "17 % of the shares of https://two.example were malformed"
+    assert any(note.startswith(told) for note in window.estimate.notes) == (condition == "malformed")
+    assert Window.from_dict(window.to_dict()) == window

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.api import create_app
 from deniable.aggregator.service import Service
-from deniable.service.database import keep_files_private
+from deniable.service.database import keep_files_private, usable_storage
 from deniable.service.hosting import Endpoint, write_json_lines
 from deniable.service.limits import ConnectionLimits
 
@@ -28,10 +28,12 @@ def serve(
     """
     keep_files_private()
     write_json_lines("deniable.aggregator")
-    place = Endpoint("aggregator", settings.host, settings.port, settings.tls)
+    place = Endpoint(settings.host, settings.port, settings.tls)
+    _ = place.tls_context  # a mistake in it is said before anything is opened
     listener = place.listen()
     try:
-        service = Service(settings)
+        with usable_storage("state", settings.state):
+            service = Service(settings)
         limits = ConnectionLimits(header_deadline=settings.header_deadline, most_connections=settings.most_connections)
         app = create_app(service, ending=lambda: server.should_exit)
         extend(app, service)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,10 +21,11 @@ from deniable.aggregator.feed import Feed
 from deniable.aggregator.history_api import add_history
 from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, slim, viewed, without_covariance
 from deniable.aggregator.service import LARGEST_PAGE, Service
-from deniable.aggregator.sessions import authorize as _authorize
+from deniable.aggregator.sessions import authorize, authorize_query
 from deniable.aggregator.state import connect
+from deniable.aggregator.tokens import TokenHolder
 from deniable.aggregator.windows import Window
-from deniable.errors import ParameterError, PublicationError, QueryError, RefusedError
+from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError
 from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
 
@@ -65,50 +66,55 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_queries(app, service)
     _add_results(app, service)
     _add_streams(app, service, ending)
-    add_history(app, service, _authorize, _known, _REFUSALS)
+    add_history(app, service, _REFUSALS)
     _add_watching(app, service)
     return app
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:
-    def answer(reason: str, status: int, detail: str) -> Response:
+    def answer(request: Request, reason: str, status: int, detail: str) -> Response:
         service.refusals[reason] += 1
+        if status in (401, 403) or reason == "unknown_query":
+            route = getattr(request.scope.get("route"), "path", "")
+            service.refusal_log.note(getattr(request.state, "actor", "no token"), f"{request.method} {route}", status)
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
         return Response(problem(reason, status, detail), status, headers, media_type="application/problem+json")
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
-        return answer(error.reason, error.status, error.detail)
+        return answer(request, error.reason, error.status, error.detail)
 
-    async def bad_query(_: Request, error: Exception) -> Response:
+    async def bad_query(request: Request, error: Exception) -> Response:
         reason = error.reason.replace(" ", "_") if isinstance(error, QueryError) else "publication"
-        return answer(reason, 409 if reason in ("rolled-back_query", "publication") else 422, str(error))
+        return answer(request, reason, 409 if reason in ("rolled-back_query", "publication") else 422, str(error))
 
-    async def wrong_address(_: Request, error: Exception) -> Response:
+    async def wrong_address(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return answer(reason, status, parameters_problem(error))
+        return answer(request, reason, status, parameters_problem(error))
 
-    async def gone(_: Request, __: Exception) -> Response:
-        return answer("disconnected", 400, "the request ended before its body")
+    async def gone(request: Request, _: Exception) -> Response:
+        return answer(request, "disconnected", 400, "the request ended before its body")
 
-    async def broken(_: Request, __: Exception) -> Response:
-        return answer("internal", 500, "the aggregator could not do this; nothing was changed")
+    async def unrecorded(request: Request, error: Exception) -> Response:
+        return answer(request, "audit_log", 503, f"nothing was changed, for it could not be recorded: {error}")
+
+    async def broken(request: Request, _: Exception) -> Response:
+        return answer(request, "internal", 500, "the aggregator could not do this; nothing was changed")
 
     app.add_exception_handler(RefusedError, refused)
     for kind in (QueryError, PublicationError, ParameterError):
         app.add_exception_handler(kind, bad_query)
+    app.add_exception_handler(AuditLogError, unrecorded)
     app.add_exception_handler(HTTPException, wrong_address)
     app.add_exception_handler(RequestValidationError, wrong_address)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, broken)
 
 
-def _known(service: Service, query_id: str) -> dict[str, Any]:
-    found = service.queries(query_id)
-    if not found:
-        raise RefusedError("unknown_query", 404, f"there is no query {query_id[:64]!r} here")
-    return found[0]
+def _with_rights(holder: TokenHolder, queries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The queries, each with what the holder of a token may do with it."""
+    return [{**query, "may": list(holder.rights(query["analyst"]))} for query in queries]
 
 
 def _add_queries(app: FastAPI, service: Service) -> None:
@@ -117,37 +123,37 @@ def _add_queries(app: FastAPI, service: Service) -> None:
     @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra=signed, responses=_REFUSALS)
     async def publish_query(query_id: str, request: Request, response: Response) -> dict[str, Any]:
         """Publish a signed query, or its next version: it is counted from now on, and passed on to the proxies."""
-        await run_in_threadpool(_authorize, service, request, "analyst")
+        holder = (await run_in_threadpool(authorize, service, request)).holder
+        if not holder.may_somewhere("publish"):
+            raise RefusedError("right", 403, "this token may not publish queries")
         content = await read_body(request, _LARGEST_QUERY, _SECONDS_FOR_A_BODY)
-        entry, fresh = await run_in_threadpool(service.publish, query_id, content)
+        entry, fresh = await run_in_threadpool(service.publish, query_id, content, holder)
         response.status_code = 201 if fresh else 200
-        return await run_in_threadpool(_known, service, entry.query.id)
+        return _with_rights(holder, await run_in_threadpool(service.queries, entry.query.id))[0]
 
     @app.get("/v1/queries", responses=_REFUSALS)
     def list_queries(request: Request) -> list[dict[str, Any]]:
-        """The newest version of every query."""
-        _authorize(service, request, "analyst", "reader")
-        return service.queries()
+        """The newest version of every query that the token may read; `may` lists what else it may do with it."""
+        holder = authorize(service, request).holder
+        return _with_rights(holder, (query for query in service.queries() if query["analyst"] in holder.readable))
 
     @app.get("/v1/queries/{query_id}", responses=_REFUSALS)
     def show_query(query_id: str, request: Request) -> dict[str, Any]:
         """A query, and which proxies know of it."""
-        _authorize(service, request, "analyst", "reader")
-        return _known(service, query_id)
+        holder = authorize_query(service, request, query_id, "read").holder
+        return _with_rights(holder, service.queries(query_id))[0]
 
     @app.get("/v1/queries/{query_id}/versions", responses=_REFUSALS)
     def list_versions(query_id: str, request: Request) -> dict[str, Any]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
-        _authorize(service, request, "analyst", "reader")
-        _known(service, query_id)
+        authorize_query(service, request, query_id, "read")
         return {"versions": service.versions(query_id)}
 
     @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
     def stop_query(query_id: str, request: Request) -> Response:
         """Stop a query. Answers to the epoch that is running are still counted."""
-        _authorize(service, request, "analyst")
-        _known(service, query_id)
-        service.stop_query(query_id)
+        holder = authorize_query(service, request, query_id, "stop").holder
+        service.stop_query(query_id, holder.actor)
         return Response(status_code=204)
 
 
@@ -157,9 +163,8 @@ def _add_results(app: FastAPI, service: Service) -> None:
         query_id: str, request: Request, confidence: float = STORED_CONFIDENCE, form: str = "raw", brief: bool = False
     ) -> Response:
         """The newest window, at another confidence or projected if that is asked for; `brief` leaves the matrices out."""
-        _authorize(service, request, "analyst", "reader")
+        authorize_query(service, request, query_id, "read")
         check_view(confidence, form)
-        _known(service, query_id)
         found = service.results(query_id, limit=1, last=True)
         if not found:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
@@ -168,8 +173,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
     @app.get("/v1/queries/{query_id}/results/latest/table", responses=_REFUSALS)
     def latest_table(query_id: str, request: Request, of: str | None = None, given: str | None = None) -> Response:
         """The newest window as a table of its columns; with `of` and `given` (names, with commas between), P(of | given)."""
-        _authorize(service, request, "analyst", "reader")
-        _known(service, query_id)
+        authorize_query(service, request, query_id, "read")
         found = service.results(query_id, limit=1, last=True)
         if not found:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
@@ -198,9 +202,8 @@ def _add_results(app: FastAPI, service: Service) -> None:
         result that was released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
         `brief` leaves the matrices out.
         """
-        _authorize(service, request, "analyst", "reader")
+        authorize_query(service, request, query_id, "read")
         check_view(confidence, form)
-        _known(service, query_id)
         limit = min(max(1, limit), _MOST_RESULTS)
         found = service.results(query_id, after, start, end, limit)
         following = (
@@ -221,9 +224,8 @@ def _add_results(app: FastAPI, service: Service) -> None:
         confidence: float = STORED_CONFIDENCE,
     ) -> dict[str, list[Any]]:
         """One label over the newest windows (that begin before `end`), oldest first: a list for each column."""
-        _authorize(service, request, "analyst", "reader")
+        authorize_query(service, request, query_id, "read")
         check_view(confidence, "raw")
-        _known(service, query_id)
         connection = connect(service.settings.state)  # its own: a thousand windows take a while to read
         try:
             return one_label(connection, query_id, label, confidence, min(max(1, limit), _MOST_RESULTS), end)
@@ -236,11 +238,12 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
 
     @app.get("/v1/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
     async def follow_all(request: Request, after: Number | None = None) -> Response:
-        """Windows of all queries (without their matrices), health, and changes to the list of queries, as server-sent events.
+        """Windows of all queries that the token may read (without their matrices), health, and changes to the list of queries.
 
-        From the window after `Last-Event-ID` (or `after`) on; without either, from the next.
+        As server-sent events, from the window after `Last-Event-ID` (or `after`) on; without either, from the next. They end when
+        the token is revoked.
         """
-        token = await run_in_threadpool(_authorize, service, request, "analyst", "reader")
+        token = (await run_in_threadpool(authorize, service, request)).token
         feed.admit(token)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         stated = _last_event(request)
@@ -255,7 +258,7 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         try:
             yield "retry: 1000\n\n"
             silence = 0.0
-            while not ending():
+            while not ending() and await run_in_threadpool(service.may, token, "read", query_id):
                 for number, document in await run_in_threadpool(service.results, query_id, after):
                     after, silence = number, 0.0
                     yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
@@ -272,8 +275,7 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
     @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
     async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
         """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
-        token = await run_in_threadpool(_authorize, service, request, "analyst", "reader")
-        await run_in_threadpool(_known, service, query_id)
+        token = (await run_in_threadpool(authorize_query, service, request, query_id, "read")).token
         if followers[token] >= _MOST_FOLLOWERS_PER_TOKEN:
             raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients follow results under this token already")
         if followers.total() >= _MOST_FOLLOWERS:
@@ -308,11 +310,16 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/v1/capacity", responses=_REFUSALS)
     def measured_capacity(request: Request) -> dict[str, Any]:
         """Answers a second that this aggregator sustained lately, for each size class of shares."""
-        _authorize(service, request, "analyst", "reader")
+        authorize(service, request)
         return {"capacity": service.capacity()}
 
-    @app.get("/healthz")
-    def health() -> Response:
+    @app.get("/healthz", responses={503: {"description": "A part of the service has ended: restart it."}})
+    def liveness() -> Response:
+        """200 while all parts of the service run, whether or not they can do their work. The body names everything wrong."""
+        return Response(json.dumps(service.health_report()), 200 if service.alive else 503, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "Nothing is counted; the body says why."}})
+    def readiness() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
         told = service.health_report()
         return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")

@@ -95,8 +95,8 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
         if signed.version is None:
             _check_serial(last, query)
     connection.execute(
-        "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, NULL)",
-        (query.id, query.serial, signed_word(query.tag), signed_word(query.channel_tag), signed.to_bytes(), now),
+        "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+        (query.id, query.serial, signed_word(query.tag), signed_word(query.channel_tag), signed.to_bytes(), now, query.analyst),
     )
     first = query.schedule.epochs_over(now)
     connection.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (signed_word(query.channel_tag), first, first))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from deniable.aggregator.catalogue import Published, publish, published
 from deniable.aggregator.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
-from deniable.aggregator.windows import PROXY_DOWN
+from deniable.aggregator.windows import MALFORMED, PROXY_DOWN
 from deniable.planning.allocation import neyman
 from deniable.planning.feedback import Coins, Decision, Limits, Outlook, Setting, decide, lasting_rate
 from deniable.queries.envelope import Envelope, Version
@@ -31,6 +31,7 @@ from deniable.queries.query import Query
 from deniable.queries.signing import sign_version
 from deniable.queries.times import iso_time
 from deniable.randomness import ONE
+from deniable.service.audit_log import AuditLog
 
 __all__ = ["Change", "Controller", "versions_of"]
 
@@ -61,8 +62,10 @@ class Change:
 class Controller:
     """Signs versions of the queries whose envelopes name its key."""
 
-    def __init__(self, key: AnalystKey, ring: KeyRing, proxies: Sequence[str], clock: Clock) -> None:
-        self.key, self.ring, self.proxies, self.clock = key, ring, tuple(proxies), clock
+    def __init__(
+        self, key: AnalystKey, ring: Callable[[], KeyRing], proxies: Sequence[str], clock: Clock, audit: AuditLog | None = None
+    ) -> None:
+        self.key, self.ring, self.proxies, self.clock, self.audit = key, ring, tuple(proxies), clock, audit
 
     def step(self, connection: sqlite3.Connection) -> list[Change]:
         """Look at the windows that were released since the last step, and publish what follows from them."""
@@ -98,7 +101,7 @@ class Controller:
         if not window["final"] and window["expected"] is None:
             return None  # answers are still to come, and nobody knows how many
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
-        if window["condition"] == PROXY_DOWN:  # answers are missing, and not because people stay away
+        if window["condition"] in (PROXY_DOWN, MALFORMED):  # answers are missing, and not because people stay away
             return None
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:
@@ -137,11 +140,17 @@ class Controller:
             coins.setdefault("inverted", False)
         strata = _allocated(connection, query, number, setting.sampling) if query.strata else None
         version = Version(digest_of(base.content).hex(), serial, setting.sampling, coins, strata)
-        publish(connection, sign_version(base, version, self.key), self.ring, self.proxies, self.clock())
+        publish(connection, sign_version(base, version, self.key), self.ring(), self.proxies, self.clock())
         order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
         row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
         connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)
-        return Change(query.id, serial, _present(query), setting, decision.reason, achieved)
+        change = Change(query.id, serial, _present(query), setting, decision.reason, achieved)
+        if self.audit is not None:
+            actor, subject = f"key:{self.key.public.id}", f"query:{query.id}"
+            self.audit.record(
+                "query.adapted", actor=actor, subject=subject, analyst=query.analyst, serial=serial, why=change.words()
+            )
+        return change
 
 
 def _present(query: Query) -> Setting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from deniable.aggregator.windows import Window
 from deniable.service.metrics import exposition, gauge
@@ -12,11 +12,14 @@ from deniable.service.metrics import exposition, gauge
 __all__ = ["estimate_metrics", "newest_windows"]
 
 
-def newest_windows(connection: sqlite3.Connection) -> Iterator[Window]:
-    """The newest window of each query, as it was last revised."""
-    newest = "SELECT seq FROM results WHERE query = r.query ORDER BY start DESC, seq DESC LIMIT 1"
-    for (document,) in connection.execute(f"SELECT document FROM results AS r WHERE seq = ({newest}) ORDER BY query"):  # noqa: S608
-        yield Window.from_dict(json.loads(document))
+def newest_windows(connection: sqlite3.Connection, analysts: Collection[str]) -> Iterator[Window]:
+    """The newest window of each query of these analysts, as it was last revised."""
+    newest = "SELECT seq FROM results WHERE query = q.id ORDER BY start DESC, seq DESC LIMIT 1"
+    asked = "SELECT DISTINCT id, analyst FROM queries ORDER BY id"
+    rows = connection.execute(f"SELECT q.analyst, document FROM ({asked}) AS q JOIN results ON seq = ({newest})")  # noqa: S608
+    for analyst, document in rows:
+        if analyst in analysts:
+            yield Window.from_dict(json.loads(document))
 
 
 def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> bytes:

@@ -40,6 +40,7 @@ def _slim_health(report: dict[str, Any]) -> dict[str, Any]:
 
 class _Event(NamedTuple):
     number: int
+    analyst: str
     text: bytes
 
 
@@ -54,7 +55,10 @@ class Feed:
         """The newest result that has been looked at."""
         self._dropped = 0
         """The newest result that is no longer among the recent ones."""
-        self._state: dict[str, bytes] = {}
+        self._health = b""
+        self._versions: dict[str, str] = {}
+        self._readable: dict[str, frozenset[str]] = {}
+        """For each token that follows, the analysts whose queries it may read as of the last look; none if it was revoked."""
         self._fresh = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -71,20 +75,25 @@ class Feed:
         self._followers[token] += 1
         try:
             await self._start()
+            if token not in self._readable:
+                await self._look_at_news()
             yield b"retry: 1000\n\n"
             position = self._front if after is None else min(after, self._front)
-            sent = dict(self._state)
+            sent = self._news(token)
             yield b"".join(sent.values())
-            while not self._ending():
+            while not self._ending() and token in self._readable:
+                readable = self._readable[token]
                 waiting = self._fresh
                 while position < self._dropped:  # it begins in the past, or reads more slowly than results come
                     page = await run_in_threadpool(self._encoded, position, self._dropped)
                     position = page[-1].number if page else self._dropped
-                    yield b"".join(event.text for event in page)
-                parts = [event.text for event in self._recent if event.number > position]
+                    if past := b"".join(event.text for event in page if event.analyst in readable):
+                        yield past
+                parts = [event.text for event in self._recent if event.number > position and event.analyst in readable]
                 position = max(position, self._front)
-                parts += [text for name, text in self._state.items() if sent.get(name) != text]
-                sent.update(self._state)
+                news = self._news(token)
+                parts += [text for name, text in news.items() if sent.get(name) != text]
+                sent = news
                 if parts:
                     yield b"".join(parts)
                     continue
@@ -104,7 +113,6 @@ class Feed:
                 return
             self._front = self._dropped = await run_in_threadpool(self._service.newest)
             self._recent.clear()
-            self._state.clear()
             await self._look_at_news()
             self._reader = asyncio.create_task(self._read())
 
@@ -131,16 +139,30 @@ class Feed:
         fresh.set()
 
     async def _look_at_news(self) -> bool:
-        told = {"health": _slim_health(await run_in_threadpool(self._service.health_report))}
-        told["queries"] = {"version": await run_in_threadpool(self._service.queries_version)}
-        fresh = {name: f"event: {name}\ndata: {json.dumps(what)}\n\n".encode() for name, what in told.items()}
-        changed = fresh != self._state
-        self._state = fresh
-        return changed
+        before = self._health, self._versions, self._readable
+        self._health = _encoded_event("health", _slim_health(await run_in_threadpool(self._service.health_report)))
+        self._versions = await run_in_threadpool(self._service.queries_versions)
+        self._readable = await run_in_threadpool(self._look_up, list(self._followers))
+        return before != (self._health, self._versions, self._readable)
+
+    def _look_up(self, tokens: list[str]) -> dict[str, frozenset[str]]:
+        """What each of these tokens may read now; those that were revoked are left out."""
+        holders = {token: self._service.holder_of(token) for token in tokens}
+        return {token: holder.readable for token, holder in holders.items() if holder is not None}
+
+    def _news(self, token: str) -> dict[str, bytes]:
+        """Health, and a text that changes whenever a query changes that the token may read."""
+        readable = self._readable.get(token, frozenset())
+        versions = [text for analyst, text in self._versions.items() if analyst in readable]
+        return {"health": self._health, "queries": _encoded_event("queries", {"version": ", ".join(versions)})}
 
     def _encoded(self, after: int, up_to: int | None) -> list[_Event]:
         rows = self._service.all_results(after, up_to, _PAGE)
         return [
-            _Event(number, f"id: {number}\nevent: window\ndata: {json.dumps(slim(number, document))}\n\n".encode())
-            for number, document in rows
+            _Event(number, analyst, f"id: {number}\nevent: window\ndata: {json.dumps(slim(number, document))}\n\n".encode())
+            for number, analyst, document in rows
         ]
+
+
+def _encoded_event(name: str, content: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(content)}\n\n".encode()

@@ -25,6 +25,13 @@ class ProxyHealth:
     """Seconds since the end (and the query's own grace) of the first epoch that it has not marked; 0 if there is none."""
     waiting: int
     problem: str
+    """Why its log cannot be read, or why it cannot do its work; empty if all is well."""
+    fault: str = ""
+    """The name of the fault behind that (:mod:`deniable.service.faults`)."""
+    backlog: int = 0
+    """Blocks of its log that are not counted yet, as far as the log says."""
+    mark_age: int = 0
+    """Seconds since the aggregator last found a mark of its, or since the aggregator began to look."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,12 @@ class ProxyProgress:
     """Shares that wait for those of other proxies."""
     position: Position = ()
     problem: str = ""
+    fault: str = ""
+    unread: bool = False
+    """Whether its log may hold more than was read: then a mark that is missing is not the proxy's fault."""
+    backlog: int = 0
+    marked_at: int | None = None
+    """When a mark of its was last found."""
 
 
 def health_report(
@@ -47,12 +60,20 @@ def health_report(
     limits: EngineLimits,
     now: int,
 ) -> list[ProxyHealth]:
-    """The report on all proxies. `firsts` has for each channel the first epoch that is counted."""
+    """The report on all proxies. `firsts` has for each channel the first epoch that is counted.
+
+    A proxy is blamed for the marks that are missing from its own log, once that is read to its end, and for nothing else: not for
+    epochs that stay open because of another, nor for what the aggregator has not read yet.
+    """
     report = []
     for name, each in zip(names, progress, strict=True):
         lag = max((_lag(channel, each.marked.get(channel.tag, 0), firsts[channel.tag], now) for channel in channels), default=0)
+        if each.unread:
+            lag = 0
         condition = "down" if lag >= limits.patience else "behind" if lag >= limits.behind else "up"
-        report.append(ProxyHealth(name, condition, each.position, lag, each.waiting, each.problem))
+        age = 0 if each.marked_at is None else max(0, now - each.marked_at)
+        about = (each.waiting, each.problem, each.fault, each.backlog, age)
+        report.append(ProxyHealth(name, condition, each.position, lag, *about))
     return report
 
 

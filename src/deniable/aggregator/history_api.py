@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from deniable.aggregator.estimate_metrics import estimate_metrics, newest_windows
 from deniable.aggregator.history.history_request import HistoryRequest
-from deniable.aggregator.history.history_service import HistoryService, epoch_counts
+from deniable.aggregator.history.history_service import epoch_counts
+from deniable.aggregator.sessions import authorize, authorize_query
 from deniable.errors import DeniableError, NoReportsError, ParameterError, RefusedError
 from deniable.queries.times import moment
 from deniable.service.metrics import CONTENT_TYPE
@@ -28,7 +29,6 @@ __all__ = ["add_history"]
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_SIGNS_OF_LIFE = 10.0
 _EVENTS = "text/event-stream"
-_Authorize = Callable[..., str]
 
 
 class _Scan:
@@ -54,21 +54,20 @@ class _Scan:
             raise RefusedError("history", 500, str(error)) from None
 
 
-def add_history(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+def add_history(app: FastAPI, service: Service, refusals: Any) -> None:
     """Add the addresses of the history to an aggregator's interface."""
-    _add_asking(app, service, authorize, known, refusals)
-    _add_keeping(app, service, authorize, known, refusals)
-    _add_exports(app, service, authorize, known, refusals)
+    _add_asking(app, service, refusals)
+    _add_keeping(app, service, refusals)
+    _add_exports(app, service, refusals)
 
 
-def _add_asking(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+def _add_asking(app: FastAPI, service: Service, refusals: Any) -> None:
     most = service.settings.history.most_scans if service.settings.history is not None else 2
     pool = ThreadPoolExecutor(most, thread_name_prefix="history")
     running: set[_Scan] = set()
 
     def begin(query_id: str, request: Request) -> HistoryRequest:
-        authorize(service, request, "analyst", "reader")
-        known(service, query_id)
+        authorize_query(service, request, query_id, "read")
         given: dict[str, Any] = dict(request.query_params)
         if "merge" in given:
             given["merge"] = request.query_params.getlist("merge")
@@ -106,35 +105,31 @@ def _add_asking(app: FastAPI, service: Service, authorize: _Authorize, known: Ca
         return Response(json.dumps(scan.result(), allow_nan=False), media_type="application/json")
 
 
-def _add_keeping(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+def _add_keeping(app: FastAPI, service: Service, refusals: Any) -> None:
     @app.delete("/v1/queries/{query_id}/history", responses=refusals)
     def delete_history(query_id: str, request: Request) -> dict[str, Any]:
         """Delete all stored reports of a query. The answer is the receipt, which is kept."""
-        authorize(service, request, "analyst")
-        known(service, query_id)
-        return _kept(service).delete(query_id)
+        holder = authorize_query(service, request, query_id, "delete").holder
+        return service.delete_history(query_id, holder.actor)
 
     @app.get("/v1/queries/{query_id}/history/extent", responses=refusals)
     def extent_of_history(query_id: str, request: Request) -> dict[str, Any]:
         """How many reports of a query are stored, and of which time."""
-        authorize(service, request, "analyst", "reader")
-        known(service, query_id)
-        return _kept(service).extent(query_id)
+        authorize_query(service, request, query_id, "read")
+        return service.kept_history().extent(query_id)
 
     @app.get("/v1/queries/{query_id}/history/receipts", responses=refusals)
     def receipts_of_history(query_id: str, request: Request) -> list[dict[str, Any]]:
         """What was deleted of a query on request."""
-        authorize(service, request, "analyst", "reader")
-        known(service, query_id)
-        return _kept(service).receipts(query_id)
+        authorize_query(service, request, query_id, "read")
+        return service.kept_history().receipts(query_id)
 
 
-def _add_exports(app: FastAPI, service: Service, authorize: _Authorize, known: Callable[..., Any], refusals: Any) -> None:
+def _add_exports(app: FastAPI, service: Service, refusals: Any) -> None:
     @app.get("/v1/queries/{query_id}/panes", responses=refusals)
     def counts_of_epochs(query_id: str, request: Request) -> dict[str, Any]:
         """The counts of each epoch `from` and before `to`, without those of fewer answers than the query's minimum cohort."""
-        authorize(service, request, "analyst", "reader")
-        known(service, query_id)
+        authorize_query(service, request, query_id, "read")
         given = request.query_params
         try:
             bounds = [moment(name, given[name]) if name in given else None for name in ("from", "to")]
@@ -145,17 +140,11 @@ def _add_exports(app: FastAPI, service: Service, authorize: _Authorize, known: C
 
     @app.get("/v1/metrics", responses=refusals)
     def estimates_as_metrics(request: Request) -> Response:
-        """The newest estimates for Prometheus, each with its low and high."""
-        authorize(service, request, "analyst", "reader")
+        """The newest estimates of the queries that the token may read, for Prometheus, each with its low and high."""
+        readable = authorize(service, request).holder.readable
         with service.reading() as connection:
-            windows = list(newest_windows(connection))
+            windows = list(newest_windows(connection, readable))
         return Response(estimate_metrics(windows), media_type=CONTENT_TYPE)
-
-
-def _kept(service: Service) -> HistoryService:
-    if service.history is None:
-        raise RefusedError("no_history", 404, "this aggregator keeps no reports: its settings have no [history]")
-    return service.history
 
 
 async def _events(scan: _Scan) -> AsyncIterator[str]:

@@ -18,6 +18,10 @@ class EngineLimits:
     """Seconds after the end of an epoch until it is closed without the proxies that have not marked it: more than their grace."""
     behind: Seconds = 900
     """Seconds after the end of an epoch from which a proxy that has not marked it is called behind."""
+    silent: Seconds = 10
+    """Seconds without an answer after which a proxy is called silent."""
+    reserve: Bytes = 256 << 20
+    """Bytes of the state's disk below which health says that the disk is low."""
     early: Seconds = 600
     """Seconds after the end of a window until its first result, for queries with a grace of their own; revised at twice that age,
     four times, and so on."""
@@ -39,5 +43,5 @@ class EngineLimits:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            least = 0 if each.name in ("behind", "skew", "bucket_bits") else 1
+            least = 0 if each.name in ("behind", "skew", "bucket_bits", "reserve") else 1
             whole(each.name, getattr(self, each.name), least, {"bucket_bits": 16, "workers": 1024}.get(each.name, 1 << 40))

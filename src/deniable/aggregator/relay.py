@@ -12,7 +12,7 @@ from deniable.service.http_reading import ask, bearer
 
 __all__ = ["order_relay", "relay", "relay_problem", "relay_status"]
 
-PUBLISH, STOP = "publish", "stop"
+PUBLISH, STOP, REVOKE = "publish", "stop", "revoke"
 _LARGEST_ANSWER = 1 << 16
 
 
@@ -33,13 +33,16 @@ def relay(
     """
     orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
+    away: dict[int, str] = {}
     for query, serial, proxy, what in orders:
         if what == PUBLISH and counted is not None and (query, serial) not in counted:
             n_left += 1
             continue
         target = proxies[proxy]
-        problem = None
+        problem = away.get(proxy)  # who did not answer just now is not waited for once more
         try:
+            if problem is not None:
+                raise ResponseError(0, "unreachable", problem)
             headers = bearer(target.token())
             address = f"{target.url.rstrip('/')}/v1/queries/{query}"
             if what == PUBLISH:
@@ -48,13 +51,18 @@ def relay(
                 ).fetchone()
                 headers["Content-Type"] = "application/json"
                 answer = ask(client, "PUT", address, _LARGEST_ANSWER, content=content, headers=headers)
+            elif what == REVOKE:
+                address = f"{target.url.rstrip('/')}/v1/revoked/{query.removeprefix('key ')}"
+                answer = ask(client, "PUT", address, _LARGEST_ANSWER, headers=headers)
             else:
                 answer = ask(client, "DELETE", address, _LARGEST_ANSWER, headers=headers)
-            gone = what == STOP and answer.status == 404  # told before, and the answer was lost
+            gone = what != PUBLISH and answer.status in (404, 405)  # told before, and the answer was lost; or an older proxy
             if not answer.is_success and not gone:
                 problem = f"{answer.status}: {answer.text[:300]}"
         except (ResponseError, SettingsError) as error:  # it is away, or the file with its token is: for now
-            problem = str(error)
+            problem = problem or str(error)
+            if isinstance(error, ResponseError):
+                away[proxy] = problem
         n_left += problem is not None
         connection.execute(
             "UPDATE relays SET done = ?, problem = ? WHERE id = ? AND serial = ? AND proxy = ? AND what = ?",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.capacity import capacity
@@ -21,20 +21,37 @@ from deniable.aggregator.external_engine import ExternalEngineStatus, counted_ve
 from deniable.aggregator.health import ProxyHealth
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_service import HistoryService, history_reader
+from deniable.aggregator.housekeeping import Housekeeping
+from deniable.aggregator.probes import probes_of
 from deniable.aggregator.relay import PUBLISH, STOP, order_relay, relay, relay_problem, relay_status
+from deniable.aggregator.service_faults import aggregator_faults
 from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
-from deniable.errors import RefusedError
+from deniable.errors import AuditLogError, RefusedError
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
+from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.background import Background
+from deniable.service.faults import FaultWatch, health_document
+from deniable.service.ring_file import RingFile
 
 __all__ = ["LARGEST_PAGE", "Service"]
 
 _log = logging.getLogger("deniable.aggregator")
 _SECONDS_BETWEEN_TRIES = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_ROUNDS = 1.0
 LARGEST_PAGE = 8 << 20
+
+
+class _Parts(NamedTuple):
+    """The threads of a service, in the order in which they start."""
+
+    engine: Background | None
+    relay: Background
+    controller: Background | None
+    history: Background | None
+    housekeeping: Background
 
 
 class _Embedded:
@@ -62,8 +79,10 @@ class Service:
         self.settings = settings
         self.names = tuple(proxy.name for proxy in settings.proxies)
         self.clock: Clock = clock or (lambda: int(time.time()))
-        self.ring = KeyRing.load(settings.ring)
+        self.ring_file = RingFile(settings.ring, _log)
         self.refusals: Counter[str] = Counter()
+        self.audit = AuditLog(settings.audit_path, self.clock, _log)
+        self.refusal_log = RefusalLog(self.audit, time.monotonic, _log)
         self._connection = connect(settings.state)
         self._lock = threading.Lock()
         self._embedded: _Embedded | None = None
@@ -78,32 +97,60 @@ class Service:
             self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
             self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
-        self._unrelayed = ""
+        self._housekeeping = Housekeeping(self.audit, self.names, self.clock)
+        self._keeping: sqlite3.Connection | None = None
+        self.unrelayed = ""
+        """Why some proxy does not know of a query yet, as it was last tried."""
         self._relay = Background("relay", self._relay_step, _log)
         self._controller: Background | None = None
         if settings.controller is not None:
             key = AnalystKey.load(settings.controller)
-            self._rule = Controller(key, self.ring, self.names, self.clock)
+            self._rule = Controller(key, self.ring_file.ring, self.names, self.clock, self.audit)
             self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
+        housekeeping = Background("housekeeping", self._housekeeping_step, _log)
+        self.parts = _Parts(self._engine, self._relay, self._controller, self._keeper, housekeeping)
+        self.probes = probes_of(settings.proxies, settings.limits.silent, _log)
+        self.watch = FaultWatch(lambda: aggregator_faults(self), _log)
 
     def start(self) -> None:
         """Start counting."""
-        for each in (self._engine, self._relay, self._controller, self._keeper):
+        before = last_event(self.audit.path, "service.started", "service.stopped")
+        after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
+        self.audit.record("service.started", after=after, engine=self.settings.engine)
+        self.refusal_log.start()
+        for each in (*self.parts, *self.probes, self.watch):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
         """Finish the step that is under way, and let go of everything."""
-        for each in (self._controller, self._engine, self._relay, self._keeper):
+        for each in (self.watch, *self.probes, *self.parts):
             if each is not None:
                 each.stop()
+        self._record_stop()
         if self.history is not None:
             self.history.close()
         if self._embedded is not None:
             self._embedded.close()
+        if self._keeping is not None:
+            self._keeping.close()
         self._client.close()
         self._connection.close()
+
+    def _record_stop(self) -> None:
+        """Write the last lines of the audit log; a disk that is full keeps nobody from stopping."""
+        try:
+            self.refusal_log.stop()
+            self.audit.record("service.stopped")
+        except AuditLogError as error:
+            _log.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
+        self.audit.close()
+
+    @property
+    def ring(self) -> KeyRing:
+        """The keys that are trusted now, as their file says."""
+        return self.ring_file.ring()
 
     @property
     def running(self) -> bool:
@@ -124,7 +171,7 @@ class Service:
     @property
     def relay_problem(self) -> str:
         """Why some proxy does not know of a query yet, or why none can be told; empty if all is well."""
-        return self._relay.problem or self._unrelayed
+        return self._relay.problem or self.unrelayed
 
     @property
     def history_problem(self) -> str:
@@ -145,18 +192,25 @@ class Service:
             self._elsewhere.look()
         return self._elsewhere.health
 
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is in this process."""
+        return None if self._embedded is None else self._embedded.engine
+
+    @property
+    def alive(self) -> bool:
+        """Whether all its threads run: if one has ended, only a restart helps."""
+        return not any(each is not None and each.ended for each in self.parts)
+
     def health_report(self) -> dict[str, Any]:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
         proxies = [asdict(proxy) for proxy in self.health]
-        running, engine, relay = self.running, self.engine_problem, self.relay_problem
-        history = self.history_problem
-        fine = not relay and not history and all(proxy["condition"] == "up" and not proxy["problem"] for proxy in proxies)
-        status = "failed" if not running else "ok" if fine else "degraded"
-        found: dict[str, Any] = {"status": status, "engine": engine or "running", "relay": relay or "running"}
+        found: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
         if self.history is not None:
-            found["history"] = history or "running"
-        found["proxies"] = proxies
-        return {**found, "controller": self.controller_problem} if self.controller_problem else found
+            found["history"] = self.history_problem or "running"
+        if self.controller_problem:
+            found["controller"] = self.controller_problem
+        return health_document(aggregator_faults(self), **found, proxies=proxies)
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -167,10 +221,17 @@ class Service:
         try:
             counted = None if self._elsewhere is None else counted_versions(connection)
             left = relay(connection, self.settings.proxies, self._client, counted)
-            self._unrelayed = relay_problem(connection, self.names)
+            self.unrelayed = relay_problem(connection, self.names)
         finally:
             connection.close()
         return _SECONDS_BETWEEN_TRIES if left else None
+
+    def _housekeeping_step(self) -> float:
+        if self._keeping is None:
+            self._keeping = connect(self.settings.state)  # kept: it looks every second
+        if self._housekeeping.step(self._keeping, self.ring):
+            self._relay.wake()
+        return _SECONDS_BETWEEN_ROUNDS
 
     def _own_connection(self) -> sqlite3.Connection:
         """A further connection to the state, for work that must not wait for the rest."""
@@ -182,10 +243,6 @@ class Service:
             changes = self._rule.step(connection)
         finally:
             connection.close()
-        for change in changes:
-            _log.info(
-                "a query was adapted", extra={"fields": {"query": change.query, "serial": change.serial, "why": change.words()}}
-            )
         if changes:
             self._relay.wake()
         return _SECONDS_BETWEEN_LOOKS
@@ -210,22 +267,36 @@ class Service:
                 raise
             self._connection.execute("COMMIT")
 
-    def role_of(self, token: str) -> str | None:
-        """What the holder of a token may do; None for a token that is not known."""
-        holder = self.holder_of(token)
-        return None if holder is None else holder.role
-
     def holder_of(self, token: str) -> TokenHolder | None:
         """Whose token it is; None for one that is not known."""
         with self.reading() as connection:
-            return find_token(connection, token)
+            holder = find_token(connection, token)
+        if holder is not None:
+            self._housekeeping.saw(holder.id)
+        return holder
 
-    def publish(self, query_id: str, content: bytes) -> tuple[Published, bool]:
-        """Take a signed query of this id, and have it relayed. Counted from this moment on; whether this version is new here."""
+    def owner_of(self, query_id: str) -> str | None:
+        """The analyst whose query it is; None if there is no such query."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT analyst FROM queries WHERE id = ? LIMIT 1", (query_id,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def may(self, token: str, right: str, query_id: str) -> bool:
+        """Whether a token allows this with a query, as of now."""
+        holder, owner = self.holder_of(token), self.owner_of(query_id)
+        return holder is not None and owner is not None and holder.may(right, owner)
+
+    def publish(self, query_id: str, content: bytes, holder: TokenHolder | None = None) -> tuple[Published, bool]:
+        """Take a signed query of this id, and have it relayed. Counted from this moment on; whether this version is new here.
+
+        `holder` is who asks for it: without one, the service itself.
+        """
         signed = SignedQuery.from_bytes(content)
-        named = authenticate(signed, self.ring, self.clock()).id
-        if named != query_id:
-            raise RefusedError("query_id", 422, f"the query's id is {named!r}, and the address says {query_id[:64]!r}")
+        asked = authenticate(signed, self.ring, self.clock())
+        if holder is not None and not holder.may("publish", asked.analyst):
+            raise RefusedError("right", 403, f"this token may not publish queries of {asked.analyst!r}")
+        if asked.id != query_id:
+            raise RefusedError("query_id", 422, f"the query's id is {asked.id!r}, and the address says {query_id[:64]!r}")
         with self.writing() as connection:
             before = len(published(connection, query_id))
             query = publish(connection, signed, self.ring, self.names, self.clock())
@@ -233,17 +304,42 @@ class Service:
             fresh = len(entries) > before
             if fresh:
                 order_relay(connection, query.id, query.serial, PUBLISH, len(self.names))
+                self.audit.record(
+                    "query.published",
+                    actor=SERVICE if holder is None else holder.actor,
+                    subject=f"query:{query.id}",
+                    analyst=query.analyst,
+                    serial=query.serial,
+                    digest=query.digest.hex(),
+                    key=signed.key_id,
+                )
         self._relay.wake()
         return entries[-1], fresh
 
-    def stop_query(self, query_id: str) -> bool:
+    def stop_query(self, query_id: str, actor: str = SERVICE) -> bool:
         """Ask no device any more; False if the query is not running."""
         with self.writing() as connection:
             running = stop(connection, query_id, self.clock())
             if running:
-                order_relay(connection, query_id, published(connection, query_id)[-1].query.serial, STOP, len(self.names))
+                serial = published(connection, query_id)[-1].query.serial
+                order_relay(connection, query_id, serial, STOP, len(self.names))
+                self.audit.record("query.stopped", actor=actor, subject=f"query:{query_id}", serial=serial)
         self._relay.wake()
         return running
+
+    def kept_history(self) -> HistoryService:
+        """The stored reports, if this aggregator keeps any."""
+        if self.history is None:
+            raise RefusedError("no_history", 404, "this aggregator keeps no reports: its settings have no [history]")
+        return self.history
+
+    def delete_history(self, query_id: str, actor: str) -> dict[str, Any]:
+        """Delete all stored reports of a query; the receipt. Recorded before it begins, for it cannot be taken back."""
+        kept = self.kept_history()
+        self.audit.record(
+            "history.deleted", actor=actor, subject=f"query:{query_id}", n_reports=kept.extent(query_id)["n_reports"]
+        )
+        return kept.delete(query_id)
 
     def queries(self, query_id: str | None = None) -> list[dict[str, Any]]:
         """The newest version of each query (or of one), in short, and how far the proxies know of it."""
@@ -254,22 +350,24 @@ class Service:
                 for name, entry in newest.items()
             ]
 
-    def queries_version(self) -> str:
-        """A text that changes whenever a query is published or stopped."""
+    def queries_versions(self) -> dict[str, str]:
+        """For each analyst a text that changes whenever one of their queries is published or stopped."""
+        figures = "count(*), max(published), count(stopped), max(stopped)"
         with self.reading() as connection:
-            row = connection.execute("SELECT count(*), max(published), count(stopped), max(stopped) FROM queries").fetchone()
-        return " ".join(map(str, row))
+            rows = connection.execute(f"SELECT analyst, {figures} FROM queries GROUP BY analyst ORDER BY analyst")  # noqa: S608
+            return {analyst: " ".join(map(str, rest)) for analyst, *rest in rows}
 
     def newest(self) -> int:
         """The number of the newest result of all queries."""
         with self.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results").fetchone()[0])
 
-    def all_results(self, after: int, up_to: int | None, limit: int) -> list[tuple[int, str]]:
-        """Results of all queries as (number, JSON): those after one number and up to another."""
+    def all_results(self, after: int, up_to: int | None, limit: int) -> list[tuple[int, str, str]]:
+        """Results of all queries as (number, analyst, JSON): those after one number and up to another."""
+        owner = "coalesce((SELECT analyst FROM queries WHERE id = query LIMIT 1), '')"
         with self.reading() as connection:
             return connection.execute(
-                "SELECT seq, document FROM results WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+                f"SELECT seq, {owner}, document FROM results WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",  # noqa: S608
                 (after, 1 << 62 if up_to is None else up_to, limit),
             ).fetchall()
 

@@ -10,14 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
 from deniable.aggregator.service import Service
+from deniable.aggregator.tokens import TokenHolder
 from deniable.errors import RefusedError
 
-__all__ = ["COOKIE", "CSRF_HEADER", "authorize", "csrf_word", "forget_cookie", "from_own_page", "set_cookie"]
+__all__ = [
+    "COOKIE",
+    "CSRF_HEADER",
+    "Caller",
+    "authorize",
+    "authorize_query",
+    "csrf_word",
+    "forget_cookie",
+    "from_own_page",
+    "set_cookie",
+]
 
 COOKIE = "deniable_session"
 CSRF_HEADER = "x-deniable-csrf"
@@ -38,15 +50,36 @@ def from_own_page(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
 
 
-def authorize(service: Service, request: Request, *roles: str) -> str:
-    """The token that the request shows, if it has one of these roles."""
+class Caller(NamedTuple):
+    """Who is asking: the token they show, and whose that is."""
+
+    token: str
+    holder: TokenHolder
+
+
+def authorize(service: Service, request: Request) -> Caller:
+    """Who is asking, if they show a token that is known."""
     token = _shown(request)
-    role = service.role_of(token) if token else None
-    if role is None:
+    holder = service.holder_of(token) if token else None
+    request.state.actor = "no token" if not token else "unknown token" if holder is None else holder.actor
+    if holder is None:
         raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
-    if role not in roles:
-        raise RefusedError("role", 403, f"this needs a token for {' or '.join(roles)}, and this one is for {role}")
-    return token
+    return Caller(token, holder)
+
+
+def authorize_query(service: Service, request: Request, query_id: str, right: str) -> Caller:
+    """Who is asking, if they may do this with a query.
+
+    Whether a query that they have no right on exists, they are not told: the answer is the same as if there were none.
+    """
+    caller = authorize(service, request)
+    owner = service.owner_of(query_id)
+    held = () if owner is None else caller.holder.rights(owner)
+    if not held:
+        raise RefusedError("unknown_query", 404, f"there is no query {query_id[:64]!r} here that this token may see")
+    if right not in held:
+        raise RefusedError("right", 403, f"this needs the right to {right}, and this token's are: {', '.join(held)}")
+    return caller
 
 
 def _shown(request: Request) -> str:

@@ -25,21 +25,23 @@ from deniable.aggregator.conservation import OUTSIDE, Account, Ledger
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
-from deniable.service.database import keep_private
+from deniable.service import row_checks
+from deniable.service.database import keep_private, storage_reason
 
-__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "unsigned"]
+__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "transaction", "unsigned"]
 
 _Words = NDArray[np.uint64]
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
 CREATE TABLE marks (proxy INTEGER, partition INTEGER, channel INTEGER, epoch INTEGER NOT NULL,
     PRIMARY KEY (proxy, partition, channel)) WITHOUT ROWID;
 CREATE TABLE queries (id TEXT, serial INTEGER, tag INTEGER UNIQUE NOT NULL, channel INTEGER NOT NULL, signed BLOB NOT NULL,
-    published INTEGER NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));
+    published INTEGER NOT NULL, stopped INTEGER, analyst TEXT NOT NULL DEFAULT '', PRIMARY KEY (id, serial));
 CREATE TABLE channels (channel INTEGER PRIMARY KEY, first INTEGER NOT NULL, front INTEGER NOT NULL);
-CREATE TABLE closures (channel INTEGER, epoch INTEGER, missing TEXT NOT NULL, PRIMARY KEY (channel, epoch)) WITHOUT ROWID;
+CREATE TABLE closures (channel INTEGER, epoch INTEGER, missing TEXT NOT NULL, audited INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (channel, epoch)) WITHOUT ROWID;
 CREATE TABLE waiting (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bucket INTEGER, proxy INTEGER, words INTEGER,
     content BLOB);
 CREATE INDEX waiting_epoch ON waiting (channel, epoch);
@@ -55,7 +57,9 @@ CREATE TABLE refusals (proxy INTEGER, reason TEXT, n INTEGER NOT NULL, PRIMARY K
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, query TEXT NOT NULL, number INTEGER NOT NULL, start INTEGER NOT NULL,
     condition TEXT NOT NULL, document TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 1,
     n INTEGER NOT NULL DEFAULT 0, made INTEGER NOT NULL DEFAULT 0, UNIQUE (query, number, revision));
-CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);
+CREATE TABLE tokens (digest BLOB PRIMARY KEY, label TEXT NOT NULL, analyst TEXT NOT NULL, role TEXT NOT NULL,
+    made INTEGER NOT NULL, used INTEGER);
+CREATE TABLE grants (digest BLOB, analyst TEXT, rights TEXT NOT NULL, PRIMARY KEY (digest, analyst)) WITHOUT ROWID;
 CREATE TABLE relays (id TEXT, serial INTEGER, proxy INTEGER, what TEXT NOT NULL, done INTEGER NOT NULL, problem TEXT,
     PRIMARY KEY (id, proxy)) WITHOUT ROWID;
 """
@@ -77,9 +81,32 @@ INSERT INTO revised (seq, query, number, start, condition, document)
 DROP TABLE results;
 ALTER TABLE revised RENAME TO results;
 """,
+    3: """
+ALTER TABLE closures ADD COLUMN audited INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queries ADD COLUMN analyst TEXT NOT NULL DEFAULT '';
+UPDATE queries SET analyst = json_extract(json_extract(CAST(signed AS TEXT), '$.query'), '$.analyst');
+CREATE TABLE grants (digest BLOB, analyst TEXT, rights TEXT NOT NULL, PRIMARY KEY (digest, analyst)) WITHOUT ROWID;
+INSERT INTO grants SELECT digest, name, CASE role WHEN 'analyst' THEN 'read,publish,stop,delete' ELSE 'read' END FROM tokens;
+INSERT OR IGNORE INTO grants SELECT digest, (SELECT min(analyst) FROM queries),
+    CASE role WHEN 'analyst' THEN 'read,publish' ELSE 'read' END FROM tokens
+    WHERE (SELECT count(DISTINCT analyst) FROM queries) = 1;
+CREATE TABLE holders (digest BLOB PRIMARY KEY, label TEXT NOT NULL, analyst TEXT NOT NULL, role TEXT NOT NULL,
+    made INTEGER NOT NULL, used INTEGER);
+INSERT INTO holders SELECT digest, name, name, 'analyst', made, NULL FROM tokens;
+DROP TABLE tokens;
+ALTER TABLE holders RENAME TO tokens;
+""",
 }
 """What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
-3: a window got revisions; those that are there are final."""
+3: a window got revisions; those that are there are final. 3 to 4: queries and tokens belong to analysts. A token was good for all
+queries; now it is for those of the analyst whose name it bears. Where all queries are of one analyst, tokens of other names still
+read them (and publish them, which takes the analyst's signature), but neither stop them nor delete."""
+GUARDED = (
+    *("meta", "proxies", "marks", "queries", "channels", "closures", "panes", "accounts", "totals", "refusals", "results"),
+    *("tokens", "grants", "relays", "history_files", "history_staged", "history_epochs", "history_removed", "history_receipts"),
+)
+"""Tables whose rows are checked when the file is opened. Not the shares that wait and the ids that are joined: a share that
+changed fits no tag, and is counted as such."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
@@ -113,24 +140,31 @@ def stored_panes(connection: sqlite3.Connection, query: str, epochs: range) -> d
 def connect(path: str | Path) -> sqlite3.Connection:
     """A connection to a state file, made if it is not there, brought up to date if it is old, and refused if it is too new."""
     _make_private(Path(path))
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    except sqlite3.OperationalError as error:
+        raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
     try:
         connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
-        with _exclusive(connection):
+        row_checks.prepare(connection)
+        with transaction(connection):
             found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
             if not found:
                 _run(connection, _SCHEMA)
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
             (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            if version in _MIGRATIONS:
+                row_checks.unguard(connection)
             while version in _MIGRATIONS:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
+        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else error
+        raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
         raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
@@ -138,12 +172,17 @@ def connect(path: str | Path) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait."""
+    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait.
+
+    One that is there is not opened: closing it would drop the locks of this process's other connections to it (fcntl(2)), and a
+    command that ends meanwhile would take itself for the last user and delete the write-ahead log that those still read.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
         keep_private(path)
     except OSError as error:
-        raise StateError(f"{path} cannot be used as the aggregator's state: {error.strerror}") from None
+        raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(path, error)}") from None
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
@@ -153,7 +192,8 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
 
 
 @contextmanager
-def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of what is done inside with a connection, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -214,10 +254,25 @@ class State:
             raise StateError(f"another aggregator is running on {path}") from None
         try:
             self.connection = connect(path)
+            self._validate_rows()
             self._validate_proxies()
         except BaseException:
             os.close(self._lock)
             raise
+
+    def _validate_rows(self) -> None:
+        """Refuse a file whose rows are not those that were written: its figures would be wrong, and nothing would show it."""
+        try:
+            with self.transaction():
+                row_checks.guard(self.connection, GUARDED)
+            table = row_checks.damaged(self.connection)
+            (problem,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            table, problem = None, str(error)
+        if table is not None or problem != "ok":
+            self.connection.close()
+            what = f"the rows of {table} do not fit their check sum" if table else problem
+            raise StateError(f"{self.path} is damaged: {what}. Restore the file from a backup") from None
 
     def _validate_proxies(self) -> None:
         rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
@@ -237,7 +292,7 @@ class State:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of what is done inside, or nothing."""
-        with _exclusive(self.connection):
+        with transaction(self.connection):
             yield
 
     def settle_engine(self, name: str) -> None:
@@ -346,7 +401,7 @@ class State:
     def close_epoch(self, channel: int, epoch: int, missing: Iterable[int]) -> None:
         """Let no share of this epoch, or of one before it, be counted any more; it was closed without the `missing` proxies."""
         self.connection.executemany(
-            "INSERT INTO closures VALUES (?, ?, ?)",
+            "INSERT INTO closures (channel, epoch, missing) VALUES (?, ?, ?)",
             [(signed(channel), epoch, " ".join(map(str, chosen))) for chosen in [sorted(missing)] if chosen],
         )
         self.connection.execute("UPDATE channels SET front = ? WHERE channel = ?", (epoch + 1, signed(channel)))

@@ -17,7 +17,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,15 @@ from deniable.queries.times import spoken_time
 from deniable.randomness import ONE
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["COMPLETE", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
+__all__ = ["COMPLETE", "MALFORMED", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
 """Fewer answers than the query's minimum cohort: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
+MALFORMED = "malformed"
+"""So many shares were malformed that the answers behind them could move a proportion further than the 95 % interval says."""
 _Floats = NDArray[np.float64]
 
 
@@ -211,7 +214,11 @@ def assemble(
     if estimate is not None and wish is not None and widest(estimate) > wish:
         note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    spoiled = _malformed(conservation or {})
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
+    if estimate is not None and spoiled.proportion > widest(estimate):
+        condition = PROXY_DOWN if missing else MALFORMED
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note))
     nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
@@ -224,6 +231,35 @@ def assemble(
     if shuffled is not None:
         more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.among}
     return Window(*about, estimate, missing, accounts, influence, **more)
+
+
+class _Malformed(NamedTuple):
+    """The proxy of which the largest proportion of shares was malformed."""
+
+    proxy: str = ""
+    proportion: float = 0.0
+
+    @property
+    def note(self) -> str:
+        """What it means for the estimate."""
+        what = f"{100 * self.proportion:.2g} % of the shares of {self.proxy} were malformed"
+        return f"{what}: the answers behind them are missing, and could move a proportion further than ± says"
+
+
+def _malformed(conservation: Mapping[str, Any]) -> _Malformed:
+    """How large a part of a window's answers may be missing because a share was malformed.
+
+    If a proportion m of the answers is missing, then the proportion of all answers lies within m of that of the others, whatever
+    the missing ones said. That is a bias, which no interval of the others covers; so m is compared with its half-width.
+    """
+    found = _Malformed()
+    for name, account in conservation.get("proxies", {}).items():
+        if account["malformed"]:
+            found = max(found, _Malformed(name, account["malformed"] / (account["malformed"] + account["counted"])), key=_second)
+    return found
+
+
+_second = itemgetter(1)
 
 
 def estimate_period(

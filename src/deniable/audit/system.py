@@ -131,7 +131,7 @@ class SimulatedSystem:
         make_engine: Callable[..., Engine] = Engine,
     ) -> None:
         self.query, self.folder = query, Path(folder)
-        self.rules, self.limits = rules or Rules(), limits or EngineLimits(workers=1)
+        self.rules, self.limits = rules or Rules(), limits or EngineLimits(workers=1, bucket_bits=0)
         self.now = query.schedule.origin
         self.key = AnalystKey.generate(query.analyst)
         self.ring = KeyRing().add(self.key.public)
@@ -356,6 +356,10 @@ class SimulatedTransport:
         if not up:
             raise UploadError("did not answer in time")
         return self.system.signed()
+
+    def revoked(self, proxy: str) -> frozenset[str]:
+        """None: nothing is revoked here."""
+        return frozenset()
 
     def skew(self, proxy: str) -> float | None:
         """What the proxy's clock says to that of the device."""

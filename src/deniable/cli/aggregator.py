@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
-from deniable.aggregator.aggregator_settings import read_settings
-from deniable.aggregator.state import connect
-from deniable.aggregator.tokens import ROLES, add_token, revoke_token
+from deniable.aggregator.aggregator_settings import Settings, read_settings
+from deniable.aggregator.state import connect, transaction
+from deniable.aggregator.tokens import RIGHTS, add_token, list_tokens, parse_rights, revoke_tokens
+from deniable.aggregator.tokens import grant as grant_rights
+from deniable.aggregator.tokens import token_id as id_of
 from deniable.cli.audit_log import audit_options, show_audit_log
 from deniable.cli.output import say
-from deniable.errors import MissingExtraError
+from deniable.cli.settings_commands import (
+    FILE,
+    add_settings_commands,
+    endpoint_options,
+    opened_settings,
+    quoted,
+    tls_table,
+    write_settings,
+)
+from deniable.cli.settings_templates import AGGREGATOR
+from deniable.errors import ParameterError
+from deniable.service.audit_log import OPERATOR, AuditLog
 
 __all__ = ["aggregator"]
 
 _SETTINGS = click.argument("settings", type=click.Path(path_type=Path))
+_PROXIES = ("https://proxy-one.example", "https://proxy-two.example")
 
 
 @click.group()
@@ -25,32 +44,165 @@ def aggregator() -> None:
 
 
 @aggregator.command()
-@_SETTINGS
-def run(settings: Path) -> None:
-    """Run the aggregator that the TOML file SETTINGS describes, until it is stopped. Log lines go to standard error, as JSON."""
-    chosen = read_settings(settings)
-    try:
+@FILE
+@click.option("--proxy", "proxies", multiple=True, help="A proxy's address, as queries name it; at least two.")
+@click.option("--state", default="aggregator.db", show_default=True, help="Its state file.")
+@click.option("--ring", default="ring.json", show_default=True, help="The key ring of the analysts.")
+@click.option("--controller", help="The key of a controller, which adapts queries (docs/adaptive.md).")
+@endpoint_options(8700)
+def new(
+    file: Path,
+    proxies: tuple[str, ...],
+    state: str,
+    ring: str,
+    controller: str | None,
+    host: str,
+    port: int,
+    certificate: str | None,
+    key: str | None,
+) -> None:
+    """Write commented settings to FILE, which must not exist yet."""
+    if len(proxies) == 1 or len(set(proxies)) < len(proxies):
+        raise ParameterError("--proxy", list(proxies), "must be given at least twice, with different addresses")
+    write_settings(
+        file,
+        AGGREGATOR,
+        f"deniable aggregator check {file}",
+        state=quoted(state),
+        ring=quoted(ring),
+        host=quoted(host),
+        port=str(port),
+        controller='# controller = "controller.key"' if controller is None else f"controller = {quoted(controller)}",
+        proxies="\n".join(_proxy_table(i, each) for i, each in enumerate(proxies or _PROXIES, start=1)),
+        tls=tls_table(certificate, key),
+    )
+
+
+def _proxy_table(number: int, name: str) -> str:
+    comments = number == 1
+    lines = [
+        "[[proxies]]",
+        f"name = {quoted(name)}" + "  # as queries name it" * comments,
+        f"token_file = {quoted(f'proxy-{number}.token')}" + "  # its operator's token" * comments,
+    ]
+    if comments:
+        lines += [
+            '# url = ""                   # its address, if its name is not one',
+            '# log = "proxy-1/log.db"     # its log, if it runs on this machine; otherwise the log is read over HTTP',
+            '# kafka = { bootstrap = "kafka.example:9093", topic = "shares-1" }  # docs/kafka.md',
+        ]
+    return "\n".join([*lines, ""])
+
+
+@aggregator.command()
+@FILE
+def run(file: Path) -> None:
+    """Run the aggregator of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
+    with opened_settings(file, Settings, "an aggregator") as settings:
         from deniable.aggregator.aggregator_process import serve  # noqa: PLC0415 - needs the extra `service`
         from deniable.console.console_app import add_console  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "service", "an aggregator") from None
-    serve(chosen, lambda address: say(f"aggregator at {address}"), add_console)
+
+        serve(settings, lambda address: say(f"aggregator at {address}"), add_console)
+
+
+def _check(settings: Settings, found: Any, url: str | None) -> None:
+    from deniable.aggregator.aggregator_check import check_aggregator  # noqa: PLC0415 - needs the extra `service`
+
+    check_aggregator(settings, found, url)
+
+
+add_settings_commands(aggregator, Settings, _check)
 
 
 @aggregator.command()
 @_SETTINGS
-@click.option("--name", required=True, help="Whose token it is.")
-@click.option("--role", type=click.Choice(ROLES), default="analyst", show_default=True, help="What its holder may do.")
-@click.option("--revoke", is_flag=True, help="Revoke all tokens of that name instead.")
-def token(settings: Path, name: str, role: str, revoke: bool) -> None:
-    """Make a token for the aggregator's interface. It is shown once: only its hash is kept."""
+@click.option("--analyst", "--name", "analyst", default="", help="Whose token it is: the name in the queries they sign.")
+@click.option(
+    "--may",
+    default=",".join(RIGHTS[:3]),
+    show_default=True,
+    help="What it allows with that analyst's queries: read, publish, stop, delete (stored reports), with commas between.",
+)
+@click.option("--operator", is_flag=True, help="For whoever runs the service: stop any query, read no result.")
+@click.option("--label", default="", help="What the token is called in lists, such as 'dashboard'.")
+def token(settings: Path, analyst: str, may: str, operator: bool, label: str) -> None:
+    """Make a token for the aggregator's interface. It is shown once: only its hash is kept.
+
+    The token goes to standard output, its id, which `revoke` takes, to standard error.
+    """
+    if not operator and not analyst:
+        raise click.UsageError("say whose token it is with --analyst NAME, or give --operator")
+    rights = () if operator else parse_rights("--may", may)
+    with _changing(settings) as (connection, log):
+        made = add_token(connection, analyst, rights, int(time.time()), label, operator)
+        role = "operator" if operator else "analyst"
+        details = {"role": role, "analyst": analyst, "may": list(rights), "label": label}
+        named = {name: value for name, value in details.items() if value}
+        log.record("token.made", actor=OPERATOR, subject=f"token:{id_of(made)}", **named)
+    say(made)
+    whose = f"of {analyst}: {', '.join(rights) or 'no rights yet'}" if not operator else "of an operator"
+    say(f"Token {id_of(made)} {whose}. Revoke it with  deniable aggregator revoke {settings} {id_of(made)}", err=True)
+
+
+@aggregator.command()
+@_SETTINGS
+@click.argument("token_id", metavar="TOKEN")
+@click.option("--analyst", required=True, help="On whose queries.")
+@click.option("--may", required=True, help="The rights, as for `token`; `none` takes them all back.")
+def grant(settings: Path, token_id: str, analyst: str, may: str) -> None:
+    """Let TOKEN (its id) do this with the queries of another analyst. A running aggregator follows at once."""
+    rights = parse_rights("--may", may)
+    with _changing(settings) as (connection, log):
+        whole = grant_rights(connection, token_id, analyst, rights)
+        log.record("token.granted", actor=OPERATOR, subject=f"token:{whole}", analyst=analyst, may=list(rights))
+    say(f"Token {whole} may {', '.join(rights) or 'do nothing'} with the queries of {analyst}.")
+
+
+@aggregator.command()
+@_SETTINGS
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def tokens(settings: Path, as_json: bool) -> None:
+    """List the tokens: id, analyst, rights, when they were made, the day they were last used, and their labels."""
     connection = connect(read_settings(settings).state)
     try:
-        if revoke:
-            say(f"{revoke_token(connection, name)} tokens of {name} revoked")
-        else:
-            say(add_token(connection, name, role, int(time.time())))
+        rows = list_tokens(connection)
     finally:
+        connection.close()
+    if as_json:
+        say(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        rights = "; ".join(f"{name}: {', '.join(held)}" for name, held in row["rights"].items()) or row["role"]
+        used = f"last used {row['last_used']}" if row["last_used"] else "never used"
+        say(f"{row['id']}  {rights}  made {row['made'][:10]}, {used}{'  ' if row['label'] else ''}{row['label']}")
+    if not rows:
+        say("There are no tokens.")
+
+
+@aggregator.command()
+@_SETTINGS
+@click.argument("token_id", metavar="TOKEN")
+def revoke(settings: Path, token_id: str) -> None:
+    """Revoke the tokens whose id starts with TOKEN. A running aggregator refuses them at once, and ends their streams."""
+    with _changing(settings) as (connection, log):
+        revoked = revoke_tokens(connection, token_id)
+        for each in revoked:
+            log.record("token.revoked", actor=OPERATOR, subject=f"token:{each}")
+    if not revoked:
+        raise ParameterError("TOKEN", token_id, "is the id of no token; `deniable aggregator tokens` lists them")
+    say(f"Revoked {', '.join(revoked)}.")
+
+
+@contextmanager
+def _changing(settings: Path) -> Iterator[tuple[sqlite3.Connection, AuditLog]]:
+    """A transaction on the state, and the log in which it is recorded before it is committed."""
+    chosen = read_settings(settings)
+    connection, log = connect(chosen.state), AuditLog(chosen.audit_path)
+    try:
+        with transaction(connection):
+            yield connection, log
+    finally:
+        log.close()
         connection.close()
 
 

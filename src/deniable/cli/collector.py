@@ -1,38 +1,26 @@
-"""`deniable collector`: take uploads near devices, and bring them to one proxy."""
+"""`deniable collector`: run a collector, which brings the uploads of many devices to one proxy."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from deniable.cli.output import say
-from deniable.errors import MissingExtraError
-from deniable.proxy.collector_settings import read_collector_settings
+from deniable.cli.settings_commands import (
+    FILE,
+    add_settings_commands,
+    endpoint_options,
+    opened_settings,
+    quoted,
+    tls_table,
+    write_settings,
+)
+from deniable.cli.settings_templates import COLLECTOR
+from deniable.proxy.collector_settings import CollectorSettings
 
 __all__ = ["collector"]
-
-_TEMPLATE = """\
-# Settings of a collector for deniable. `deniable collector run {file}` starts it.
-
-proxy = "https://proxy-1.example:8600"  # the one proxy that it belongs to; never two proxies of one query
-token_file = "{token}"       # holds what  deniable proxy token add PROXY.toml --role collector  prints
-# ca = "proxy-ca.pem"                   # vouches for the proxy's certificate; by default what the system trusts
-host = "127.0.0.1"
-port = 8700
-refresh = "5 s"                         # how often it looks for new tokens and queries
-
-[limits]
-largest_body = 4194304                  # bytes of one upload
-most_connections = 10000
-body_deadline = "30 s"
-header_deadline = "10 s"
-
-# [tls]                                 # an ECDSA certificate (P-256) costs a fifth of an RSA one
-# certificate = "collector.pem"
-# key = "collector.key"
-"""
-_FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -41,24 +29,39 @@ def collector() -> None:
 
 
 @collector.command()
-@_FILE
-def new(file: Path) -> None:
-    """Write commented settings to FILE."""
-    try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(_TEMPLATE.format(file=file.name, token=file.with_suffix(".token").name))
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
-    say(f"wrote {file}: edit it, put a token into {file.with_suffix('.token')}, then run  deniable collector run {file}")
+@FILE
+@click.option("--proxy", default="https://proxy-1.example:8600", show_default=True, help="The address of its proxy.")
+@click.option("--token-file", help="The file with a token of the role collector [default: FILE with the ending .token].")
+@endpoint_options(8700)
+def new(file: Path, proxy: str, token_file: str | None, host: str, port: int, certificate: str | None, key: str | None) -> None:
+    """Write commented settings to FILE, which must not exist yet."""
+    token = token_file or file.with_suffix(".token").name
+    write_settings(
+        file,
+        COLLECTOR,
+        f"put a token of the proxy into {token} (mode 0600); deniable collector check {file}; deniable collector run {file}",
+        proxy=quoted(proxy),
+        token_file=quoted(token),
+        host=quoted(host),
+        port=str(port),
+        tls=tls_table(certificate, key),
+    )
 
 
 @collector.command()
-@_FILE
+@FILE
 def run(file: Path) -> None:
     """Run the collector of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
-    settings = read_collector_settings(file)
-    try:
+    with opened_settings(file, CollectorSettings, "a collector") as settings:
         from deniable.proxy.collector import serve_collector  # noqa: PLC0415 - needs the extra `service`
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "service", "a collector") from None
-    serve_collector(settings, lambda address: say(f"listening on {address}"))
+
+        serve_collector(settings, lambda address: say(f"listening on {address}"))
+
+
+def _check(settings: CollectorSettings, found: Any, url: str | None) -> None:
+    from deniable.proxy.proxy_check import check_collector  # noqa: PLC0415 - needs the extra `service`
+
+    check_collector(settings, found, url)
+
+
+add_settings_commands(collector, CollectorSettings, _check)

@@ -4,59 +4,35 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from deniable.cli.audit_log import audit_options, show_audit_log
-from deniable.cli.output import say, write_new
-from deniable.errors import MissingExtraError, ServiceError
+from deniable.cli.output import say
+from deniable.cli.settings_commands import (
+    FILE,
+    add_settings_commands,
+    endpoint_options,
+    opened_settings,
+    quoted,
+    tls_table,
+    write_settings,
+)
+from deniable.cli.settings_templates import PROXY
+from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.enrolment import invite
 from deniable.proxy.proxy_settings import Settings, read_settings
 from deniable.queries.schedule import duration
-from deniable.service.tokens import ROLES, Role, TokenStore
+from deniable.service.audit_log import OPERATOR, AuditLog
+from deniable.service.tokens import ROLES, Role, TokenStore, token_hash
 
 __all__ = ["proxy"]
-
-_TEMPLATE = """\
-# Settings of a proxy for deniable. `deniable proxy run {file}` starts it.
-
-folder = "{folder}"          # log, spool, tokens and queries; for the proxy's eyes only
-host = "127.0.0.1"
-port = 8600
-# ring = "ring.json"         # relay only queries that are signed by a key of this ring
-
-[intake]
-threshold = 4096             # so many shares of a channel and epoch are mixed and passed on at once
-deadline = "10 s"            # or fewer, when one of them has waited so long
-grace = "10 min"             # how long after its end an epoch stays open
-skew = "60 s"                # how far a device's clock may be ahead
-retention = "7 d"            # how long blocks stay in the log
-
-[limits]
-largest_body = 4194304       # bytes of one upload
-most_uploads_per_token = 32  # at a time
-body_deadline = "30 s"
-header_deadline = "10 s"
-most_connections = 1000
-
-[enrolment]
-mode = "closed"              # "open", "invitation" or "ticket": how devices get tokens over HTTP (docs/proxy.md)
-per_hour_and_address = 20    # tokens for one network address
-per_second = 50              # for all together
-
-# [tls]
-# certificate = "proxy.pem"
-# key = "proxy.key"
-
-# [kafka]                    # the log is a topic of Kafka, not a file in the folder: docs/kafka.md
-# bootstrap = "kafka.example:9092"
-# topic = "shares"
-"""
-_FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -65,28 +41,74 @@ def proxy() -> None:
 
 
 @proxy.command()
-@_FILE
-def new(file: Path) -> None:
-    """Write commented settings to FILE."""
-    write_new(file, _TEMPLATE.format(file=file.name, folder=file.with_suffix(".data").name), ServiceError)
-    say(f"wrote {file}: edit it, then run  deniable proxy token add {file}  and  deniable proxy run {file}")
+@FILE
+@click.option("--folder", help="Where it keeps its files [default: FILE with the ending .data].")
+@click.option("--ring", help="A key ring: relay only queries that are signed by one of its keys.")
+@click.option("--kafka", "bootstrap", help="Brokers, host:port: the log is a Kafka topic instead of a file.")
+@click.option("--topic", default="shares", show_default=True, help="The topic; with --kafka.")
+@endpoint_options(8600)
+def new(
+    file: Path,
+    folder: str | None,
+    ring: str | None,
+    bootstrap: str | None,
+    topic: str,
+    host: str,
+    port: int,
+    certificate: str | None,
+    key: str | None,
+) -> None:
+    """Write commented settings to FILE, which must not exist yet."""
+    write_settings(
+        file,
+        PROXY,
+        f"deniable proxy token add {file} --role operator; deniable proxy check {file}; deniable proxy run {file}",
+        folder=quoted(folder or file.with_suffix(".data").name),
+        host=quoted(host),
+        port=str(port),
+        ring='# ring = "ring.json"' if ring is None else f"ring = {quoted(ring)}",
+        tls=tls_table(certificate, key),
+        kafka=_kafka_table(bootstrap, topic),
+    )
+
+
+def _kafka_table(bootstrap: str | None, topic: str) -> str:
+    mark = "# " if bootstrap is None else ""
+    lines = [
+        f"{mark}[kafka]  # the log is a topic, not a file in the folder (docs/kafka.md)",
+        f"{mark}bootstrap = {quoted(bootstrap or 'kafka.example:9092')}",
+        f"{mark}topic = {quoted(topic)}",
+        "# partitions = 16  # a power of two",
+        "# replication = -1  # how many brokers keep a copy, when the topic is made; -1 for what the cluster does by default",
+        "# options = {}  # of librdkafka, such as those of TLS and SASL",
+        "# secrets = {}  # options whose value is secret: 'file:PATH' or 'env:NAME' says where it is",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 @proxy.command()
-@_FILE
+@FILE
 def run(file: Path) -> None:
     """Run the proxy of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
-    settings = read_settings(file)
-    try:
+    with opened_settings(file, Settings, "a proxy") as settings:
         from deniable.proxy.proxy_process import serve  # noqa: PLC0415 - needs the extra `service`
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "service", "a proxy") from None
-    if not serve(settings, lambda address: say(f"listening on {address}")):
-        raise click.ClickException("the disk or the log failed; nothing that was acknowledged is lost")
+
+        if not serve(settings, lambda address: say(f"listening on {address}")):
+            raise click.ClickException("The disk or the log failed; nothing that was acknowledged is lost.")
+
+
+def _check(settings: Settings, found: Any, url: str | None) -> None:
+    from deniable.proxy.proxy_check import check_proxy  # noqa: PLC0415 - needs the extra `service`
+
+    check_proxy(settings, found, url)
+
+
+add_settings_commands(proxy, Settings, _check)
 
 
 @proxy.command("invite")
-@_FILE
+@FILE
 @click.option("--count", type=int, default=1, show_default=True, help="How many invitations.")
 @click.option("--within", default="30 d", show_default=True, help="How long they are good for.")
 def invite_command(file: Path, count: int, within: str) -> None:
@@ -110,58 +132,91 @@ def _book(settings: Settings) -> TokenStore:
     return TokenStore(settings.folder / "tokens.db")
 
 
+@contextmanager
+def _recording(file: Path) -> Iterator[tuple[TokenStore, AuditLog]]:
+    """The tokens of a proxy, and the log in which changes to them are recorded before they are committed."""
+    settings = read_settings(file)
+    book = _book(settings)
+    log = AuditLog(settings.audit_path)
+    try:
+        yield book, log
+    finally:
+        log.close()
+        book.close()
+
+
 @token.command()
-@_FILE
+@FILE
 @click.option("--role", type=click.Choice(ROLES), default="device", show_default=True, help="What its holder may do.")
 @click.option("--quota", type=int, help="Messages an epoch and channel; by default what the queries allow a device.")
 @click.option("--count", type=int, default=1, show_default=True, help="How many tokens.")
-def add(file: Path, role: Role, quota: int | None, count: int) -> None:
-    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept."""
-    book = _book(read_settings(file))
-    for made in book.add(role, quota, count):
+@click.option("--label", default="", help="What the token is called in lists, such as 'aggregator'.")
+def add(file: Path, role: Role, quota: int | None, count: int, label: str) -> None:
+    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept.
+
+    The id of a single token, which `revoke` takes, goes to standard error.
+    """
+    with _recording(file) as (book, log):
+
+        def record(ids: Sequence[str]) -> None:
+            named = {"role": role, **({"label": label} if label else {}), **({"count": count} if count > 1 else {})}
+            log.record("token.made", actor=OPERATOR, subject=f"token:{ids[0]}" if count == 1 else "tokens", **named)
+
+        tokens = book.add(role, quota, count, label, record)
+    for made in tokens:
         say(made)
-    book.close()
+    if count == 1:
+        made_id = token_hash(tokens[0]).hex()[:16]
+        say(f"Token {made_id}, role {role}. Revoke it with  deniable proxy token revoke {file} {made_id}", err=True)
 
 
 @token.command("list")
-@_FILE
+@FILE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def list_tokens(file: Path, as_json: bool) -> None:
-    """Show the ids, roles and quotas of the tokens of the proxy of FILE."""
+    """Show the tokens of the proxy of FILE: id, role, quota, when made, the day of the last use (not of devices), and label."""
     book = _book(read_settings(file))
-    rows = [{"id": each.id, "role": each.role, "quota": each.quota} for each in book.tokens()]
+    rows = book.listed()
     book.close()
     if as_json:
         say(json.dumps(rows, indent=2))
         return
     for row in rows:
-        say(f"{row['id']}  {row['role']:<8}  {row['quota'] or 'as queries allow'}")
+        when = f"made {row['made'][:10]}" if row["made"] else "made by an earlier version"
+        used = f", last used {row['last_used']}" if row["last_used"] else ""
+        say(f"{row['id']}  {row['role']:<9}  {row['quota'] or 'as queries allow'}  {when}{used}  {row['label']}".rstrip())
 
 
 @token.command()
-@_FILE
+@FILE
 @click.argument("token_id")
 def revoke(file: Path, token_id: str) -> None:
     """Forget the tokens of the proxy of FILE whose id starts with TOKEN_ID."""
-    book = _book(read_settings(file))
-    n_revoked = book.revoke(token_id)
-    book.close()
+    with _recording(file) as (book, log):
+
+        def record(ids: Sequence[str]) -> None:
+            for each in ids:
+                log.record("token.revoked", actor=OPERATOR, subject=f"token:{each}")
+
+        n_revoked = len(book.revoke(token_id, record))
+    if not n_revoked:
+        raise ParameterError("TOKEN_ID", token_id, "is the id of no token; `deniable proxy token list` shows them")
     say(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
 
 
 @proxy.command()
-@_FILE
+@FILE
 @audit_options
 def audit(file: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
     """Show what the proxy of FILE and its operator did, or check that nobody has changed the log of it."""
     show_audit_log(read_settings(file).audit_path, verify, head, since, as_json)
 
 
-@proxy.command()
-@_FILE
+@proxy.command("log")
+@FILE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def show(file: Path, as_json: bool) -> None:
-    """Say how far the log of the proxy of FILE goes, and which epochs of each channel are closed."""
+def show_log(file: Path, as_json: bool) -> None:
+    """Show how far the log of the proxy of FILE goes, and which epochs of each channel are closed."""
     settings = read_settings(file)
     facts = _of_topic(settings.kafka) if settings.kafka else _of_file(settings.folder / "log.db")
     if as_json:

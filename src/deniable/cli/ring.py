@@ -23,7 +23,7 @@ _KEY = click.argument("key", type=click.Path(path_type=Path))
 def ring() -> None:
     """Keep the ring of analysts' keys that devices, proxies and aggregators trust.
 
-    A service or device reads the ring when it starts. `deniable query keygen` makes a key; its FILE.pub goes on the ring.
+    Services and devices that run follow the file in seconds. `deniable query keygen` makes a key; its FILE.pub goes on the ring.
     """
 
 

@@ -23,11 +23,12 @@ from typing import Any
 
 from deniable.client.guard import Shape
 from deniable.client.receipts import Receipt
-from deniable.client.store_schema import ensure_schema
+from deniable.client.store_schema import CHECKED_TABLES, LONG_TABLES, check_rows, ensure_schema
 from deniable.client.witness import Witness
 from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
+from deniable.service import row_checks
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
@@ -77,10 +78,11 @@ class Store:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 ensure_schema(connection, self.path)
+                check_rows(connection, self.path, CHECKED_TABLES)
                 if self.witness is not None:
                     self.witness.check(self.path, *_counted(connection))
                 before = connection.total_changes
-                yield StoreTransaction(connection)
+                yield StoreTransaction(connection, self.path)
                 changed = connection.total_changes > before
                 if changed:
                     connection.execute("UPDATE state SET changes = changes + 1")
@@ -88,7 +90,7 @@ class Store:
                 connection.execute("COMMIT")
             finally:
                 connection.close()
-        except sqlite3.Error as error:  # its words may quote what is stored; its code says enough
+        except (sqlite3.Error, UnicodeError) as error:  # words that may quote what is stored
             raise StoreError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
         if changed and self.witness is not None:
             self.witness.write(*counted)
@@ -105,6 +107,7 @@ class Store:
         connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         connection.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'OFF'}")
         connection.execute("PRAGMA secure_delete = ON")
+        row_checks.prepare(connection)
         return connection
 
 
@@ -117,8 +120,8 @@ def _counted(connection: sqlite3.Connection) -> tuple[str, int]:
 class StoreTransaction:
     """What can be read and written in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db, self._path = connection, path
 
     # --- versions and epochs ----------------------------------------------------------------------------------------
 
@@ -126,6 +129,17 @@ class StoreTransaction:
         """The newest version accepted of each query."""
         rows = self._db.execute("SELECT analyst, query, serial, digest FROM versions")
         return {(analyst, query): Seen(serial, digest) for analyst, query, serial, digest in rows}
+
+    def set_revoked(self, proxy: str, keys: Iterable[str]) -> None:
+        """Note the keys that a proxy says were revoked, in the place of those it said before."""
+        known = {key for (key,) in self._db.execute("SELECT key FROM revoked WHERE proxy = ?", (proxy,))}
+        if known != set(keys):  # or each poll would write to the disk
+            self._db.execute("DELETE FROM revoked WHERE proxy = ?", (proxy,))
+            self._db.executemany("INSERT INTO revoked VALUES (?, ?)", [(proxy, key) for key in sorted(set(keys))])
+
+    def revoked(self) -> set[str]:
+        """The keys that any proxy says were revoked."""
+        return {key for (key,) in self._db.execute("SELECT DISTINCT key FROM revoked")}
 
     def signed_queries(self) -> list[bytes]:
         """The queries accepted so far, as they came: what a device without a network goes on answering."""
@@ -409,6 +423,7 @@ class StoreTransaction:
 
     def receipts(self, last: int | None = None) -> list[Receipt]:
         """The receipts, the oldest first; only the `last` ones if that is given."""
+        check_rows(self._db, self._path, LONG_TABLES)
         names = "time, outcome, reason, detail, analyst, query, serial, question, epoch, epsilon, left, verified, first, times"
         rows = self._db.execute(f"SELECT {names} FROM receipts ORDER BY place DESC LIMIT ?", (-1 if last is None else last,))  # noqa: S608
         found = []
@@ -427,6 +442,7 @@ class StoreTransaction:
 
     def counters(self) -> Mapping[str, int]:
         """All counters, by name."""
+        check_rows(self._db, self._path, LONG_TABLES)
         return dict(self._db.execute("SELECT name, n FROM counters ORDER BY name"))
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 from deniable.errors import StoreError
+from deniable.service import row_checks
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "ensure_schema"]
+__all__ = ["APPLICATION_ID", "CHECKED_TABLES", "LONG_TABLES", "SCHEMA_VERSION", "check_rows", "ensure_schema"]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x646E7663  # "dnvc"
 _FIRST = """
 CREATE TABLE secret (key BLOB NOT NULL);
@@ -59,10 +62,15 @@ CREATE INDEX queue_by_answer ON queue (answer);
 """
 """What version 4 has: each epoch that is decided (`epochs` holds the newest up to which all of them are), and of each share that
 waits, to which charge it belongs and whether it may have left. Shares of earlier versions may have."""
+_REVOKED = """
+CREATE TABLE revoked (proxy TEXT, key TEXT, PRIMARY KEY (proxy, key)) WITHOUT ROWID;
+"""
+"""What version 5 has: the keys that each proxy said were revoked when it was last asked."""
 _UPGRADES = {
     1: "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()]),
     2: _SHARED,
     3: _DELIVERY,
+    4: _REVOKED,
 }
 """From each earlier version to the next.
 
@@ -71,10 +79,18 @@ so that what was said once is not drawn again. Their charges stay, and what vers
 take off what was paid would take off more for those whose answers changed more often."""
 
 
+_TABLES = re.findall(r"CREATE TABLE (\w+)", _FIRST + _MEMO + _SHARED + _DELIVERY + _REVOKED)
+LONG_TABLES = ("receipts", "counters")
+"""Checked when they are read: nothing is decided by them. All others are checked in every transaction."""
+CHECKED_TABLES = [table for table in _TABLES if table not in LONG_TABLES]
+
+
 def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
     application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if application == APPLICATION_ID and version == SCHEMA_VERSION:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+            row_checks.guard(connection, _TABLES)  # a file from before there were sums
         return
     if application == APPLICATION_ID and version not in _UPGRADES:
         raise StoreError(f"{path} has schema version {version}; this program knows up to version {SCHEMA_VERSION}")
@@ -82,11 +98,20 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} is not the store of a device")
     if application not in (0, APPLICATION_ID):
         raise StoreError(f"{path} is not the store of a device")
+    row_checks.unguard(connection)
     upgrades = [_UPGRADES[each] for each in range(version, SCHEMA_VERSION)] if application else []
-    for statements in upgrades or [_FIRST, _MEMO, _SHARED, _DELIVERY]:
+    for statements in upgrades or [_FIRST, _MEMO, _SHARED, _DELIVERY, _REVOKED]:
         for statement in statements.strip().split(";\n"):
             connection.execute(statement)
     if not application:
         connection.execute("INSERT INTO secret VALUES (?)", (os.urandom(32),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    row_checks.guard(connection, _TABLES)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def check_rows(connection: sqlite3.Connection, path: Path, tables: Iterable[str]) -> None:
+    """Refuse a store whose rows are not those that were written: with it, more could be spent, or said anew."""
+    table = row_checks.damaged(connection, tables)
+    if table is not None:
+        raise StoreError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")

@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from deniable.checks import whole
+from deniable.checksums import checked_object, sealed_object
 from deniable.errors import StoreError
 
 __all__ = ["Witness"]
@@ -36,12 +38,14 @@ class Witness:
     def check(self, store: Path, name: str, changes: int) -> None:
         """Refuse a store that is older than what this device has seen of it: what it spent since then is not known."""
         try:
-            seen = json.loads(self.path.read_bytes())
-            expected, least = str(seen["store"]), int(seen["changes"])
+            seen = checked_object(json.loads(self.path.read_bytes()))
+            expected, least = str(seen["store"]), whole("changes", seen["changes"], 0)
+            if set(seen) != {"store", "changes"}:
+                raise ValueError(seen)
         except (FileNotFoundError, NotADirectoryError):
             self._prepare()  # now, and not when the store has changed
             return
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise StoreError(f"{self.path} cannot be read: it says how new the store {store} has to be") from None
         if name == expected and changes >= least:
             return
@@ -66,7 +70,7 @@ class Witness:
         try:
             handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump({"store": name, "changes": changes}, file)
+                json.dump(sealed_object({"store": name, "changes": changes}), file)
             scratch.replace(self.path)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from None

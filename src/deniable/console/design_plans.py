@@ -19,7 +19,7 @@ from deniable.queries.schedule import duration
 from deniable.queries.sizes import row_words, smallest_class
 from deniable.randomness import system_source
 
-__all__ = ["DesignRequest", "design_answer", "rehearse"]
+__all__ = ["DesignRequest", "design_answer", "simulate_design"]
 
 _MONTH = 30 * 86_400
 _PRIOR = 0.10
@@ -211,7 +211,7 @@ def _cost(request: DesignRequest, mechanism: Mechanism, reports: float, sampling
     }
 
 
-def rehearse(request: DesignRequest) -> dict[str, Any]:
+def simulate_design(request: DesignRequest) -> dict[str, Any]:
     """The design on people who do not exist, with the shares that were guessed: what would be seen, several times over."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
@@ -219,7 +219,7 @@ def rehearse(request: DesignRequest) -> dict[str, Any]:
     try:
         found = plan(**request.wishes())
     except PlanError as error:
-        raise ParameterError("plan", "this design", f"cannot be rehearsed: {error}") from None
+        raise ParameterError("plan", "this design", f"cannot be simulated: {error}") from None
     reports = max(1, round(found.reports))
     n = min(reports, _MOST_DRAWN)
     runs = max(1, min(request.runs, _MOST_DRAWN // n))

@@ -18,7 +18,7 @@ _LOOPBACK = "127.0.0.1"
 def serve_person(vault: Path, policy_file: Path, port: int, announce: Callable[[str], None]) -> None:
     """Serve the page; `announce` is given its address, with the token behind `#`."""
     session = PersonSession()
-    place = Endpoint("client ui", _LOOPBACK, port, None)
+    place = Endpoint(_LOOPBACK, port, None)
     listener = place.listen()
     try:
         server = place.server(create_person_app(vault, policy_file, session), ConnectionLimits(), Counter())

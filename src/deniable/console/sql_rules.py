@@ -92,7 +92,7 @@ def _names(sql: str) -> dict[str, dict[str, None]]:
 def _add(shape: dict[str, dict[str, None]], kind: str, name: str) -> bool:
     """Take a missing name into the shape; False if that cannot help."""
     if kind == "table":
-        if name in shape or "." in name:
+        if name in shape or "." in name or name.lower().startswith("sqlite_"):  # which no owner's table can be called
             return False
         shape[name] = {}
         return True

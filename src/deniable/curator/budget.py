@@ -18,6 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from deniable.checksums import checked_object, sealed_object
 from deniable.errors import BudgetExceededError, BudgetFileError, ParameterError
 from deniable.privacy.checks import check_loss
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
@@ -36,7 +37,7 @@ class Budget:
     '3/5'
 
     A budget belongs to the table, the neighbour relation and the rows per person of its first release: another table, a filtered
-    copy for one, is refused, for its size would be a private number. What counts persons differently cannot be added up.
+    copy for one, is refused, because its size would be a private number. What counts persons differently cannot be added up.
     """
 
     def __init__(self, epsilon: Any) -> None:
@@ -120,7 +121,7 @@ class Budget:
                 raise BudgetFileError("a budget in memory belongs to the process that made it: use Budget.at(file)")
             return self._kept
         try:
-            state = _State.from_dict(json.loads(self.path.read_bytes()))
+            state = _State.from_dict(checked_object(json.loads(self.path.read_bytes())))
             self._initial = None
             return state
         except FileNotFoundError:
@@ -129,8 +130,9 @@ class Budget:
             return _State(self._initial, {}, Accountant([self._initial]))
         except OSError as error:
             raise BudgetFileError(f"{self.path} cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, ParameterError):
-            raise BudgetFileError(f"{self.path} is not a file of the format {_FORMAT!r}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            reason = f": {error}" if "check sum" in str(error) else ""
+            raise BudgetFileError(f"{self.path} is not a file of the format {_FORMAT!r}{reason}") from None
 
     def _write(self, state: _State) -> None:
         assert self.path is not None  # noqa: S101 - only called for files
@@ -138,7 +140,7 @@ class Budget:
         try:
             handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "wb") as file:
-                file.write((json.dumps(state.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+                file.write((json.dumps(sealed_object(state.to_dict()), indent=1, ensure_ascii=False) + "\n").encode())
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)
@@ -203,7 +205,7 @@ class _State:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> _State:
-        if content["format"] != _FORMAT:
+        if content["format"] != _FORMAT or set(content) != {"format", "epsilon", "basis", "ledger"}:
             raise ValueError(content["format"])
         limit = _limit(content["epsilon"])
         accountant = Accountant.from_dict([limit], content["ledger"])

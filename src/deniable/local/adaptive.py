@@ -120,7 +120,7 @@ class AdaptiveRun:
             stack.callback(log.close)
         for reader in readers:
             stack.callback(reader.close)
-        controller = Controller(self.controller, ring, query.proxies, clock)
+        controller = Controller(self.controller, lambda: ring, query.proxies, clock)
         ledger = FleetLedger(self.people, [Limit(round(self.limit, 6))], 2.5)
         fleet = Fleet(query, self.people, source=self._source, ledger=ledger)
         truths: list[tuple[float, int]] = []

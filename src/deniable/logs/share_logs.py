@@ -18,18 +18,21 @@ from deniable.errors import LogError, ResponseError, SettingsError, WireError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.schedule import MOST_EPOCHS
+from deniable.service.faults import name_of_error
 from deniable.service.http_reading import ask, bearer
 from deniable.wire.marks import MarkRecord, is_mark
 
 if TYPE_CHECKING:
     from deniable.logs.kafka_reader import KafkaLogReader
 
-__all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position", "Reading", "ShareLog"]
+__all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position", "Reading", "ShareLog", "unread"]
 
 Position = tuple[int, ...]
 
 _AT_ONCE = 32
 """Blocks asked for at once; the largest have 4 MiB in the smallest size class."""
+_SECONDS_TO_ANSWER = 15.0
+"""For which a proxy may send nothing at all."""
 LARGEST_PAGE = 64 << 20
 """Bytes of one answer of a proxy: more than a page of its log and one block."""
 _CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -64,10 +67,15 @@ class Reading(NamedTuple):
     """Whether the log holds more than was asked for: then what a proxy has not said here, it may have said further on."""
     partitions: Sequence[int] = ()
     """For each block its partition, in a log where the id of a share decides that."""
+    fault: str = ""
+    """The name of the fault behind the problem (:mod:`deniable.service.faults`)."""
+    backlog: int = 0
+    """Blocks that the log holds after the position, as far as it says."""
 
 
-def _unread(after: Position, problem: str) -> Reading:
-    return Reading([], after, (), problem=problem)
+def unread(after: Position, problem: str, fault: str = "log_unreadable") -> Reading:
+    """What is found in a log that cannot be read."""
+    return Reading([], after, (), problem=problem, fault=fault)
 
 
 class ShareLog(Protocol):
@@ -106,6 +114,7 @@ class EmbeddedLog:
             assert self._reader is not None  # noqa: S101 - for the type checker
             identity = self._reader.identity
             marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
+            end = self._reader.end
             n_bytes, more = 0, most_bytes > 0
             while n_bytes < most_bytes:
                 found = self._reader.read(at, _AT_ONCE)
@@ -117,8 +126,9 @@ class EmbeddedLog:
                     break
         except (LogError, sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite's own words, of a damaged file
             self.close()
-            return _unread(after, f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error))
-        return Reading(blocks, (at,), marks, identity, more=more)
+            problem = f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error)
+            return unread(after, problem, _fault(error))
+        return Reading(blocks, (at,), marks, identity, more=more, backlog=max(0, end - at))
 
     def _open(self) -> None:
         found = self.path.stat() if self.path.is_file() else None
@@ -126,6 +136,11 @@ class EmbeddedLog:
         if self._reader is None or place != self._file:
             self.close()
             self._reader, self._file = LogReader(self.path), place
+
+
+def _fault(error: Exception) -> str:
+    damaged = isinstance(error, UnicodeError) or "damaged" in str(error) or " is not a proxy's log" in str(error)
+    return "log_damaged" if damaged or name_of_error(error) == "damaged" else "log_unreadable"
 
 
 def _single(after: Position) -> int:
@@ -142,7 +157,7 @@ class HttpLog:
 
         self.url = url.rstrip("/")
         self._token = token if callable(token) else lambda: token
-        self._client = client or httpx.Client(timeout=30)
+        self._client = client or httpx.Client(timeout=_SECONDS_TO_ANSWER)
 
     def close(self) -> None:
         """Let go of the connections; the client opens others when it is used again."""
@@ -157,20 +172,23 @@ class HttpLog:
             what: dict[str, Any] = {"params": query, "headers": bearer(self._token())}
             answer = ask(self._client, "GET", f"{self.url}/v1/log", LARGEST_PAGE, **what)
             if answer.status != 200:
-                return _unread(after, f"{self.url} answered {answer.status}: {answer.text[:200]}")
+                fault = "token" if answer.status in (401, 403) else "log_unreadable"
+                if '"reason": "log_damaged"' in answer.text:
+                    fault = "log_damaged"
+                return unread(after, f"{self.url} answered {answer.status}: {answer.text[:200]}", fault)
             found = _frames(answer.content, at) if most_bytes else []
             marks = _marks(answer.headers.get("Log-Marks", ""))
             end = decimal("Log-End", answer.headers.get("Log-End", "0"))
             identity = _identity(answer.headers.get("Log-Identity"))
         except ResponseError as error:
-            return _unread(after, f"{self.url}: {error.detail}")
+            return unread(after, f"{self.url}: {error.detail}", name_of_error(error))
         except SettingsError as error:
-            return _unread(after, str(error))
+            return unread(after, str(error), "token")
         except (ValueError, struct.error) as error:
-            return _unread(after, f"{self.url} answered something that is no log: {error}")
+            return unread(after, f"{self.url} answered something that is no log: {error}")
         at = found[-1][0] if found else at
         blocks = [block for _, block in found]
-        return Reading(blocks, (at,), marks, identity, more=at < end)
+        return Reading(blocks, (at,), marks, identity, more=at < end, backlog=max(0, end - at))
 
 
 class KafkaShareLog:
@@ -197,7 +215,7 @@ class KafkaShareLog:
             records, position, identity = self._reader.read(after, most_bytes)
         except LogError as error:
             self.close()
-            return _unread(after, str(error))
+            return unread(after, str(error))
         blocks: list[bytes] = []
         partitions: list[int] = []
         marks: list[PartitionMark] = []

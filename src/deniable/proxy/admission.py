@@ -37,6 +37,8 @@ class Admission:
     ) -> None:
         """`tokens` gives all tokens by their hash, as they are at the moment; that of a proxy's own workers is in no file."""
         self.limits, self._workers_token = limits, workers_token
+        self.on_refused: Callable[[str, str, int], None] = lambda *_: None
+        """Told of each refusal: whose token it was, the address and the status."""
         self._tokens = tokens
         self._known: Mapping[bytes, Token] | None = None
         self.n_receiving = 0
@@ -44,13 +46,15 @@ class Admission:
         self.holders: dict[bytes, _Holder] = {}
         """Who has uploads under way, by the hash of the token."""
 
-    def authorize(self, authorization: bytes, *roles: Role) -> Token:
-        """The token that a header shows, if it has one of these roles."""
+    def authorize(self, authorization: bytes, address: str, *roles: Role) -> Token:
+        """The token that a header shows, if it has one of these roles. `address` is what is asked for."""
         scheme, _, shown = authorization.partition(b" ")
         token = self._find(shown.strip()) if scheme.lower() == b"bearer" else None
         if token is None:
+            self.on_refused("unknown token" if shown else "no token", address, 401)
             raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
         if token.role not in roles:
+            self.on_refused(f"token:{token.id}", address, 403)
             raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
         return token
 
@@ -104,7 +108,7 @@ class ShareUploads:
                 authorization = value
             elif name == b"content-type":
                 media_type = value
-        token = self.admission.authorize(authorization, "device")
+        token = self.admission.authorize(authorization, "POST /v1/shares", "device")
         if media_type != _SHARES and media_type.partition(b";")[0].strip().lower() != _SHARES:
             raise RefusedError("media_type", 415, f"shares come as {SHARES}")
         return _ShareUpload(self, token, self.admission.hold(token))
@@ -163,8 +167,8 @@ class QueryList:
 
     method, path = b"GET", b"/v1/queries"
 
-    def __init__(self, limits: ConnectionLimits, listed: Callable[[], tuple[bytes, str]]) -> None:
-        """`listed` gives the list and its tag."""
+    def __init__(self, limits: ConnectionLimits, listed: Callable[[], tuple[bytes, str, str]]) -> None:
+        """`listed` gives the list, its tag, and the ids of revoked keys, with commas between."""
         self.largest, self.deadline = limits.largest_body, float(limits.body_deadline)
         self.listed = listed
 
@@ -186,8 +190,10 @@ class _Poll:
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
         """Send the list, or say that it has not changed."""
-        content, etag = self._list.listed()
+        content, etag, revoked = self._list.listed()
         lines = b"etag: %b\r\ncache-control: no-cache\r\n" % etag.encode()
+        if revoked:
+            lines += b"revoked-keys: %b\r\n" % revoked.encode()
         shown = self._shown.decode("latin-1")
         if shown and (shown.strip() == "*" or etag in (tag.strip().removeprefix("W/") for tag in shown.split(","))):
             send(Reply(304, lines, b""))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 import sqlite3
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from deniable.errors import LogError, RefusedError
+from deniable.errors import AuditLogError, LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
 from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
 from deniable.proxy.app_errors import add_errors
@@ -29,21 +31,29 @@ from deniable.proxy.intake import Intake
 from deniable.proxy.intake_worker import IntakeWorker
 from deniable.proxy.proxy_metrics import proxy_metrics
 from deniable.proxy.proxy_settings import Settings
+from deniable.queries.header import QueryHeader
 from deniable.queries.keys import KeyRing
+from deniable.queries.signing import SignedQuery
+from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
+from deniable.service.certificate_expiry import end_of_file
+from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
+from deniable.service.ring_file import RingFile
 from deniable.service.tokens import Role, Token, TokenStore
 
 __all__ = ["Proxy", "create_app"]
 
+_LOGGER = logging.getLogger("deniable.proxy")
 _LARGEST_QUERY = 1 << 21
 _LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
 _ENOUGH = 8 << 20
 """Bytes of the log after which an answer holds no further block."""
 _FRAME = struct.Struct("<QI")
-_SECONDS_TO_DRAIN = 2.0
+_SECONDS_BETWEEN_WATCHES = 1.0
+_LOGGER = logging.getLogger("deniable.proxy")
 
 
 class Proxy:
@@ -61,24 +71,42 @@ class Proxy:
         folder = settings.folder
         self.intake = Intake(folder, settings.intake, self.clock, settings.open_log)
         self.tokens = TokenStore(folder / "tokens.db")
-        ring = KeyRing.load(settings.ring) if settings.ring else None
-        self.board = Board(folder / "queries.db", self.clock, ring)
+        self.audit = AuditLog(settings.audit_path, self.clock, _LOGGER)
+        self.refusal_log = RefusalLog(self.audit, time.monotonic, _LOGGER)
+        self.ring_file = RingFile(settings.ring, _LOGGER) if settings.ring else None
+        self._checked: KeyRing | None = None
+        self.board = Board(folder / "queries.db", self.clock, self.ring_file.ring if self.ring_file else None)
         self.intake.set_channels(self.board.channels())
         self.desk = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
         inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
         self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
+        self.admission.on_refused = self.refusal_log.note
         self.enrolment = Enrolment(folder, settings.enrolment, self.tokens, self.clock)
         self._has_workers = inside is not None
+        self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
         """Begin to take uploads."""
+        before = last_event(self.audit.path, "service.started", "service.stopped")
+        after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
+        self.audit.record("service.started", after=after)
+        self.refusal_log.start()
+        self.follow_ring()
         self.desk.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """Flush, and let go of all files."""
+        self.watch.stop()
         self.desk.stop()
+        try:
+            self.refusal_log.stop()
+            self.audit.record("service.stopped")
+        except AuditLogError as error:  # a disk that is full keeps nobody from stopping
+            _LOGGER.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
+        self.audit.close()
         self.enrolment.close()
         self.tokens.close()
         self.board.close()
@@ -89,6 +117,29 @@ class Proxy:
             return request.headers.get(PEER, "")
         return request.client.host if request.client else ""
 
+    def faults(self) -> list[Fault]:
+        """What is wrong now."""
+        rules, intake, found = self.settings.intake, self.intake, []
+        if self.desk.failed:
+            detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
+            found.append(Fault(self.desk.fault or "failing", "intake", detail, stops=True))
+        found += low_disk(self.settings.folder, rules.reserve, "disk_full", stops=True)
+        if intake.log_problem:
+            found.append(Fault("log_away", "log", intake.log_problem))
+        if intake.is_full:
+            found.append(Fault("backlog_full", "intake", "it holds as many shares or message ids as it may", stops=True))
+        if problem := self.audit.problem():
+            found.append(Fault("damaged", "audit log", problem))
+        if self.ring_file is not None and self.ring_file.problem:
+            found.append(Fault("failing", "ring", self.ring_file.problem))
+        if self.settings.tls is not None:
+            found += expiring("tls.certificate", end_of_file(self.settings.tls.certificate), self.clock())
+        return found
+
+    def health_report(self) -> dict[str, Any]:
+        """The health page."""
+        return health_document(self.faults(), waiting=self.intake.n_waiting, log=self.intake.log_problem or "running")
+
     def queries_changed(self) -> None:
         """Have the intake know the channels of the board as it is now."""
         rules = self.settings.intake
@@ -96,9 +147,51 @@ class Proxy:
         channels = self.board.channels()
         self.desk.call(lambda: self.intake.set_channels(channels))
 
+    def follow_ring(self) -> None:
+        """Take the queries off the board whose key was revoked on the ring, or is no longer there."""
+        ring = self.ring_file.ring() if self.ring_file else None
+        if ring is None or ring is self._checked:
+            return
+        changed = self.revoke([trusted.key.id for trusted in ring if trusted.revoked], SERVICE)
+        if self.board.withdraw_unknown(self._recorder("query.withdrawn", SERVICE, why="its key is not on the ring")):
+            changed = True
+        self._checked = ring
+        if changed:
+            self.queries_changed()
+
+    def revoke(self, keys: Sequence[str], actor: str) -> bool:
+        """Relay nothing more that these keys signed, and tell devices so; whether any was not revoked here before."""
+        for key in keys:
+            if key not in self.board.revoked:
+                self.audit.record("key.revoked", actor=actor, subject=f"key:{key}")
+        return bool(self.board.revoke(keys, self._recorder("query.withdrawn", actor, why="its key was revoked")))
+
+    def _recorder(self, event: str, actor: str, **details: Any) -> Callable[[QueryHeader, SignedQuery], None]:
+        """What writes down, before it is committed, that something happened to a query."""
+
+        def record(query: QueryHeader, signed: SignedQuery) -> None:
+            named = {"analyst": query.analyst, "serial": query.serial, "key": signed.key_id, "digest": query.digest.hex()}
+            self.audit.record(event, actor=actor, subject=f"query:{query.id}", **named, **details)
+
+        return record
+
+    def publish(self, query_id: str, content: bytes, actor: str) -> bool:
+        """Relay a signed query from now on; whether this version is new here."""
+        fresh = self.board.publish(query_id, content, self._recorder("query.published", actor))
+        self.queries_changed()
+        return fresh
+
+    def stop_query(self, query_id: str, actor: str) -> None:
+        """Relay a query no longer."""
+        self.board.stop(query_id, self._recorder("query.stopped", actor))
+        self.queries_changed()
+
     def authorize(self, request: Request, *roles: Role) -> Token:
         """The token that the request shows, if it has one of these roles."""
-        return self.admission.authorize(request.headers.get("authorization", "").encode("latin-1"), *roles)
+        address = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
+        token = self.admission.authorize(request.headers.get("authorization", "").encode("latin-1"), address, *roles)
+        self.tokens.note_use(token, self.clock())
+        return token
 
     async def receive(self, request: Request, largest: int) -> bytes:
         """The body of a request, if it comes in time and is not too long."""
@@ -114,7 +207,7 @@ class Proxy:
 
         return [
             ShareUploads(self.admission, self.desk, count),
-            QueryList(self.settings.limits, lambda: (self.board.content, self.board.etag)),
+            QueryList(self.settings.limits, self.board.listed),
             BatchUploads(self.admission, self.desk, count),
             TokenList(self.admission),
         ]
@@ -126,7 +219,9 @@ def create_app(proxy: Proxy) -> HotFront:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         proxy.start()
+        watching = asyncio.create_task(_watch(proxy))
         yield
+        watching.cancel()
         await asyncio.get_running_loop().run_in_executor(None, proxy.stop)
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -136,6 +231,16 @@ def create_app(proxy: Proxy) -> HotFront:
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
+
+
+async def _watch(proxy: Proxy) -> None:
+    """Follow the ring's file. Here, not in a thread of its own: the board belongs to this one."""
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_WATCHES)
+        try:
+            proxy.follow_ring()
+        except (AuditLogError, sqlite3.Error) as error:  # tried again at the next look
+            _LOGGER.error("the ring could not be followed", extra={"fields": {"problem": str(error)}})
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -185,17 +290,25 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
     @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
-        proxy.authorize(request, "operator")
-        fresh = proxy.board.publish(query_id, await proxy.receive(request, _LARGEST_QUERY))
-        proxy.queries_changed()
+        token = proxy.authorize(request, "operator")
+        fresh = proxy.publish(query_id, await proxy.receive(request, _LARGEST_QUERY), f"token:{token.id}")
         return Response(status_code=201 if fresh else 200)
 
     @app.delete("/v1/queries/{query_id}", status_code=204)
     async def stop_query(query_id: str, request: Request) -> Response:
         """Relay a query no longer. Answers to the epoch that is running are still taken."""
-        proxy.authorize(request, "operator")
-        proxy.board.stop(query_id)
-        proxy.queries_changed()
+        token = proxy.authorize(request, "operator")
+        proxy.stop_query(query_id, f"token:{token.id}")
+        return Response(status_code=204)
+
+    @app.put("/v1/revoked/{key_id}", status_code=204)
+    async def revoke_key(key_id: str, request: Request) -> Response:
+        """Relay nothing that this key signed, from now on and forever, and tell devices that it was revoked."""
+        token = proxy.authorize(request, "operator")
+        if not re.fullmatch("[0-9a-f]{16}", key_id):
+            raise RefusedError("parameters", 422, "key_id: must be a key's id, 16 lower-case hexadecimal digits")
+        if proxy.revoke([key_id], f"token:{token.id}"):
+            proxy.queries_changed()
         return Response(status_code=204)
 
 
@@ -234,12 +347,16 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
-    @app.get("/healthz")
-    async def health() -> Response:
-        """200 while shares can be taken."""
-        if proxy.desk.failed:
-            raise RefusedError("storage", 503, "the proxy's disk or log has failed")
-        return Response('{"status":"ok"}', media_type="application/json")
+    @app.get("/healthz", responses={503: {"description": "The disk or the log has failed: the proxy ends."}})
+    async def liveness() -> Response:
+        """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
+        return Response(json.dumps(proxy.health_report()), 503 if proxy.desk.failed else 200, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "No shares can be taken now; the body says why."}})
+    async def readiness() -> Response:
+        """200 while shares can be taken, 503 otherwise."""
+        told = proxy.health_report()
+        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -261,7 +378,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):
-        raise RefusedError("storage", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
+        raise RefusedError("log_damaged", 503, "the proxy's log cannot be read: it may be damaged", retry_after=60) from None
     finally:
         if reader is not None:
             reader.close()

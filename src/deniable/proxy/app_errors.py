@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from deniable.errors import RefusedError
+from deniable.errors import AuditLogError, RefusedError
 from deniable.service.hot_path import internal_error, refusal
 from deniable.service.http_server import parameters_problem
 
@@ -54,6 +54,11 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
         reason = {404: "address", 405: "method"}.get(status, "parameters")
         return await refused(request, RefusedError(reason, status, parameters_problem(error)))
 
+    async def unrecorded(request: Request, error: Exception) -> Response:
+        return await refused(
+            request, RefusedError("audit_log", 503, f"nothing was changed, for it could not be recorded: {error}", retry_after=5)
+        )
+
     async def gone(_: Request, __: Exception) -> Response:
         refusals["disconnected"] += 1
         return Response(status_code=400)
@@ -65,5 +70,6 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(HTTPException, wrong_address)
     app.add_exception_handler(RequestValidationError, wrong_address)
+    app.add_exception_handler(AuditLogError, unrecorded)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, broken)

@@ -35,7 +35,7 @@ class BatchUploads:
 
     def begin(self, headers: Headers) -> _Batch:
         """Who sends it, if they may."""
-        self.admission.authorize(header(headers, b"authorization"), "collector")
+        self.admission.authorize(header(headers, b"authorization"), "POST /v1/batches", "collector")
         for reason, n in parse_refusals(header(headers, _REFUSALS_HEADER).decode("latin-1")).items():
             self.count(reason, n)
         return _Batch(self)
@@ -105,7 +105,7 @@ class TokenList:
 
     def begin(self, headers: Headers) -> _TokenRequest:
         """Who asks, if they may."""
-        self.admission.authorize(header(headers, b"authorization"), "collector")
+        self.admission.authorize(header(headers, b"authorization"), "GET /v1/tokens", "collector")
         return _TokenRequest(self, header(headers, b"if-none-match"))
 
     def listed(self) -> tuple[bytes, bytes]:

@@ -8,30 +8,44 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from deniable.errors import ParameterError, QueryError, RefusedError
+from deniable.errors import ParameterError, QueryError, RefusedError, RevokedKeyError
 from deniable.queries.channels import Channel, channels_of
 from deniable.queries.header import QueryHeader
 from deniable.queries.keys import KeyRing
-from deniable.queries.signing import LARGEST_LIST, MOST_LISTED, SignedQuery, authenticate_header, check_version
+from deniable.queries.signing import (
+    LARGEST_LIST,
+    MOST_LISTED,
+    SignedQuery,
+    authenticate_header,
+    check_version,
+    signing_keys,
+)
 from deniable.service.database import Layout
 
 __all__ = ["Board"]
 
+BeforeCommit = Callable[[QueryHeader, SignedQuery], object]
+
 LAYOUT = Layout(
     "a proxy's board of queries",
     application_id=0x64_6E_62_64,  # the letters dnbd
-    version=1,
-    schema="CREATE TABLE versions (id TEXT, serial INTEGER, signed BLOB NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));",
+    version=2,
+    schema="CREATE TABLE versions (id TEXT, serial INTEGER, signed BLOB NOT NULL, stopped INTEGER, PRIMARY KEY (id, serial));"
+    "CREATE TABLE revoked (key TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;",
+    upgrades={1: "CREATE TABLE revoked (key TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID"},
 )
+_MOST_TOLD = 256
+"""Revoked keys of which devices are told, the newest: as many as fit into a header."""
 
 
 class Board:
     """The queries of one proxy, in a file of its own. Stopped ones are kept while shares of their epochs may still come."""
 
-    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: KeyRing | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: Callable[[], KeyRing] | None = None) -> None:
+        """`ring` gives the keys that are trusted at the moment; without it, what is relayed is not verified."""
         self._connection = LAYOUT.connect(Path(path))
         self._clock, self._ring = clock, ring
         self._written = -1
@@ -51,14 +65,24 @@ class Board:
     def _load(self) -> None:
         rows = self._connection.execute("SELECT id, serial, signed, stopped FROM versions ORDER BY id, serial").fetchall()
         self._versions: list[tuple[QueryHeader, int | None]] = []
+        self._signed: dict[str, SignedQuery] = {}
         listed = []
-        for _, _, content, stopped in rows:
-            self._versions.append((SignedQuery.from_bytes(content).header(), stopped))
+        for name, _, content, stopped in rows:
+            signed = SignedQuery.from_bytes(content)
+            self._versions.append((signed.header(), stopped))
             if stopped is None:
                 listed.append(json.loads(content))
+                self._signed[name] = signed
+        revoked = self._connection.execute("SELECT key FROM revoked ORDER BY since DESC, key LIMIT ?", (_MOST_TOLD,))
+        self.revoked = tuple(key for (key,) in revoked)
+        """The ids of the keys that were revoked, the newest first."""
         self.content = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
         """A JSON list of the queries that are not stopped, each as `SignedQuery.to_bytes` writes it."""
-        self.etag = f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+        self.etag = f'"{hashlib.sha256(self.content + ",".join(self.revoked).encode()).hexdigest()[:32]}"'
+
+    def listed(self) -> tuple[bytes, str, str]:
+        """What devices are told: the list, its tag, and the keys that were revoked."""
+        return self.content, self.etag, ",".join(self.revoked)
 
     def channels(self) -> dict[int, Channel]:
         """The channels of all queries, the stopped ones included."""
@@ -67,12 +91,17 @@ class Board:
     def __len__(self) -> int:
         return sum(stopped is None for _, stopped in self._versions)
 
-    def publish(self, query_id: str, content: bytes) -> bool:
-        """Put a signed query on the board, in the place of its older version; False if this very version is there already."""
+    def publish(self, query_id: str, content: bytes, before_commit: BeforeCommit = lambda *_: None) -> bool:
+        """Put a signed query on the board, in the place of its older version; False if this very version is there already.
+
+        `before_commit` is told of it: if it fails, nothing is changed.
+        """
         now = self._clock()
         try:
             signed = SignedQuery.from_bytes(content)
-            query = authenticate_header(signed, self._ring, now) if self._ring is not None else signed.header()
+            for key in signing_keys(signed) & set(self.revoked):
+                raise RevokedKeyError(f"key {key} was revoked")
+            query = authenticate_header(signed, self._ring(), now) if self._ring is not None else signed.header()
             check_version(query, now)
         except QueryError as error:
             raise RefusedError(error.reason.replace(" ", "_"), 422, str(error)) from None
@@ -97,6 +126,7 @@ class Board:
             self._stop(query.id, now)
             row = (query.id, query.serial, signed.to_bytes())
             self._connection.execute("INSERT INTO versions (id, serial, signed) VALUES (?, ?, ?)", row)
+            before_commit(query, signed)
         self._load()
         return True
 
@@ -107,14 +137,49 @@ class Board:
             rule = f"a board holds up to {MOST_LISTED} queries, of {LARGEST_LIST} bytes together"
             raise RefusedError("board_full", 409, f"{rule}: stop one that is over")
 
-    def stop(self, query_id: str) -> None:
+    def stop(self, query_id: str, before_commit: BeforeCommit = lambda *_: None) -> None:
         """Take a query off the board. Answers to the epoch that is running are still taken."""
-        if not any(query.id == query_id and stopped is None for query, stopped in self._versions):
+        running = [query for query, stopped in self._versions if query.id == query_id and stopped is None]
+        if not running:
             raise RefusedError("unknown_query", 404, "there is no such query on the board")
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._stop(query_id, self._clock())
+            before_commit(running[-1], self._signed[query_id])
         self._load()
+
+    def revoke(self, keys: Iterable[str], before_commit: BeforeCommit = lambda *_: None) -> list[str]:
+        """Relay nothing that these keys signed, from now on and forever, and tell devices so; the keys that are new here."""
+        fresh = sorted(set(keys) - {key for (key,) in self._connection.execute("SELECT key FROM revoked")})
+        if fresh:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                now = self._clock()
+                self._connection.executemany("INSERT INTO revoked VALUES (?, ?)", [(key, now) for key in fresh])
+                self._withdraw(lambda signed: bool(signing_keys(signed) & set(fresh)), before_commit)
+            self._load()
+        return fresh
+
+    def withdraw_unknown(self, before_commit: BeforeCommit = lambda *_: None) -> bool:
+        """Take off the queries whose key is no longer on the ring; whether there were any."""
+        if self._ring is None:
+            return False
+        known = {trusted.key.id for trusted in self._ring()}
+        if all(signed.key_id in known for signed in self._signed.values()):
+            return False
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._withdraw(lambda signed: signed.key_id not in known, before_commit)
+        self._load()
+        return True
+
+    def _withdraw(self, is_bad: Callable[[SignedQuery], bool], before_commit: BeforeCommit) -> None:
+        """Inside a transaction of the caller."""
+        headers = {query.id: query for query, stopped in self._versions if stopped is None}
+        for query_id, signed in self._signed.items():
+            if is_bad(signed):
+                self._stop(query_id, self._clock())
+                before_commit(headers[query_id], signed)
 
     def _stop(self, query_id: str, now: int) -> None:
         self._connection.execute("UPDATE versions SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))

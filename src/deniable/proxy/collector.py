@@ -9,23 +9,27 @@ costs nothing and nobody has a quota at each of two collectors.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
-import ssl
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Response
 
-from deniable.errors import RefusedError, ResponseError
+from deniable.errors import RefusedError, ResponseError, SettingsError
 from deniable.proxy.admission import Admission, QueryList, ShareUploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
 from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
+from deniable.service.certificate_expiry import certificate_families, end_of_file
+from deniable.service.faults import Fault, FaultWatch, expiring, fault_families, health_document, name_of_error
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
@@ -51,24 +55,28 @@ class Collector:
 
     def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
-        verify = ssl.create_default_context(cafile=str(settings.ca)) if settings.ca else True
+        verify = settings.trusted()
         token = settings.token()
         self.refusals: Counter[str] = Counter()
         self.worker = UplinkWorker(Uplink(settings.proxy, token, verify), self.refusals)
-        self._reading = Uplink(settings.proxy, token, verify)
+        self._reading = Uplink(settings.proxy, token, verify, seconds=settings.silent)
         self._following = Background("follower of the proxy", self._follow, _LOGGER)
         self._tokens: dict[bytes, Token] = {}
-        self._queries: tuple[bytes, str] | None = None
+        self._queries: tuple[bytes, str, str] | None = None
         self._tokens_tag = ""
         self.admission = Admission(settings.limits, self._known_tokens)
+        self._fault = "proxy_unreachable"
+        self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
         """Begin to take uploads."""
         self.worker.start()
         self._following.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """Bring what was handed in, and let go of the connections."""
+        self.watch.stop()
         self._following.stop()
         self.worker.stop()
         self._reading.close()
@@ -76,22 +84,46 @@ class Collector:
     @property
     def problem(self) -> str:
         """Why it cannot serve devices, if so."""
-        if self._queries is None:
+        if self._queries is None or self._following.problem:
             return self._following.problem or "the proxy has not been reached yet"
         return "" if self.worker.reachable else "the proxy cannot be reached"
+
+    @property
+    def alive(self) -> bool:
+        """Whether all its threads run: if one has ended, only a restart helps."""
+        return not self._following.ended and not self.worker.failed
+
+    def faults(self) -> list[Fault]:
+        """What is wrong now."""
+        found = []
+        if self.problem:
+            name = "ended" if not self.alive else self._fault if self._following.problem else self.worker.upstream_fault
+            found.append(Fault(name or "proxy_unreachable", self.settings.proxy, self.problem, stops=True))
+        try:
+            self.settings.token()
+        except SettingsError as error:
+            found.append(Fault("token", "token_file", str(error)))
+        if self.settings.tls is not None:
+            found += expiring("tls.certificate", end_of_file(self.settings.tls.certificate), time.time())
+        return found
+
+    def health_report(self) -> dict[str, Any]:
+        """The health page."""
+        return health_document(self.faults(), proxy=self.problem or "running")
 
     def _follow(self) -> float:
         """Ask the proxy for its tokens and queries."""
         try:
             found = self._reading.fetch("/v1/tokens", self._tokens_tag, _LARGEST_TOKEN_LIST)
             if found is not None:
-                content, self._tokens_tag = found
+                content, self._tokens_tag, _ = found
                 hashes = (content[i : i + _HASH_BYTES] for i in range(0, len(content), _HASH_BYTES))
                 self._tokens = {each: Token(each, "device", None) for each in hashes}
             found = self._reading.fetch("/v1/queries", self._queries[1] if self._queries else "", LARGEST_LIST + (1 << 16))
             if found is not None:
                 self._queries = found
         except ResponseError as error:
+            self._fault = name_of_error(error)
             raise ConnectionError(f"the proxy {error.detail}") from None
         self.worker.reachable = True
         return float(self.settings.refresh)
@@ -100,8 +132,8 @@ class Collector:
         self.listed()  # before the proxy was reached nobody is known, and nobody is refused for that
         return self._tokens
 
-    def listed(self) -> tuple[bytes, str]:
-        """The proxy's list of queries and its tag."""
+    def listed(self) -> tuple[bytes, str, str]:
+        """The proxy's list of queries, its tag, and the keys that were revoked."""
         if self._queries is None:
             raise RefusedError("upstream", 503, "the proxy behind this collector has not been reached yet", retry_after=5)
         return self._queries
@@ -115,6 +147,10 @@ class Collector:
             gauge("proxy_away", "1 while the proxy cannot be reached.", int(self.problem != "")),
             gauge("bytes_receiving", "Bytes of uploads received that wait for the proxy.", self.admission.n_receiving),
             gauge("tokens", "Tokens of devices that the proxy knows.", len(self._tokens)),
+            gauge("uploads_waiting", "Requests whose shares wait to be brought to the proxy.", self.worker.n_uploads_waiting),
+            gauge("take_seconds", "How long the last uploads took to be made durable.", self.worker.take_seconds),
+            *certificate_families(self.settings.tls, time.time()),
+            *fault_families(self.watch),
         ]
         return exposition("deniable_collector", counters + others)
 
@@ -131,12 +167,16 @@ def create_collector_app(collector: Collector) -> HotFront:
     app = FastAPI(title="deniable collector", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, collector.refusals)
 
-    @app.get("/healthz")
-    async def health() -> Response:
-        """200 while uploads can be brought to the proxy."""
-        if collector.problem:
-            raise RefusedError("upstream", 503, collector.problem, retry_after=5)
-        return Response('{"status":"ok"}', media_type="application/json")
+    @app.get("/healthz", responses={503: {"description": "A part of the collector has ended: restart it."}})
+    async def liveness() -> Response:
+        """200 while the collector runs, whether or not it can bring uploads to the proxy."""
+        return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
+
+    @app.get("/readyz", responses={503: {"description": "The proxy cannot be reached; the body says why."}})
+    async def readiness() -> Response:
+        """200 while uploads can be brought to the proxy, 503 otherwise."""
+        told = collector.health_report()
+        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -158,7 +198,8 @@ def serve_collector(settings: CollectorSettings, announce: Callable[[str], None]
     """Run a collector until it is told to stop (SIGTERM, SIGINT)."""
     write_json_lines("deniable.collector")
     sys.setswitchinterval(_SWITCH)
-    place = Endpoint("collector", settings.host, settings.port, settings.tls)
+    place = Endpoint(settings.host, settings.port, settings.tls)
+    _ = place.tls_context  # a mistake in it is said before anything is opened
     collector = Collector(settings)
     listener = place.listen()
     server = place.server(create_collector_app(collector), settings.limits, collector.refusals)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from deniable.checks import whole
-from deniable.errors import ParameterError, SettingsError
+from deniable.errors import ParameterError
 from deniable.service.limits import ConnectionLimits, Tls
 from deniable.service.settings_file import FilePath, Seconds, read_settings_file
 
@@ -29,8 +30,10 @@ class CollectorSettings:
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
-    refresh: Seconds = 5
+    refresh: Seconds = 2
     """Seconds between looks at whether the proxy's tokens and queries have changed."""
+    silent: Seconds = 10
+    """Seconds without an answer to such a look after which the proxy is called silent."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: Tls | None = None
 
@@ -45,7 +48,8 @@ class CollectorSettings:
         if at.scheme == "http" and at.hostname not in _LOOPBACK:
             raise ParameterError("proxy", self.proxy, "must begin with https://, unless the proxy is on this machine")
         whole("port", self.port, 0, 65535)
-        whole("refresh", self.refresh, 1, 3600)
+        for name in ("refresh", "silent"):
+            whole(name, getattr(self, name), 1, 3600)
         if not isinstance(self.host, str) or not self.host:
             raise ParameterError("host", self.host, "must be a host's name or address")
 
@@ -55,10 +59,21 @@ class CollectorSettings:
             token = self.token_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it holds no token"
-            raise SettingsError("token_file", self.token_file, f"cannot be read: {reason}", "collector") from None
+            raise ParameterError("token_file", str(self.token_file), f"cannot be read: {reason}") from None
         if not token or len(token.split()) != 1:
-            raise SettingsError("token_file", self.token_file, "must hold one token and nothing else", "collector")
+            raise ParameterError("token_file", str(self.token_file), "must hold one token and nothing else")
         return token
+
+    def trusted(self) -> ssl.SSLContext | bool:
+        """How the proxy's certificate is verified."""
+        if self.ca is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=str(self.ca))
+        except ssl.SSLError:
+            raise ParameterError("ca", str(self.ca), "must hold certificates in PEM") from None
+        except OSError as error:
+            raise ParameterError("ca", str(self.ca), f"cannot be read: {error.strerror}") from None
 
 
 def read_collector_settings(path: str | Path) -> CollectorSettings:

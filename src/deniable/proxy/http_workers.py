@@ -30,6 +30,7 @@ from deniable.proxy.board import Board
 from deniable.proxy.http_peer import PEER
 from deniable.proxy.proxy_settings import Settings
 from deniable.proxy.uplink import Uplink, UplinkWorker
+from deniable.service.audit_log import AuditLog, RefusalLog
 from deniable.service.hosting import Endpoint, freeze_garbage
 from deniable.service.hot_path import HotFront
 from deniable.service.http_server import read_body
@@ -57,9 +58,9 @@ def supervise(
 
     `run_intake` serves the intake on a socket, knows the workers' token, and calls back when it is ready.
     """
-    inner = Endpoint("proxy", "127.0.0.1", 0, None)
+    inner = Endpoint("127.0.0.1", 0, None)
     inside = inner.listen()
-    _ = place.tls_context  # made before the first fork: all workers have the same keys for tickets
+    # TLS was set up before the first fork: all workers have the same keys for tickets.
     return _Supervisor(settings, place, listener, inside, inner.address(inside), run_intake).run(announce)
 
 
@@ -170,17 +171,24 @@ def worker_app(settings: Settings, address: str, token: str) -> HotFront:
     uplink = UplinkWorker(Uplink(address, token), refusals, tell_refusals=True)
     admission = Admission(settings.limits, tokens.by_hash)
 
-    def listed() -> tuple[bytes, str]:
+    log = AuditLog(settings.audit_path)
+    refusal_log = RefusalLog(log, time.monotonic, _LOGGER)
+    admission.on_refused = refusal_log.note
+
+    def listed() -> tuple[bytes, str, str]:
         board.refresh()
-        return board.content, board.etag
+        return board.listed()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         uplink.start()
+        refusal_log.start()
         async with httpx.AsyncClient(base_url=address, timeout=60, trust_env=False) as client:
             app.state.client = client
             yield
         uplink.stop()
+        refusal_log.stop()
+        log.close()
         tokens.close()
         board.close()
 

@@ -30,7 +30,8 @@ from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
 from deniable.queries.channels import Channel
 from deniable.service.database import lock
-from deniable.service.settings_file import Seconds
+from deniable.service.faults import free_bytes
+from deniable.service.settings_file import Bytes, Seconds
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
 
@@ -66,9 +67,11 @@ class Rules:
     and a fourth of that beyond, where they are laid on the disk; above it, uploads are put off."""
     most_waiting: int = 4_000_000
     """How many shares wait, in memory and in the spool, for a log that is away; above it, uploads are put off."""
+    reserve: Bytes = 64 << 20
+    """Bytes that stay free on the disk, for what was taken has to be passed on; below it, uploads are put off."""
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids", "most_waiting"):
+        for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids", "most_waiting", "reserve"):
             least = 1 if name in ("threshold", "most_ids", "most_waiting") else 0
             whole(name, getattr(self, name), least, MOST_PREFIX_BITS if name == "prefix_bits" else 1 << 40)
 
@@ -181,7 +184,7 @@ class Intake:
         self, folder: Path, rules: Rules, clock: Callable[[], int], open_log: Callable[[], ProxyLog] | None = None
     ) -> None:
         """`open_log` gives the log, once nobody else has the folder; by default it is the SQLite file `log.db` in it."""
-        self.rules, self._clock = rules, clock
+        self.rules, self._clock, self._folder = rules, clock, folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = lock(folder / "lock")
         try:
@@ -234,6 +237,17 @@ class Intake:
         """How many message ids of open epochs are held."""
         return sum(len(epoch.seen) for epoch in list(self._epochs.values()))
 
+    @property
+    def disk_full(self) -> bool:
+        """Whether less of the disk is free than has to stay so."""
+        free = free_bytes(self._folder)
+        return free is not None and free < self.rules.reserve
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as many shares or message ids as it may."""
+        return self.n_waiting >= self.rules.most_waiting or self.n_ids >= self.rules.most_ids
+
     def set_channels(self, channels: Mapping[int, Channel]) -> None:
         """Take shares of these channels from now on, and of no others."""
         self._channels = dict(channels)
@@ -245,6 +259,8 @@ class Intake:
 
         An upload is taken whole or refused whole.
         """
+        if self.disk_full:
+            return [RefusedError("disk_full", 503, "The proxy's disk is full; retry later.", retry_after=30)] * len(uploads)
         commit = _Commit(uploads, self._clock(), self.rules.most_ids - self.n_ids, self.rules.most_waiting - self.n_waiting)
         gathered, odd = gather([upload.content for upload in uploads])
         for part in gathered:

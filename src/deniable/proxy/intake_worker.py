@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from deniable.errors import LogError, RefusedError
 from deniable.proxy.intake import Intake, Receipt, Upload
+from deniable.service.faults import name_of_error
 
 __all__ = ["IntakeWorker", "Result", "UploadWorker"]
 
@@ -53,6 +54,15 @@ class UploadWorker:
         self._several = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
+        self.fault = ""
+        """The name of the fault with which it failed."""
+        self.take_seconds = 0.0
+        """How long the last uploads took to be made durable."""
+
+    @property
+    def n_uploads_waiting(self) -> int:
+        """How many requests were handed in and are not taken yet."""
+        return len(self._handed)
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
         """What becomes of each upload; what is acknowledged is durable when this returns."""
@@ -112,9 +122,12 @@ class UploadWorker:
             self.end()
             ended_well = True
         except (OSError, sqlite3.Error) as error:
-            _LOGGER.critical("storage failed", extra={"fields": {"error": type(error).__name__}})
+            self.fault = name_of_error(error)
+            fields = {"fault": self.fault, "subject": self._thread.name, "error": type(error).__name__}
+            _LOGGER.critical("storage failed", extra={"fields": fields})
         except LogError as error:
-            _LOGGER.critical("log failed", extra={"fields": {"error": str(error)}})
+            self.fault = "log_damaged"
+            _LOGGER.critical("log failed", extra={"fields": {"fault": self.fault, "error": str(error)}})
         finally:
             if not ended_well:
                 self.failed = True
@@ -139,8 +152,10 @@ class UploadWorker:
             self._actions.popleft()()
         if handed:
             self._several = n_uploads > 1
+            began = time.monotonic()
             self._take(handed)
             self._taken_at = time.monotonic()
+            self.take_seconds = self._taken_at - began
         self.tick()
         if self._handed:
             self._woken.set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deniable.service.certificate_expiry import certificate_families
+from deniable.service.faults import fault_families, free_bytes
 from deniable.service.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -40,5 +42,10 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),
         gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.admission.n_receiving),
         gauge("queries", "Queries on the board.", len(proxy.board)),
+        gauge("uploads_waiting", "Requests whose shares wait to be made durable.", proxy.desk.n_uploads_waiting),
+        gauge("take_seconds", "How long the last uploads took to be made durable.", proxy.desk.take_seconds),
+        gauge("disk_free_bytes", "What is free on the disk of the proxy's folder.", free_bytes(proxy.settings.folder) or 0),
+        *certificate_families(proxy.settings.tls, proxy.clock()),
+        *fault_families(proxy.watch),
     ]
     return exposition("deniable_proxy", counters + others)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from deniable.proxy.api import Proxy, create_app
 from deniable.proxy.http_workers import supervise
 from deniable.proxy.proxy_settings import Settings
-from deniable.service.database import keep_files_private
+from deniable.service.database import keep_files_private, usable_storage
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 
 __all__ = ["serve"]
@@ -29,7 +29,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
     keep_files_private()
     write_json_lines("deniable.proxy")
     sys.setswitchinterval(_SWITCH)
-    place = Endpoint("proxy", settings.host, settings.port, settings.tls)
+    place = Endpoint(settings.host, settings.port, settings.tls)
+    _ = place.tls_context  # a mistake in it is said before anything is opened
     listener = place.listen()
     try:
         if settings.workers:
@@ -40,7 +41,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) 
 
 
 def _run_intake(settings: Settings, inside: socket.socket, workers_token: str, ready: Callable[[], None]) -> bool:
-    return _run(settings, Endpoint("proxy", "127.0.0.1", 0, None), inside, ready, workers_token)
+    return _run(settings, Endpoint("127.0.0.1", 0, None), inside, ready, workers_token)
 
 
 def _run(
@@ -51,7 +52,8 @@ def _run(
     def give_up(*_: object) -> None:
         server.should_exit = True
 
-    proxy = Proxy(settings, on_failure=give_up, workers_token=workers_token)
+    with usable_storage("folder", settings.folder):
+        proxy = Proxy(settings, on_failure=give_up, workers_token=workers_token)
     server = place.server(create_app(proxy), settings.limits, proxy.refusals)
     for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
         signal.signal(each, give_up)

@@ -15,6 +15,7 @@ import httpx
 from deniable.errors import RefusedError, ResponseError, WireError
 from deniable.proxy.intake import Receipt, Upload
 from deniable.proxy.intake_worker import Result, UploadWorker
+from deniable.service.faults import name_of_error
 from deniable.service.http_reading import ask
 from deniable.wire.batches import LARGEST_BATCH, Outcome, batched_bytes, pack_batch, unpack_outcomes
 
@@ -29,10 +30,12 @@ _SECONDS = 60.0
 class Uplink:
     """Requests to one proxy, under one token. One thread uses it at a time."""
 
-    def __init__(self, address: str, token: str, verify: Any = True, socket: str | None = None) -> None:
+    def __init__(
+        self, address: str, token: str, verify: Any = True, socket: str | None = None, seconds: float = _SECONDS
+    ) -> None:
         """`socket` is the path of a Unix socket on which the proxy listens; the address then only names it."""
         transport = httpx.HTTPTransport(verify=verify, uds=socket, limits=httpx.Limits(max_keepalive_connections=2))
-        self._client = httpx.Client(transport=transport, timeout=_SECONDS, follow_redirects=False, trust_env=False)
+        self._client = httpx.Client(transport=transport, timeout=seconds, follow_redirects=False, trust_env=False)
         self._address, self._headers = address.rstrip("/"), {"Authorization": f"Bearer {token}"}
 
     def close(self) -> None:
@@ -57,15 +60,15 @@ class Uplink:
             raise RefusedError("upstream", 503, detail, retry_after=5) from error
         return outcomes
 
-    def fetch(self, path: str, tag: str, largest: int) -> tuple[bytes, str] | None:
-        """What stands at an address of the proxy, and its tag; None if that is what is known already."""
+    def fetch(self, path: str, tag: str, largest: int) -> tuple[bytes, str, str] | None:
+        """What stands at an address of the proxy, its tag, and the keys it says were revoked; None if that is known already."""
         headers = {**self._headers, **({"If-None-Match": tag} if tag else {})}
         answer = ask(self._client, "GET", f"{self._address}{path}", largest, headers=headers)
         if answer.status == 304 and tag:
             return None
         if answer.status != 200:
             raise ResponseError(answer.status, "refused", f"GET {path} was answered with {answer.status}")
-        return answer.content, answer.headers.get("ETag", "")
+        return answer.content, answer.headers.get("ETag", ""), answer.headers.get("Revoked-Keys", "")
 
 
 class UplinkWorker(UploadWorker):
@@ -79,6 +82,8 @@ class UplinkWorker(UploadWorker):
         self.counters: Counter[str] = Counter()
         """uploads, shares, batches: acknowledged since the start; failed: batches of which the proxy did not say what became."""
         self.reachable = True
+        self.upstream_fault = ""
+        """The name of the fault for which the proxy could not be reached last."""
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
         """Send them, and hand on what the proxy says of each."""
@@ -100,8 +105,9 @@ class UplinkWorker(UploadWorker):
         news = Counter(self._refusals) - self._told if self._tell else Counter()
         try:
             outcomes = self._uplink.send(batch, ",".join(f"{reason}={n}" for reason, n in news.items()))
-        except RefusedError:
+        except RefusedError as error:
             self.reachable = False
+            self.upstream_fault = name_of_error(error.__cause__ or error)
             raise
         self._told += news
         self.reachable = True

@@ -18,7 +18,7 @@ from deniable.queries.times import iso_time
 from deniable.service.background import Background
 from deniable.service.chained_lines import DAMAGED, REPAIRED, ChainedLines, Head, Verdict
 
-__all__ = ["EVENTS", "OPERATOR", "SERVICE", "AuditLog", "RefusalLog", "read_events"]
+__all__ = ["EVENTS", "OPERATOR", "SERVICE", "AuditLog", "RefusalLog", "last_event", "read_events"]
 
 OPERATOR, SERVICE = "operator", "service"
 """Who acts where no token is shown: whoever runs a command on the service's machine, and the service itself."""
@@ -31,6 +31,7 @@ EVENTS = {
     "query.withdrawn": logging.WARNING,
     "key.revoked": logging.WARNING,
     "token.made": logging.INFO,
+    "token.granted": logging.INFO,
     "token.revoked": logging.INFO,
     "right.refused": logging.WARNING,
     "epoch.incomplete": logging.WARNING,
@@ -117,6 +118,15 @@ def read_events(path: str | os.PathLike[str], since: int | None = None) -> Itera
         raise AuditLogError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def last_event(path: str | os.PathLike[str], *events: str) -> str:
+    """Which of these events came last; empty if none of them ever did."""
+    found = ""
+    for event in read_events(path):
+        if event.get("event") in events:
+            found = str(event["event"])
+    return found
+
+
 class RefusalLog:
     """Refusals of rights, on their way to the audit log: of each actor and address one line a minute at most, with a count.
 
@@ -127,7 +137,7 @@ class RefusalLog:
 
     def __init__(self, log: AuditLog, clock: Callable[[], float], logger: logging.Logger) -> None:
         self._log, self._clock = log, clock
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         self._counts: dict[tuple[str, str, int], int] = {}
         self._written: dict[tuple[str, str, int], float] = {}
         self._writer = Background("refusals", self.step, logger)
@@ -155,6 +165,10 @@ class RefusalLog:
 
     def step(self, everything: bool = False) -> float | None:
         """Write the counts that are due; the seconds until the next are."""
+        with self._writing:
+            return self._write_due(everything)
+
+    def _write_due(self, everything: bool) -> float | None:
         now = self._clock()
         with self._lock:
             self._written = {key: at for key, at in self._written.items() if now - at < _SECONDS_BETWEEN_LINES}

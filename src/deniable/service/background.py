@@ -28,6 +28,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._failures = 0
         self._reason = ""
+        self._error: Exception | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -47,9 +48,19 @@ class Background:
     @property
     def problem(self) -> str:
         """Why the last step failed, or that there are none any more; empty while all is well."""
-        if not self._stopping.is_set() and self._thread.ident is not None and not self._thread.is_alive():
+        if self.ended:
             return f"the {self.name} has ended: restart the service"
         return self._reason
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more steps, though nobody stopped it: only a restart helps."""
+        return not self._stopping.is_set() and self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def error(self) -> Exception | None:
+        """What the last step failed with; None if it went well."""
+        return self._error
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -70,13 +81,13 @@ class Background:
             fields = {"part": self.name, "problem": reason, "retry_in": pause}
             self._logger.error("a step failed and will be tried again", extra={"fields": fields})
         self._failures += 1
-        self._reason = reason
+        self._reason, self._error = reason, error.with_traceback(None)
         return pause
 
     def _note_success(self) -> None:
         if self._reason:
             self._logger.info("steps go well again", extra={"fields": {"part": self.name, "failed": self._failures}})
-        self._failures, self._reason = 0, ""
+        self._failures, self._reason, self._error = 0, "", None
 
 
 def _spoken(error: Exception) -> str:

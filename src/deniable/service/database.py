@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 import sqlite3
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from deniable.errors import LogError
+from deniable.errors import LogError, ParameterError
+from deniable.service import row_checks
 
-__all__ = ["Layout", "keep_files_private", "keep_private", "lock"]
+__all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
+
+_NO_ROOM = 64 << 10
+"""Free bytes below which a disk that refuses to write is full, whatever it calls the reason."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,10 @@ class Layout:
     version: int
     schema: str
     """The statements that make it."""
+    upgrades: Mapping[int, str] = field(default_factory=dict)
+    """From each earlier version to the next."""
+    unguarded: tuple[str, ...] = ()
+    """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
         """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
@@ -38,17 +50,41 @@ class Layout:
         except sqlite3.OperationalError as error:
             raise LogError(f"{path} cannot be opened: {error}") from None
         try:
-            if self._written_version(connection, path) == 0:
+            found = self._written_version(connection, path)
+            if found == 0:
                 if read_only:
                     raise LogError(f"{path} is not written yet")
                 self._make(connection)
+            elif found < self.version and not read_only:
+                self._upgrade(connection, path)
             if not read_only:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
+            self._check_rows(connection, path, read_only)
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _check_rows(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+        row_checks.prepare(connection)
+        try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+                if read_only:
+                    return  # of a file from before there were sums
+                connection.execute("BEGIN IMMEDIATE")
+                row_checks.guard(connection, set(re.findall(r"CREATE TABLE (\w+)", self.schema)) - set(self.unguarded))
+                connection.execute("COMMIT")
+            table = row_checks.damaged(connection)
+        except sqlite3.OperationalError:  # a disk that is full or away
+            raise
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            raise LogError(f"{path} is damaged: {error}") from None
+        if table is not None:
+            raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
     def _written_version(self, connection: sqlite3.Connection, path: Path) -> int:
         try:
@@ -63,6 +99,21 @@ class Layout:
             raise LogError(f"{path} has schema {version}, and this library knows up to {self.version}: it is of a newer one")
         return int(version)
 
+    def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._written_version(connection, path)  # another process may have been quicker
+            row_checks.prepare(connection)
+            row_checks.unguard(connection)
+            for version in range(found, self.version):
+                for statement in self.upgrades[version].strip().split(";\n"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size = 16384")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -76,10 +127,40 @@ def lock(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
     try:
         connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        raise LogError(f"{path.parent} is in use by another proxy") from None
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise LogError(f"{path.parent} is in use by another proxy") from None
+        raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
     return connection
+
+
+@contextmanager
+def usable_storage(name: str, path: Path) -> Iterator[None]:
+    """What is made inside needs the files at a path, which a setting names: if the disk refuses, that setting is at fault."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise ParameterError(name, str(path), f"cannot be used: {storage_reason(path, error)}") from None
+
+
+def storage_reason(path: Path, error: OSError | sqlite3.Error) -> str:
+    """Why the disk did not take something, in words that say what to do about it."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL or free_bytes(path) < _NO_ROOM:
+        return "the disk is full"
+    if number == errno.EROFS or code == sqlite3.SQLITE_READONLY:
+        return "it is read-only"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that can still be written where a file is, or would be made."""
+    for each in (path, *path.absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(each).free
+    return 0
 
 
 def keep_files_private() -> None:
@@ -101,4 +182,4 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         keep_private(path)
     except OSError as error:
-        raise LogError(f"{path} cannot be created: {error.strerror}") from None
+        raise LogError(f"{path} cannot be created: {storage_reason(path, error)}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import logging
@@ -15,7 +16,8 @@ from typing import Any
 
 import uvicorn
 
-from deniable.errors import SettingsError
+from deniable.errors import ParameterError
+from deniable.service.certificates import server_context
 from deniable.service.guarded_protocol import guarded_protocol
 from deniable.service.limits import ConnectionLimits, Tls
 
@@ -60,8 +62,6 @@ def freeze_garbage() -> None:
 class Endpoint:
     """Where a service can be reached."""
 
-    what: str
-    """Whose settings an error names."""
     host: str
     port: int
     tls: Tls | None
@@ -76,8 +76,17 @@ class Endpoint:
             listener.listen(2048)
         except OSError as error:
             listener.close()
-            raise SettingsError("port", self.port, f"cannot be listened on at {self.host}: {error.strerror}", self.what) from None
+            raise self._refusal(error) from None
         return listener
+
+    def _refusal(self, error: OSError) -> ParameterError:
+        """Which setting keeps a socket from being opened, and why."""
+        if error.errno == errno.EADDRINUSE:
+            return ParameterError("port", self.port, f"is already in use on {self.host}")
+        if error.errno == errno.EACCES:
+            return ParameterError("port", self.port, "needs a privilege: it must be at least 1024, or the process must have it")
+        reason = error.strerror or str(error)
+        return ParameterError("host", self.host, f"must be a name or address of this machine: {reason}")
 
     def address(self, listener: socket.socket) -> str:
         """The address of a socket, as others write it."""
@@ -103,15 +112,5 @@ class Endpoint:
 
     @cached_property
     def tls_context(self) -> ssl.SSLContext | None:
-        """TLS 1.3, one ticket a handshake: a device that comes back resumes, in any process that was forked after this."""
-        if self.tls is None:
-            return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.num_tickets = 1
-        try:
-            context.load_cert_chain(self.tls.certificate, self.tls.key)
-        except (OSError, ssl.SSLError) as error:
-            rule = f"cannot be used with key {self.tls.key}: {error.strerror or 'no such pair'}"
-            raise SettingsError("tls.certificate", self.tls.certificate, rule, self.what) from None
-        return context
+        """What connections are encrypted with; None for a service without TLS."""
+        return None if self.tls is None else server_context(self.tls, int(time.time()))

@@ -82,7 +82,7 @@ class HotFront:
     """Answers the hot addresses, and hands all others to the application behind it."""
 
     def __init__(self, app: Any, addresses: Iterable[HotAddress], refusals: Counter[str]) -> None:
-        self._app, self.refusals = app, refusals
+        self.app, self.refusals = app, refusals
         self.addresses: Mapping[tuple[bytes, bytes], HotAddress] = {(each.method, each.path): each for each in addresses}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -91,7 +91,7 @@ class HotFront:
         if scope["type"] == "http":
             address = self.addresses.get((scope["method"].encode(), scope.get("raw_path") or scope["path"].encode()))
         if address is None:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         reply = await self._reply(address, scope["headers"], receive)
         if reply is None:

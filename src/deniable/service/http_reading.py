@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from deniable.errors import ResponseError
@@ -41,8 +41,16 @@ class Answer(NamedTuple):
         return self.content.decode(errors="replace")
 
 
-def ask(client: Any, method: str, address: str, most_bytes: int, seconds: float = _SECONDS, **what: Any) -> Answer:
-    """The answer to a request, of at most so many bytes; `what` goes to `httpx.Client.stream`.
+def ask(
+    client: Any,
+    method: str,
+    address: str,
+    most_bytes: int,
+    seconds: float = _SECONDS,
+    look: Callable[[Any], None] = lambda _: None,
+    **what: Any,
+) -> Answer:
+    """The answer to a request, of at most so many bytes; `what` goes to `httpx.Client.stream`. `look` is shown the response.
 
     Raises a `ResponseError` where there is no answer (with status 0) or one that is too long, too slow or compressed.
     """
@@ -51,30 +59,32 @@ def ask(client: Any, method: str, address: str, most_bytes: int, seconds: float 
     what["headers"] = {**(what.get("headers") or {}), "Accept-Encoding": "identity"}
     try:
         with client.stream(method, address, **what) as response:
+            look(response)
             return read(response, most_bytes, seconds)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        raise ResponseError(0, "unreachable", _why(error)) from None
+        raise ResponseError(0, *_why(error)) from None
     except UnicodeError:
         detail = "cannot be reached: its address or the token holds a character it must not"
         raise ResponseError(0, "unreachable", detail) from None
 
 
-def _why(error: BaseException) -> str:
-    """Why there was no answer, as a person can act on it."""
+def _why(error: BaseException) -> tuple[str, str]:
+    """Why there was no answer: a reason ("certificate", "silent", "unreachable"), and words that a person can act on."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted: {cause.verify_message} (is the authority that signed it installed here?)"
+            hint = "is the authority that signed it installed here?"
+            return "certificate", f"its certificate is not trusted: {cause.verify_message} ({hint})"
         if isinstance(cause, ssl.SSLError):
-            return f"TLS failed: {(cause.reason or 'no reason given').replace('_', ' ').lower()}"
+            return "certificate", f"TLS failed: {(cause.reason or 'no reason given').replace('_', ' ').lower()}"
         if isinstance(cause, ConnectionRefusedError):
-            return "cannot be reached: nobody listens there"
+            return "unreachable", "cannot be reached: nobody listens there"
         if isinstance(cause, socket.gaierror):
-            return "cannot be reached: its name is not known"
+            return "unreachable", "cannot be reached: its name is not known"
         if isinstance(cause, TimeoutError):
-            return "did not answer in time"
+            return "silent", "did not answer in time"
         cause = cause.__cause__ or cause.__context__
-    return f"cannot be reached ({type(error).__name__})"
+    return "unreachable", f"cannot be reached ({type(error).__name__})"
 
 
 def bearer(token: str) -> dict[str, str]:

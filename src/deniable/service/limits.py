@@ -41,3 +41,5 @@ class Tls:
 
     certificate: FilePath
     key: FilePath
+    password_file: FilePath | None = None
+    """A file that holds the password of the key, if the key is encrypted."""

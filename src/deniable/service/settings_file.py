@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-__all__ = ["WITHIN", "Bytes", "FilePath", "Seconds", "read_settings_file", "settings_of"]
+__all__ = ["SIZE_UNITS", "WITHIN", "Bytes", "FilePath", "Seconds", "checked_settings", "read_settings_file", "settings_of"]
 
 _T = TypeVar("_T")
 _SIZE = re.compile(r"\s*(\d{1,12})\s*(B|KiB|MiB|GiB|TiB)\s*", re.ASCII)
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _RULES = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -70,7 +70,7 @@ class _Within:
 def _byte_size(value: Any, _: Path) -> int:
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found:
-        return int(found[1]) * _UNITS[found[2]]
+        return int(found[1]) * SIZE_UNITS[found[2]]
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParameterError("", value, "must be a whole number of bytes or a text such as '64 MiB'")
     return value
@@ -99,6 +99,14 @@ def read_settings_file(path: str | Path, kind: type[_T]) -> _T:
 
 def settings_of(tree: Any, kind: type[_T], folder: Path) -> _T:
     """The settings in a table of TOML whose paths are relative to a folder."""
+    made, problems = checked_settings(tree, kind, folder)
+    if made is None:
+        raise problems[0]
+    return made
+
+
+def checked_settings(tree: Any, kind: type[_T], folder: Path) -> tuple[_T | None, list[ParameterError]]:
+    """The same, or None and every mistake that can be seen at once."""
     try:
         from pydantic import ValidationError  # noqa: PLC0415 - an extra
     except ImportError:
@@ -108,8 +116,8 @@ def settings_of(tree: Any, kind: type[_T], folder: Path) -> _T:
         reader: Any = kind
         made: _T = _adapter(reader).validate_json(json.dumps(tree, default=str), context=folder)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False)[0], kind) from None
-    return made
+        return None, [_refusal(each, kind) for each in error.errors(include_url=False)]
+    return made, []
 
 
 @cache

@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from deniable.checks import whole
 from deniable.errors import ParameterError
+from deniable.queries.texts import check_text
+from deniable.queries.times import iso_time
 from deniable.service.database import Layout
 
 __all__ = ["ROLES", "Role", "Token", "TokenStore", "new_token", "token_hash"]
@@ -25,10 +28,17 @@ a collector brings the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk
-    version=1,
-    schema="CREATE TABLE tokens (hash BLOB PRIMARY KEY, role TEXT NOT NULL, quota INTEGER) WITHOUT ROWID;",
+    version=2,
+    schema="CREATE TABLE tokens (hash BLOB PRIMARY KEY, role TEXT NOT NULL, quota INTEGER, label TEXT NOT NULL DEFAULT '', "
+    "made INTEGER, used INTEGER) WITHOUT ROWID;",
+    upgrades={
+        1: "ALTER TABLE tokens ADD COLUMN label TEXT NOT NULL DEFAULT '';\nALTER TABLE tokens ADD COLUMN made INTEGER;\n"
+        "ALTER TABLE tokens ADD COLUMN used INTEGER"
+    },
 )
+_DAY = 86_400
 _PREFIX = "deniable_"
+BeforeCommit = Callable[[Sequence[str]], object]
 
 
 class Token(NamedTuple):
@@ -62,35 +72,72 @@ class TokenStore:
         self._connection = LAYOUT.connect(Path(path))
         self._version = -1
         self._known: dict[bytes, Token] = {}
+        self._used: dict[bytes, int] = {}
 
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
 
-    def add(self, role: Role, quota: int | None = None, count: int = 1) -> list[str]:
-        """New tokens. This is the only time that they are seen in clear."""
+    def add(
+        self, role: Role, quota: int | None = None, count: int = 1, label: str = "", before_commit: BeforeCommit | None = None
+    ) -> list[str]:
+        """New tokens. This is the only time that they are seen in clear.
+
+        `before_commit` is told their ids: if it fails, there are none.
+        """
         if role not in ROLES:
             raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
         if quota is not None:
             whole("quota", quota, 1, 1 << 40)
         whole("count", count, 1, 1 << 24)
+        if label:
+            check_text("label", label, 100, "what the token is called")
         tokens = [new_token() for _ in range(count)]
+        now = int(time.time())
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = [(token_hash(token), role, quota) for token in tokens]
-            self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?)", rows)
+            self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL)", [(*row, label, now) for row in rows])
+            if before_commit is not None:
+                before_commit([Token(*row).id for row in rows])
         # What this process writes itself needs not be read again: with a million tokens that would take a second each time.
         self._known.update({row[0]: Token(*row) for row in rows})
         return tokens
 
-    def revoke(self, token_id: str) -> int:
-        """Forget the tokens whose id starts so; how many there were. A running proxy refuses them from its next request on."""
-        chosen = [token.hash for token in self.tokens() if token.id.startswith(token_id)] if token_id else []
+    def revoke(self, token_id: str, before_commit: BeforeCommit | None = None) -> list[str]:
+        """Forget the tokens whose id starts so; their ids. A running proxy refuses them from its next request on."""
+        chosen = [token for token in self.tokens() if token.id.startswith(token_id)] if token_id else []
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("DELETE FROM tokens WHERE hash = ?", [(one,) for one in chosen])
+            self._connection.executemany("DELETE FROM tokens WHERE hash = ?", [(token.hash,) for token in chosen])
+            if before_commit is not None:
+                before_commit([token.id for token in chosen])
         self._version = -1
-        return len(chosen)
+        return [token.id for token in chosen]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All tokens: id, role, quota, label, when made, and the day of the last use, which of devices is not noted."""
+        rows = self._connection.execute("SELECT hash, role, quota, label, made, used FROM tokens ORDER BY hash")
+        return [
+            {
+                "id": key.hex()[:16],
+                "role": role,
+                "quota": quota,
+                "label": label,
+                "made": None if made is None else iso_time(made),
+                "last_used": None if used is None else iso_time(used)[:10],
+            }
+            for key, role, quota, label, made, used in rows
+        ]
+
+    def note_use(self, token: Token, now: int) -> None:
+        """Write down the day on which a token was used; not of devices, for that would be a log of who is there when."""
+        day = now // _DAY * _DAY
+        if token.role == "device" or self._used.get(token.hash) == day:
+            return
+        with self._connection:
+            self._connection.execute("UPDATE tokens SET used = ? WHERE hash = ?", (day, token.hash))
+        self._used[token.hash] = day
 
     def tokens(self) -> list[Token]:
         """All tokens, as far as they are known."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from deniable.checksums import sealed_text
 from deniable.errors import AnswerError, ParameterError, ReportFormatError, SurveyError, SurveyWarning
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.multiple_choice import MultipleChoice
@@ -171,7 +172,7 @@ def randomize_file(
         for file in paths:  # before the output is there: what is published is always on record
             record_randomization(file, output, losses)
     if output != STANDARD_STREAM:
-        columns_file(output).write_text(described, encoding="utf-8")
+        columns_file(output).write_text(sealed_text(described), encoding="utf-8")
     return rows
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deniable.checksums import sealed_text
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.table_file import STANDARD_STREAM
 from deniable.toml_file import TomlFile
@@ -55,8 +56,9 @@ def record_randomization(answers: Path, output: Path, losses: Mapping[str, float
         f"at = {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\nepsilon = {{ {columns} }}\n\n"
     )
     try:
-        with record_file(answers).open("a", encoding="utf-8") as file:
-            file.write(entry)
+        with record_file(answers).open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            file.write(sealed_text(entry, before=file.read()))
     except OSError as error:
         warnings.warn(
             f"{record_file(answers)} cannot be written ({error.strerror}): a second randomization will not be noticed",

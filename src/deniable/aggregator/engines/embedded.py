@@ -36,10 +36,11 @@ from deniable.aggregator.history.file_catalogue import make_tables
 from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.join import Bucket, Joined
 from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.log_readers import LogReaders
 from deniable.aggregator.panes import Counted, Reports
 from deniable.aggregator.state import Clock, State, Step, Stored
 from deniable.errors import ParameterError
-from deniable.logs.share_logs import Reading, ShareLog
+from deniable.logs.share_logs import Reading, ShareLog, unread
 
 __all__ = ["Engine"]
 
@@ -51,6 +52,9 @@ class _Epoch:
     """The buckets of one channel and epoch."""
 
     buckets: dict[int, Bucket]
+
+    n_joined: int = 0
+    """Ids of messages that are joined, held against replays."""
 
     def n_waiting(self, proxy: int) -> int:
         return sum(bucket.n_pending(proxy) for bucket in self.buckets.values())
@@ -77,10 +81,18 @@ class Engine:
         self.state, self.logs, self.limits = state, list(logs), limits or EngineLimits()
         self.clock: Clock = clock or (lambda: int(time.time()))
         self._executor = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="aggregator")
-        self.problems = [""] * len(logs)
+        self._readers = LogReaders(len(logs), self.limits.silent)
+        self._readings = [Reading([], (), ())] * len(logs)
+        """What was last found in each log."""
+        self._held = [False] * len(logs)
+        """Whose log is left alone, for too many of its shares wait for those of others."""
+        self._marked_at = [self.clock()] * len(logs)
+        self.step_seconds = 0.0
+        """How long the last step took that had anything to do."""
         self._ahead = False
         """Whether memory may be ahead of the state, because a step failed in it."""
-        self._more = [False] * len(logs)
+        self._unknown = [False] * len(logs)
+        """Of whose log it is not known yet what it holds next."""
         self._revised_at = 0
         self._load()
 
@@ -100,6 +112,7 @@ class Engine:
             bucket = self._bucket(part.channel, part.epoch, part.bucket)
             if part.proxy is None:
                 bucket.done.add(part.rows)
+                self._epochs[part.channel, part.epoch].n_joined += part.rows.shape[1]
             else:
                 bucket.restore(part.proxy, part.rows)
         self._waiting = [sum(epoch.n_waiting(proxy) for epoch in self._epochs.values()) for proxy in range(n_proxies)]
@@ -120,6 +133,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop the workers. The state and the logs are the caller's."""
+        self._readers.close()
         self._executor.shutdown()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
@@ -132,6 +146,7 @@ class Engine:
 
     def step(self) -> bool:
         """Read, count and commit once, and close what is due. Whether there was anything to do."""
+        began = time.perf_counter()
         if self._ahead:
             self._load()
         self._ahead = True  # until this step is done: if it fails, what is true is what was committed
@@ -146,18 +161,22 @@ class Engine:
             with self.state.transaction():
                 self._garbage = self.state.collect_garbage(self.limits.garbage) > 0
         self._look()
-        return worked or closed > 0 or self._garbage
+        busy = worked or closed > 0 or self._garbage
+        if busy:
+            self.step_seconds = time.perf_counter() - began
+        return busy
 
     def drain(self) -> None:
         """Step until there is nothing left to do."""
-        while self.step():
+        while self.step() or self._readers.pending:
             pass
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> list[Reading]:
-        full = [self._is_full(proxy) for proxy in range(len(self.logs))]
-        return list(self._executor.map(self._read_one, range(len(self.logs)), full))
+        self._held = [self._is_full(proxy) for proxy in range(len(self.logs))]
+        found = self._readers.read(self.logs, self.positions, [0 if held else self.limits.step_bytes for held in self._held])
+        return [self._checked(proxy, reading) for proxy, reading in enumerate(found)]
 
     def _is_full(self, proxy: int) -> bool:
         """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
@@ -168,19 +187,17 @@ class Engine:
                     self._give_up(proxy, channel, number)
         return self._waiting[proxy] > self.limits.most_waiting
 
-    def _read_one(self, proxy: int, full: bool) -> Reading:
+    def _checked(self, proxy: int, reading: Reading | None) -> Reading:
+        """What was found in a log, if it is the one that was read before; nothing, for as long as that is not known."""
         after = self.positions[proxy]
-        try:
-            reading = self.logs[proxy].read(after, 0 if full else self.limits.step_bytes)
-        except Exception as error:
-            reading = Reading([], after, (), problem=f"the log cannot be read: {type(error).__name__}")
+        self._unknown[proxy] = reading is None or reading.more
+        if reading is None:
+            return Reading([], after, ())
         if not reading.problem and self._identities[proxy] not in (None, reading.identity):
-            reading = Reading([], after, (), problem="this is not the log that was read before: its identity differs")
+            reading = unread(after, "this is not the log that was read before: its identity differs")
         if not reading.problem and after and len(reading.position) != len(after):
-            what = f"this log has {len(reading.position)} partitions, and {len(after)} were read before"
-            reading = Reading([], after, (), problem=what)
-        self.problems[proxy] = reading.problem
-        self._more[proxy] = reading.more
+            reading = unread(after, f"this log has {len(reading.position)} partitions, and {len(after)} were read before")
+        self._readings[proxy] = reading._replace(blocks=[], marks=())
         return reading
 
     def _marked(self, proxy: int, channel: int) -> int:
@@ -243,6 +260,8 @@ class Engine:
             self._identities[proxy] = identity
         self._waiting = [waiting + more for waiting, more in zip(self._waiting, change, strict=True)]
         self._marks.update(step.marks)
+        for proxy, _, _ in step.marks:
+            self._marked_at[proxy] = router.now
         return bool(step)
 
     def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted, Reports]:
@@ -267,6 +286,7 @@ class Engine:
             change[proxy] += sum(rows.shape[1] for rows in parts[proxy]) - duplicates - n_joined
         if n_joined:
             step.stored.append(Stored(*task, None, joined.ids))
+            self._epochs[task[:2]].n_joined += n_joined
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
@@ -277,9 +297,11 @@ class Engine:
             marked = [self._marked(proxy, channel.tag) for proxy in range(len(self.logs))]
             front, late = self._fronts[channel.tag], overdue(channel, now, self.limits.patience)
             for epoch, missing in due_epochs(channel, front, marked, late):
-                if any(self._more[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
+                if any(self._unknown[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
                     break
-                self._close_epoch(channel, epoch, missing)
+                # A log that is left alone because another proxy's shares do not come may hold its marks: blame the other.
+                at_fault = [proxy for proxy in missing if not self._held[proxy]] or missing
+                self._close_epoch(channel, epoch, at_fault)
                 n_closed += 1
         return n_closed
 
@@ -307,6 +329,21 @@ class Engine:
 
     # --- what can be seen of it -------------------------------------------------------------------------------------
 
+    @property
+    def n_joined(self) -> int:
+        """Ids of joined messages of open epochs, held against replays."""
+        return sum(epoch.n_joined for epoch in list(self._epochs.values()))  # a copy: other threads may look
+
+    def open_for(self) -> float:
+        """Seconds since the end of the oldest epoch that is still open; 0 if there is none that is over."""
+        now = self.clock()
+        ends = [
+            channel.schedule.end_of_epoch(front) + channel.grace
+            for channel in list(self.catalogue.channels.values())
+            if (front := self._fronts.get(channel.tag, 0)) < channel.n_epochs
+        ]
+        return max((now - end for end in ends if end < now), default=0.0)
+
     def _look(self) -> None:
         """Take down how each proxy is doing. What others read is this note, never the engine at work."""
         channels = self.catalogue.channels.values()
@@ -315,8 +352,12 @@ class Engine:
                 {channel.tag: self._marked(proxy, channel.tag) for channel in channels},
                 self._waiting[proxy],
                 self.positions[proxy],
-                self.problems[proxy],
+                last.problem,
+                last.fault,
+                self._unknown[proxy] or self._held[proxy],
+                last.backlog,
+                self._marked_at[proxy],
             )
-            for proxy in range(len(self.logs))
+            for proxy, last in enumerate(self._readings)
         ]
         self.health = health_report(self.state.proxies, progress, channels, self._firsts, self.limits, self.clock())

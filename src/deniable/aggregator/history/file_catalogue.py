@@ -7,6 +7,7 @@ list of files and the staged reports in one snapshot, and so never sees half of 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from deniable.aggregator.history.report_files import FileEntry
 from deniable.aggregator.panes import PaneKey, Reports
+from deniable.service import row_checks
 
 __all__ = ["Snapshot", "StagedReports", "add_files", "make_tables", "note_reports", "snapshot", "stage"]
 
@@ -40,6 +42,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Make the catalogue's tables where they are not there yet."""
     for table in _TABLES:
         connection.execute(table)
+    row_checks.guard(connection, re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(_TABLES)))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-// Ask by accuracy: write a question, drag the ± one wants, see what it costs people, rehearse, sign here, publish.
+// Ask by accuracy: write a question, drag the ± one wants, see what it costs people, simulate, sign here, publish.
 
 import './preview.js';
 import { go, note } from './address.js';
@@ -38,7 +38,7 @@ export function ask(main, { state }) {
     margin: 0.01, gives: /** @type {'epsilon'|'people'} */ (state.get('gives') ?? 'epsilon'), open: /** @type {Open} */ ('margin'), picked: 4, price: 0,
   };
   /** @type {Design|null} */ let design = null;
-  /** @type {number[][]} */ let rehearsed = [];
+  /** @type {number[][]} */ let simulated = [];
   /** @type {{checks: Check[], labels: string[], schedule: {every: number, expires: number, origin: number}|null, query: any}|null} */ let checked = null;
   const planning = latestOnly(), checking = latestOnly();
   let planTimer = 0, checkTimer = 0;
@@ -92,7 +92,7 @@ export function ask(main, { state }) {
     if (design.people) v.people = design.people;
     if (design.epsilon) v.epsilon = design.epsilon;
     if (design.margin) v.margin = design.margin;
-    rehearsed = [];
+    simulated = [];
     main.classList.remove('pending');
     frame(main, draw);
     changed();
@@ -173,7 +173,7 @@ export function ask(main, { state }) {
     const { names, other, guesses } = buckets.read();
     const labels = other ? [...names, 'other'] : names, shown = other ? [...guesses, Math.max(0, 1 - guesses.reduce((a, b) => a + b, 0))] : guesses;
     v.picked = Math.min(v.picked, labels.length - 1);
-    preview.show({ labels, guesses: shown, reaches: design.reaches.slice(0, labels.length), ticks: rehearsed, picked: v.picked, refused: !design.feasible, epsilon: v.epsilon });
+    preview.show({ labels, guesses: shown, reaches: design.reaches.slice(0, labels.length), ticks: simulated, picked: v.picked, refused: !design.feasible, epsilon: v.epsilon });
   }
 
   function draw() {
@@ -208,14 +208,14 @@ export function ask(main, { state }) {
     put(keyLine, signer ? [h('span', null, 'Key ', h('code', null, `${signer.id.slice(0, 4)}\u2026${signer.id.slice(-4)}`), ' of ', label(signer.owner), ', in this page only')] : canSign() ? 'No key yet: open the file of one, or save the query and sign it on the command line.' : 'Signing here needs https or this machine itself: save the query and sign it on the command line.');
   }
 
-  async function rehearseNow() {
+  async function simulateNow() {
     if (!design) return;
     say(outcome, 'Rehearsing on simulated people \u2026');
     try {
-      const told = await call('POST', '/v1/rehearse', { ...request(), people: Math.round(v.people), epsilon: v.epsilon, margin: null });
-      rehearsed = told.estimates[0].map((/** @type {unknown} */ _, /** @type {number} */ k) => told.estimates.map((/** @type {number[]} */ run) => run[k]));
+      const told = await call('POST', '/v1/simulate', { ...request(), people: Math.round(v.people), epsilon: v.epsilon, margin: null });
+      simulated = told.estimates[0].map((/** @type {unknown} */ _, /** @type {number} */ k) => told.estimates.map((/** @type {number[]} */ run) => run[k]));
       drawPreview();
-      say(outcome, `${told.runs} rehearsals of ${int(told.people)} simulated people: ${told.covered} of ${told.intervals} intervals hold the share you guessed. Nobody was asked.`);
+      say(outcome, `${told.runs} simulations of ${int(told.people)} people: ${told.covered} of ${told.intervals} intervals hold the share you guessed. Nobody was asked.`);
     } catch (error) {
       if (error instanceof Problem) say(outcome, error.message);
     }
@@ -274,7 +274,7 @@ export function ask(main, { state }) {
     h('section', { class: 'panel design', 'aria-label': 'The design' },
       h('div', { class: 'part' }, box, h('div', { class: 'head see' }, how, h('div', { class: 'give-row small muted' }, 'dragging \u00b1 moves', gives)), preview,
         h('div', { class: 'legend' }, key('your guess of the shares', s('circle', { class: 'dot', cx: 12, cy: 6, r: 4.5 })), key('95 % interval to expect', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
-          key('rehearsals', s('path', { class: 'rehearsed', d: 'M3 3v6M8 3v6M11 3v6M13 3v6M20 3v6' })))),
+          key('simulations', s('path', { class: 'simulated', d: 'M3 3v6M8 3v6M11 3v6M13 3v6M20 3v6' })))),
       h('div', { class: 'part dials' }, dial('margin', '\u00b1 at that share', 'half the 95 % interval', (x) => `\u00b1 ${pct(x, decimals(x))}`), dial('epsilon', 'Epsilon, local', 'the most one answer may tell anybody', (x) => x.toFixed(2)),
         dial('people', 'People', 'who may be asked', (x) => int(x)), dial('share', 'Smallest share to see', 'below it you need not see', (x) => pct(x))),
       h('div', { class: 'part' }, h('h2', null, 'What a person risks'), h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'What a person risks' },
@@ -282,7 +282,7 @@ export function ask(main, { state }) {
       h('p', { class: 'caption' }, 'Against everybody at once, proxies included. Sampling helps only against those who cannot see who answered.')),
       h('div', { class: 'part split' }, h('div', null, h('h2', null, '\u00b1 against epsilon'), line.host), h('div', null, h('h2', null, 'What it takes'), costs, h('label', { class: 'price-row small muted' }, 'your price for a GB', price))),
       h('div', { class: 'part actions' }, h('div', { class: 'said-here' }, keyLine, outcome), h('span', { class: 'right' },
-        h('button', { class: 'btn', type: 'button', 'data-testid': 'rehearse', on: { click: () => void rehearseNow() } }, 'Rehearse'), saveFile, file,
+        h('button', { class: 'btn', type: 'button', 'data-testid': 'simulate', on: { click: () => void simulateNow() } }, 'Simulate'), saveFile, file,
         h('label', { class: 'btn', for: 'key-file', tabindex: 0, on: { keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === 'Enter' || event.key === ' ') file.click(); } } }, 'Open key'), publish))));
   drawDials();
   plan();

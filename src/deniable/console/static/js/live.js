@@ -22,7 +22,7 @@ import { store } from './store.js';
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */
 export const kindOf = (condition, stopped = false) => {
   if (stopped) return 'stopped';
-  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', 'proxy down': 'down', withheld: 'withheld' })[condition] ?? 'waiting';
+  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
 };
 
 /** The list of queries beside the charts, and the select that takes its place on a phone. @param {string} chosen */
@@ -316,7 +316,7 @@ function livePanel(query, look) {
     exportMenu(() => ({ query, result: shown, bars, line, series, look })), h('a', { class: 'btn ghost', href: '#live?side=1', 'data-testid': 'side-by-side' }, 'Side by side'), stop);
   const writeMeta = () => {
     put(meta, h('code', null, query.id), ` version ${query.serial} \u00b7 `, label(query.analyst), ` \u00b7 every ${duration(query.schedule.every)}`);
-    stop.hidden = query.stopped !== null || current()?.role !== 'analyst';
+    stop.hidden = query.stopped !== null || !query.may.includes('stop');
   };
   writeMeta();
   const article = h('article', { class: 'panel' },

@@ -116,7 +116,7 @@ export class DnPreview extends HTMLElement {
     return [
       s('text', { class: 'row-label', x: 8, y: y + 4 }, shown),
       s('rect', { class: refused ? null : 'bar-fill', fill: refused ? this.#hatch.fill('ink') : null, x: x(0), y: y - 6, width: Math.max(0, x(guess) - x(0)), height: 12 }),
-      (drawn[k] ?? []).map((v) => s('line', { class: 'rehearsed', x1: x(v), x2: x(v), y1: y + 9, y2: y + 14 })),
+      (drawn[k] ?? []).map((v) => s('line', { class: 'simulated', x1: x(v), x2: x(v), y1: y + 9, y2: y + 14 })),
       s('path', { class: refused ? 'whisker noise' : 'whisker', d: `M${low} ${y}H${high}M${low} ${y - 4}v8M${high} ${y - 4}v8` }),
       s('circle', { class: refused ? 'dot hollow' : 'dot', cx: x(guess), cy: y, r: 4.5 }),
       s('text', { class: 'row-pm', x: this.#width - 8, y: y + 4, 'text-anchor': 'end' }, `\u00b1 ${pct(reach, decimals(reach))}`),

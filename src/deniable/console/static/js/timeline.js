@@ -10,6 +10,11 @@ import { clock, day, decimals, int, pct, stepDigits, thinned, ticks } from './nu
 /** @typedef {{title: string, name: string, inverted: boolean, versions: Version[]}} Options */
 /** @typedef {{x: number, text: string, kind: string, why: string}} Flag */
 
+/** Conditions of windows that lack answers. @type {Record<string, {short: string, why: string}>} */
+const MISSING = {
+  'proxy down': { short: 'down', why: 'closed without a proxy. Answers are missing, and it is not known whose.' },
+  malformed: { short: 'bad', why: 'many shares were malformed. The answers behind them are missing, and could move a proportion further than ± says.' },
+};
 const HEIGHT = 200, TOP = 20, BOTTOM = 24, LEFT = 48;
 
 export class DnTimeline extends HTMLElement {
@@ -152,7 +157,7 @@ export class DnTimeline extends HTMLElement {
       run = [];
     };
     points.forEach((point, i) => {
-      const now = series.condition[i] !== 'proxy down';
+      const now = !MISSING[series.condition[i]];
       // Windows that retention or a stop has left out are a gap as well.
       const apart = i > 0 && series.start[i] - series.start[i - 1] > 1.5 * (series.start[1] - series.start[0]) && series.start.length > 2;
       if (!point || now !== whole || apart) end();
@@ -196,16 +201,16 @@ export class DnTimeline extends HTMLElement {
   #gaps() {
     const series = /** @type {Series} */ (this.#series), n = series.start.length, flags = [], narrow = this.#width < 500;
     for (let i = 0; i < n; i++) {
-      if (series.estimate[i] !== null && series.condition[i] !== 'proxy down') continue;
+      if (series.estimate[i] !== null && !MISSING[series.condition[i]]) continue;
       let j = i;
       while (j < n && (series.estimate[j] === null) === (series.estimate[i] === null) && series.condition[j] === series.condition[i]) j++;
-      const half = n > 1 ? (this.#x(n - 1) - this.#x(0)) / (n - 1) / 2 : 8, down = series.condition[i] === 'proxy down';
+      const half = n > 1 ? (this.#x(n - 1) - this.#x(0)) / (n - 1) / 2 : 8, down = MISSING[series.condition[i]];
       if (series.estimate[i] === null) {
         this.#voids.append(s('rect', { fill: this.#hatch.fill('warn'), x: this.#x(i) - half, width: this.#x(j - 1) - this.#x(i) + 2 * half, y: TOP, height: HEIGHT - TOP - BOTTOM }));
       }
-      const why = down ? 'closed without a proxy. Answers are missing, and it is not known whose.' : 'withheld: fewer answers than the minimum cohort.';
+      const why = down?.why ?? 'withheld: fewer answers than the minimum cohort.';
       flags.push({
-        x: this.#x(i), kind: down ? 'warn' : '', text: down ? (narrow ? 'down' : 'proxy down') : 'withheld',
+        x: this.#x(i), kind: down ? 'warn' : '', text: down ? (narrow ? down.short : series.condition[i]) : 'withheld',
         why: `${clock(series.start[i])} to ${clock(series.end[j - 1])}: ${why}`,
       });
       i = j - 1;

@@ -47,6 +47,7 @@
  * @property {number} published
  * @property {number|null} stopped
  * @property {Record<string, string>} relayed
+ * @property {string[]} may what the token that asks allows with it: read, publish, stop, delete
  * @property {{number: number, index: number, start: number, end: number, condition: string, n: number}|null} latest
  *
  * @typedef {object} Series

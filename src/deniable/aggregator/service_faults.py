@@ -1,0 +1,81 @@
+"""What is wrong with an aggregator and with the proxies that it reads, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.errors import SettingsError
+from deniable.service.background import Background
+from deniable.service.certificate_expiry import end_of_file
+from deniable.service.faults import Fault, expiring, low_disk, name_of_error
+
+if TYPE_CHECKING:
+    from deniable.aggregator.health import ProxyHealth
+    from deniable.aggregator.service import Service
+
+__all__ = ["aggregator_faults"]
+
+
+def aggregator_faults(service: Service) -> list[Fault]:
+    """All of it. Of a fault that is seen in two ways, the first that was found is told."""
+    found = [*_parts(service), *_proxies(service), *_machine(service)]
+    return list({(each.name, each.subject): each for each in reversed(found)}.values())[::-1]
+
+
+def _of_part(part: Background | None, name: str, stops: bool) -> Iterator[Fault]:
+    if part is not None and part.problem:
+        error = part.error
+        yield Fault("ended" if part.ended or error is None else name_of_error(error), name, part.problem, stops)
+
+
+def _parts(service: Service) -> Iterator[Fault]:
+    parts = service.parts
+    if parts.engine is not None:
+        yield from _of_part(parts.engine, "engine", stops=True)
+    elif service.engine_problem:
+        yield Fault("failing", "engine", service.engine_problem, stops=True)
+    yield from _of_part(parts.relay, "relay", stops=True)
+    yield from _of_part(parts.controller, "controller", stops=True)
+    yield from _of_part(parts.history, "history", stops=False)
+    yield from _of_part(parts.housekeeping, "housekeeping", stops=False)
+    if service.unrelayed and not parts.relay.problem:
+        yield Fault("relay", "relay", service.unrelayed)
+
+
+def _proxies(service: Service) -> Iterator[Fault]:
+    limits = service.settings.limits
+    for each in service.health:
+        yield from _of_proxy(each, limits.behind, limits.patience)
+    for probe in service.probes:
+        if probe.fault is not None:
+            yield probe.fault
+        yield from expiring(probe.name, probe.certificate_ends, service.clock())
+    for proxy in service.settings.proxies:
+        try:
+            proxy.token()
+        except SettingsError as error:
+            yield Fault("token", proxy.name, str(error))
+
+
+def _of_proxy(health: ProxyHealth, behind: int, patience: int) -> Iterator[Fault]:
+    if health.problem:
+        yield Fault(health.fault or "log_unreadable", health.name, health.problem)
+    if health.condition != "up":
+        late = patience if health.condition == "down" else behind
+        detail = f"has not marked an epoch that has been over for more than {late} seconds"
+        yield Fault(f"proxy_{health.condition}", health.name, detail)
+
+
+def _machine(service: Service) -> Iterator[Fault]:
+    settings = service.settings
+    if problem := service.audit.problem():
+        yield Fault("damaged", "audit log", problem)
+    if service.ring_file.problem:
+        yield Fault("failing", "ring", service.ring_file.problem)
+    yield from low_disk(settings.state.parent, settings.limits.reserve)
+    if settings.history is not None and "://" not in settings.history.folder:
+        yield from low_disk(Path(settings.history.folder), settings.limits.reserve)
+    if settings.tls is not None:
+        yield from expiring("tls.certificate", end_of_file(settings.tls.certificate), service.clock())

@@ -1,0 +1,141 @@
+"""People who lie: what they send, how far it can move an estimate, and from how many on the diagnostics say so.
+
+The three kinds are those of Cao, Jia and Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security
+2021: a random report; an honest report of the label that is to be raised; the report that raises it the most, of which those are
+taken that look most like honest ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.windows import Window, estimate_period
+from deniable.client import encoding
+from deniable.estimation.estimate import Estimate, covariances_up_to
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.summed import SummedHistogram
+from deniable.mechanisms.unary import UnaryReports
+from deniable.mechanisms.values import IndexReports
+from deniable.queries.query import Query
+from deniable.randomness import ONE, Source
+
+__all__ = ["diagnostics", "flagged_from", "lying_rows", "poisoning_bound"]
+
+_CANDIDATES = 512
+_MOST_OUTPUTS = 2048
+_FLAGS = ("improbable reports", "THESE REPORTS DO NOT FIT")
+"""How the notes of an estimate begin that say that its reports are not those of honest coins."""
+_REPLICATES = 8
+_MOST_DRAWN = 100_000
+
+
+def lying_rows(query: Query, lie: str, target: int, n: int, source: Source, downwards: bool = False) -> NDArray[np.uint8]:
+    """`n` reports of liars, each a row of bytes as it travels."""
+    if lie == "targeted":
+        claimed = np.full((n, query.ones), -1, dtype=np.intp)
+        claimed[:, 0] = target
+        return encoding.randomize(query, claimed if query.ones > 1 else claimed[:, 0], source)
+    mechanism: Mechanism = query.mechanism
+    rows = _random(mechanism, n, source) if lie == "random" else _extreme(mechanism, target, n, source, downwards)
+    return np.ascontiguousarray(rows, dtype=mechanism.layout[0]).view(np.uint8).reshape(n, query.report_bytes)
+
+
+def _random(mechanism: Mechanism, n: int, source: Source) -> NDArray[Any]:
+    """Reports drawn from all that are accepted, each equally likely where the mechanism's reports are numbers or bits."""
+    if isinstance(mechanism, UnaryReports):
+        return source.bit_rows(ONE // 2, n, len(mechanism.labels))
+    if isinstance(mechanism, IndexReports):
+        return source.below(mechanism.n_outputs, n)
+    return mechanism.draw(source.below(len(mechanism.labels), n).astype(np.intp), source)
+
+
+def _extreme(mechanism: Mechanism, target: int, n: int, source: Source, downwards: bool) -> NDArray[Any]:
+    """The accepted reports that raise (or lower) a label the most."""
+    candidates = _candidates(mechanism, target, source)
+    gains = _contributions(mechanism, candidates, target)
+    best = gains.min() if downwards else gains.max()
+    chosen = candidates[np.isclose(gains, best, rtol=1e-9, atol=1e-12)]
+    return np.asarray(chosen[source.below(len(chosen), n)])
+
+
+def _candidates(mechanism: Mechanism, target: int, source: Source) -> NDArray[Any]:
+    if isinstance(mechanism, IndexReports) and mechanism.n_outputs <= _MOST_OUTPUTS:
+        return np.arange(mechanism.n_outputs)
+    # Honest reports of the label, among which are those that support it and those that do not.
+    rows = mechanism.draw(np.full(_CANDIDATES, target, dtype=np.intp), source)
+    if isinstance(mechanism, SummedHistogram):  # the extremes of a label's level are too rare to be met by chance
+        rows[: _CANDIDATES // 2, target] = mechanism.levels - 1
+        rows[_CANDIDATES // 2 :, target] = 0
+    return rows
+
+
+def _contributions(mechanism: Mechanism, rows: NDArray[Any], target: int) -> NDArray[np.float64]:
+    """What each report adds to the estimate of a label, times the number of reports."""
+    supports = getattr(mechanism, "supports", None)
+    if supports is not None and mechanism.support() is not None:
+        return np.asarray(supports(rows)[:, target], dtype=np.float64)
+    with covariances_up_to(0):
+        return np.array([mechanism.solve(mechanism.count(rows[i : i + 1]), 1)[0][target] for i in range(len(rows))])
+
+
+def poisoning_bound(query: Query, window: Window, liars: int, target: int) -> float:
+    """How far so many lying reports can move a label's proportion in a window, at the most.
+
+    Exact for one stratum; with strata, what liars reach who are all in the one where a report weighs the most.
+    """
+    if query.strata:
+        return (window.influence or 0.0) * liars
+    return float(query.mechanism.influence(window.n, min(liars, window.n))[target])
+
+
+def diagnostics(estimate: Estimate | None) -> tuple[str, ...]:
+    """The notes of an estimate that doubt its reports."""
+    return () if estimate is None else tuple(note for note in estimate.notes if note.startswith(_FLAGS))
+
+
+def flagged_from(
+    query: Query, weights: NDArray[np.float64], n: int, lie: str, target: int, random: np.random.Generator, source: Source
+) -> tuple[int | None, int]:
+    """From how many liars on, of how many reports, at least half of the windows are flagged; None if half of all are too few.
+
+    Found by bisection on windows made of counts alone, with the rules that windows go by.
+    """
+    n = min(n, _MOST_DRAWN)
+    law = np.append(weights, max(0.0, 1 - weights.sum()))
+    runs = []
+    for _ in range(_REPLICATES):
+        drawn = random.choice(len(law), n, p=law / law.sum())
+        truth = np.where(drawn == len(weights), -1, drawn).astype(np.intp)
+        sets = np.full((n, query.ones), -1, dtype=np.intp)
+        sets[:, 0] = truth
+        honest = encoding.randomize(query, sets if query.ones > 1 else truth, source)
+        runs.append((honest, lying_rows(query, lie, target, n // 2, source)))
+
+    def flagged(liars: int) -> bool:
+        counts = (_counts(query, honest[liars:]) + _counts(query, lies[:liars]) for honest, lies in runs)
+        found = sum(bool(diagnostics(_estimate(query, each, n))) for each in counts)
+        return 2 * found >= _REPLICATES
+
+    if not flagged(n // 2):
+        return None, n
+    low, high = 0, n // 2
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if flagged(middle) else (middle, high)
+    return high, n
+
+
+def _counts(query: Query, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    mechanism = query.mechanism
+    dtype, shape = mechanism.layout
+    counts: NDArray[np.int64] = mechanism.count(np.ascontiguousarray(rows).view(dtype).reshape(len(rows), *shape))
+    return counts
+
+
+def _estimate(query: Query, counts: NDArray[np.int64], n: int) -> Estimate | None:
+    panes = {PaneKey(query.id, query.serial, 0, 0): Pane(counts, n, 0)}
+    return estimate_period([query], panes, query.schedule.bounds_of_window(0))[2]

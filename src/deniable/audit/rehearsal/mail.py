@@ -1,0 +1,155 @@
+"""Shares on their way to the proxies: sent at a time, lost, sent again by the rules of a device's queue, refused or given up.
+
+What a device does alone (:mod:`deniable.client.upload`) is done here for many at once: waits after a failure have the same law,
+an early share is postponed, a late one is given up, and what is too old expires. Times are rounded up to a grid of `step`
+seconds, so that what happens within a step is one upload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.audit.rehearsal.scenarios import Faults
+from deniable.audit.system import SimulatedSystem
+from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, WAIT_IF_EARLY, refusal
+from deniable.errors import RefusedError
+
+__all__ = ["Mail", "MailRoom"]
+
+_WAITING, _TAKEN, _REFUSED, _GIVEN_UP = range(4)
+_Words = NDArray[np.uint64]
+_Times = NDArray[np.int64]
+
+
+class Mail:
+    """The messages of one epoch, and what has become of each of their shares."""
+
+    def __init__(self, epoch: int, columns: list[_Words], due: _Times, expires: int) -> None:
+        n = columns[0].shape[1]
+        self.epoch, self.columns, self.expires = epoch, columns, expires
+        self.due = np.tile(due, (len(columns), 1))
+        self.failures = np.zeros((len(columns), n), dtype=np.int16)
+        self.status = np.full((len(columns), n), _WAITING, dtype=np.uint8)
+        """What the device knows of each share."""
+        self.arrived = np.zeros((len(columns), n), dtype=np.bool_)
+        """Whether the proxy has it, though its reply may be lost."""
+
+    def __len__(self) -> int:
+        return int(self.status.shape[1])
+
+    @property
+    def delivered(self) -> NDArray[np.bool_]:
+        """The messages of which every proxy has its share."""
+        return np.asarray(self.arrived.all(axis=0))
+
+    @property
+    def late(self) -> NDArray[np.bool_]:
+        """The messages of which a proxy has refused its share for good, and does not have it either."""
+        return np.asarray(((self.status == _REFUSED) & ~self.arrived).any(axis=0))
+
+
+class MailRoom:
+    """All mail of a run."""
+
+    def __init__(self, system: SimulatedSystem, faults: Faults, random: np.random.Generator, step: int) -> None:
+        self.system, self.faults, self._random, self._step = system, faults, random, step
+        self.mails: dict[int, Mail] = {}
+        self.counts: Counter[str] = Counter()
+        """Shares: early, resent, already taken, replayed, replays accepted. People, each time: asked, silent."""
+        self._open: list[Mail] = []
+        self._planned: set[int] = set()
+
+    def send(self, epoch: int, columns: list[_Words], due: _Times, expires: int, lost: NDArray[np.bool_]) -> None:
+        """Have messages sent at these times; those that are `lost` never leave their device."""
+        mail = Mail(epoch, columns, due, expires)
+        mail.status[:, lost] = _GIVEN_UP
+        self.mails[epoch] = mail
+        self._open.append(mail)
+        self._plan(due)
+
+    def _plan(self, times: _Times) -> None:
+        origin, step = self.system.query.schedule.origin, self._step
+        slots = np.unique(-((origin - times) // step))
+        for slot in slots.tolist():
+            time = max(origin + slot * step, self.system.now + 1)
+            if time not in self._planned:
+                self._planned.add(time)
+                self.system.at(time, self._deliver)
+
+    def _deliver(self) -> None:
+        now = self.system.now
+        self._planned.discard(now)
+        for mail in self._open:
+            if now >= mail.expires:
+                mail.status[mail.status == _WAITING] = _GIVEN_UP
+            for proxy in range(len(mail.columns)):
+                chosen = np.flatnonzero((mail.status[proxy] == _WAITING) & (mail.due[proxy] <= now))
+                if chosen.size:
+                    self._upload(mail, proxy, chosen)
+        self._open = [mail for mail in self._open if (mail.status == _WAITING).any()]
+
+    def _upload(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
+        """What is due for one proxy, as one upload: it is of one epoch and one second, so it is taken or refused as a whole."""
+        self.counts["resent"] += int(np.count_nonzero(mail.failures[proxy, chosen]))
+        faults, random = self.faults, self._random
+        arriving = chosen
+        if faults.requests_lost:
+            lost = random.random(chosen.size) < faults.requests_lost
+            self._failed(mail, proxy, chosen[lost])
+            arriving = chosen[~lost]
+        if not arriving.size:
+            return
+        columns = mail.columns[proxy][:, arriving]
+        reply = self.system.post(proxy, mail.epoch, columns)
+        if reply is None:
+            self._failed(mail, proxy, arriving)
+        elif isinstance(reply, RefusedError):
+            problem = refusal(reply.status)
+            if problem.final:
+                mail.status[proxy, arriving] = _REFUSED
+            else:
+                self.counts["early"] += arriving.size
+                self._postpone(mail, proxy, arriving, np.full(arriving.size, WAIT_IF_EARLY))
+        else:
+            self.counts["already taken"] += reply.already
+            mail.arrived[proxy, arriving] = True
+            if faults.responses_lost:
+                lost = random.random(arriving.size) < faults.responses_lost
+                self._failed(mail, proxy, arriving[lost])
+                arriving = arriving[~lost]
+            mail.status[proxy, arriving] = _TAKEN
+            if faults.replayed:
+                self._replay(proxy, mail.epoch, columns[:, random.random(columns.shape[1]) < faults.replayed])
+
+    def _failed(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
+        mail.failures[proxy, chosen] += 1
+        self._postpone(mail, proxy, chosen, mail.failures[proxy, chosen])
+
+    def _postpone(self, mail: Mail, proxy: int, chosen: NDArray[np.intp], failures: NDArray[np.integer]) -> None:
+        """As :func:`deniable.client.upload.backoff`, and soon enough to be tried again before it expires."""
+        now = self.system.now
+        longest = np.minimum(LONGEST_WAIT, FIRST_WAIT * 2.0 ** np.minimum(failures, 20))
+        waits = 1 + (self._random.random(chosen.size) * longest).astype(np.int64)
+        in_time = max(FIRST_WAIT, (mail.expires - now) // 2)
+        due = now + np.minimum(waits, in_time)
+        mail.due[proxy, chosen] = due
+        self._plan(due)
+
+    def _replay(self, proxy: int, epoch: int, columns: _Words) -> None:
+        """Someone who has captured shares sends them again: at once, an epoch later, and when the epoch is closed."""
+        if not columns.shape[1]:
+            return
+
+        def again() -> None:
+            self.counts["replayed"] += columns.shape[1]
+            reply = self.system.post(proxy, epoch, columns)
+            self.counts["replays accepted"] += 0 if reply is None or isinstance(reply, RefusedError) else reply.accepted
+
+        system = self.system
+        end = system.query.schedule.end_of_epoch(epoch)
+        again()
+        system.at(system.now + system.query.schedule.every, again)
+        system.at(end + max(system.rules.grace, system.query.grace or 0) + 1, again)

@@ -1,0 +1,182 @@
+"""From a run to figures: how far estimates are from the truth, how often intervals hold it, and what does not add up."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.aggregator.windows import Window
+from deniable.audit.rehearsal.liars import diagnostics, poisoning_bound
+from deniable.audit.rehearsal.playing import Played
+from deniable.results import Result
+
+__all__ = ["Accuracy", "LiarsOutcome", "accuracy", "defects", "liars_outcome", "window_notes"]
+
+CONFIDENCE = 0.95
+_FALSE_ALARM = 1e-3
+"""The chance that a rehearsal of something that is right says of a scenario that it is biased, or that it covers too seldom."""
+_NUMBER = re.compile(r"\d[\d.,]*")
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracy(Result):
+    """Estimates against what was true of the simulated people, over all windows that have an estimate."""
+
+    windows: int
+    intervals: int
+    coverage: float
+    """The part of the 95 % intervals that hold the truth."""
+    coverage_error: float
+    """The standard error of that, by the number of windows and labels, and by how far the labels' errors hang together."""
+    bias: float
+    """The mean error of the label where it is largest beside its own standard error; a proportion."""
+    bias_error: float
+    bias_label: str
+    biased: bool
+    covers_too_seldom: bool
+    covers_too_often: bool
+
+
+def accuracy(played: Played) -> Accuracy | None:
+    """How good the estimates are; None if there is none."""
+    pairs = [(window.estimate, truth) for window, truth in zip(played.windows, played.truths, strict=True) if window.estimate]
+    if not pairs:
+        return None
+    errors = np.array([estimate.proportions - truth for estimate, truth in pairs])
+    variances = np.array([estimate.variance for estimate, _ in pairs])
+    inside = []
+    for estimate, truth in pairs:
+        low, high = estimate.interval(CONFIDENCE).T
+        inside.append((low <= truth) & (truth <= high))
+    covered = np.array(inside)
+    labels = len(pairs[0][0].labels)
+    bias = errors.mean(axis=0)
+    bias_errors = np.sqrt(variances.sum(axis=0)) / len(pairs)
+    scores = np.abs(bias) / np.maximum(bias_errors, 1e-300)
+    at = int(scores.argmax())
+    effective = sum(_independent_labels(estimate.covariance, labels) for estimate, _ in pairs)
+    error = math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / effective)
+    coverage = float(covered.mean())
+    limit = _normal_quantile(_FALSE_ALARM / 2)
+    return Accuracy(
+        windows=len(pairs),
+        intervals=covered.size,
+        coverage=coverage,
+        coverage_error=error,
+        bias=float(bias[at]),
+        bias_error=float(bias_errors[at]),
+        bias_label=str(pairs[0][0].labels[at]),
+        biased=bool(scores[at] > _normal_quantile(_FALSE_ALARM / 2 / labels)),
+        covers_too_seldom=coverage < CONFIDENCE - limit * error,
+        covers_too_often=coverage > CONFIDENCE + limit * error,
+    )
+
+
+def _normal_quantile(tail: float) -> float:
+    from scipy.special import ndtri  # noqa: PLC0415 - slow to import
+
+    return float(-ndtri(tail))
+
+
+def _independent_labels(covariance: NDArray[np.float64] | None, labels: int) -> float:
+    """How many independent intervals those of one window are worth.
+
+    Whether two intervals hold the truth goes together about as much as the square of their errors' correlation: two labels that
+    sum to 1 are worth one.
+    """
+    if covariance is None or len(covariance) != labels:
+        return float(labels)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    correlation = covariance / np.outer(spread, spread)
+    return float(labels**2 / (correlation**2).sum())
+
+
+def window_notes(windows: list[Window]) -> dict[str, int]:
+    """What the windows' estimates note, and how many of them do; numbers in the texts are left out."""
+    counts: Counter[str] = Counter()
+    for window in windows:
+        notes = () if window.estimate is None else window.estimate.notes
+        counts.update({_NUMBER.sub("#", note) for note in notes})
+    return dict(counts.most_common())
+
+
+def defects(played: Played, tracer: Played | None) -> list[str]:
+    """What must not happen, whatever goes wrong outside: answers counted twice, acknowledged answers lost, books that differ.
+
+    In the tracer everyone has a bucket of their own, so that a bucket above 1 is an answer that was counted twice.
+    """
+    found = []
+    for run in (played, tracer):
+        if run is None:
+            continue
+        whole = ~run.gaps
+        lost = int(np.maximum(run.delivered - run.counted, 0)[whole].sum())
+        if lost:
+            found.append(
+                f"{lost:,} answers that every proxy had taken were not counted, in windows that call themselves complete"
+            )
+        more = int(np.maximum(run.counted - run.delivered, 0).sum())
+        if more:
+            found.append(f"{more:,} more answers were counted than had reached every proxy")
+        if any(account.waiting for account in run.accounts):
+            found.append("what a proxy's log held is not what was counted, orphaned, repeated, late or malformed")
+        if not all(window.conservation.get("balanced") for window in run.windows):
+            found.append("the conservation statement of a window does not balance")
+    if tracer is not None:
+        twice = sum(int(np.maximum(pane.counts - 1, 0).sum()) for pane in tracer.panes.values())
+        if twice:
+            found.append(f"{twice:,} answers were counted more than once")
+    if played.mail["replays accepted"]:
+        found.append(f"proxies took {played.mail['replays accepted']:,} shares that they had taken before")
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False)
+class LiarsOutcome(Result):
+    """What liars reached, beside what they could reach at the most."""
+
+    label: str
+    liars: int
+    """People who lie."""
+    reports: int
+    """Lying reports in a window, of `n` on average."""
+    n: float
+    moved: float
+    """How far the label's estimate is from the truth on average; a proportion."""
+    moved_error: float
+    bound: float
+    """The largest change that so many lying reports can make to it: exact, the mean over the windows."""
+    flagged: int
+    """Windows whose notes doubt the reports."""
+    windows: int
+    flagged_from: int | None
+    """From how many lying reports on at least half of the windows are flagged; None if half of all reports are too few."""
+    flagged_of: int
+    """Among how many reports."""
+
+
+def liars_outcome(played: Played, target: int, liars: int, flagged_from: tuple[int | None, int]) -> LiarsOutcome | None:
+    """The figures of a run with liars; None without an estimate."""
+    shown = [(window, truth) for window, truth in zip(played.windows, played.truths, strict=True) if window.estimate]
+    if not shown:
+        return None
+    moved = np.array([window.estimate.proportions[target] - truth[target] for window, truth in shown if window.estimate])
+    variances = [window.estimate.variance[target] for window, _ in shown if window.estimate]
+    return LiarsOutcome(
+        label=str(played.query.labels[target]),
+        liars=liars,
+        reports=played.n_liars,
+        n=float(np.mean([window.n for window, _ in shown])),
+        moved=float(moved.mean()),
+        moved_error=math.sqrt(sum(variances)) / len(shown),
+        bound=float(np.mean([poisoning_bound(played.query, window, played.n_liars, target) for window, _ in shown])),
+        flagged=sum(bool(diagnostics(window.estimate)) for window, _ in shown),
+        windows=len(shown),
+        flagged_from=flagged_from[0],
+        flagged_of=flagged_from[1],
+    )

@@ -1,0 +1,153 @@
+"""What a rehearsal says: a table, and a sentence or two for each scenario."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from deniable.aggregator.windows import COMPLETE
+from deniable.display import pad, text_width
+from deniable.queries.schedule import spoken_duration
+
+if TYPE_CHECKING:
+    from deniable.audit.rehearsal.rehearsal import Rehearsal, ScenarioOutcome
+    from deniable.audit.rehearsal.scoring import LiarsOutcome
+
+__all__ = ["rehearsal_text", "verdict_text"]
+
+_WIDTH = 110
+_NOTICEABLE = 0.005
+
+
+def _points(part: float, digits: int = 2) -> str:
+    return f"{100 * part:.{digits}f}"
+
+
+def verdict_text(outcome: ScenarioOutcome) -> str:
+    """What one will see, what is lost, whether the ± can be believed."""
+    return " ".join(text for _, text in _findings(outcome))
+
+
+def _findings(outcome: ScenarioOutcome) -> list[tuple[str, str]]:
+    found = [("you see", _seen(outcome)), ("lost", _lost(outcome))]
+    if outcome.defects:
+        found.insert(0, ("DEFECT", "; ".join(outcome.defects).capitalize() + "."))
+    if outcome.liars is None:
+        found.append(("the ±", _believed(outcome)))
+    else:
+        found += [("moved", _moved(outcome.liars)), ("flagged", _flagged(outcome.liars))]
+    return found
+
+
+def _seen(outcome: ScenarioOutcome) -> str:
+    total = sum(outcome.conditions.values())
+    complete = outcome.conditions.get(COMPLETE, 0)
+    last = f"Last results come {spoken_duration(outcome.released)} after a window's end." if outcome.released else ""
+    thin = (
+        f" {outcome.thin} of the complete ones lack more than a tenth of their answers and do not say so." if outcome.thin else ""
+    )
+    if complete == total:
+        return f"All {total} windows are complete.{thin} {last}"
+    others = ", ".join(f"{n} say {name!r}" for name, n in outcome.conditions.items() if name != COMPLETE)
+    return f"{complete} of {total} windows are complete, {others}.{thin} {last}"
+
+
+def _lost(outcome: ScenarioOutcome) -> str:
+    part = max(outcome.lost, 0) / max(1, outcome.sent)
+    late = f", {outcome.late:,} of them late" if outcome.late else ""
+    words = [f"{outcome.lost:,} answers ({100 * part:.1f} %{late})" if outcome.lost > 0 else "No answer"]
+    if outcome.silent:
+        words.append(f"{100 * outcome.silent:.1f} % of the people stay silent because their clock is wrong")
+    if outcome.resent:
+        words.append(f"{outcome.resent:,} shares are sent again")
+    if outcome.duplicates:
+        words.append(f"{outcome.duplicates:,} repeated shares are recognised and not counted again")
+    text = "; ".join(words) + "."
+    missing = 1 - (1 - part) * (1 - outcome.silent)
+    if missing > _NOTICEABLE:
+        off = f"a proportion is off by up to {_points(missing, 1)} points more, and no ± shows it"
+        text += f" The missing people answer like the others here; if they do not, {off}."
+    return text
+
+
+def _believed(outcome: ScenarioOutcome) -> str:
+    found = outcome.accuracy
+    if found is None:
+        return "There is no estimate: too few answers are counted for the query's minimum cohort."
+    covered = (
+        f"{100 * found.coverage:.1f} % of {found.intervals:,} intervals hold the truth"
+        f" (95 % are claimed; simulation error {_points(found.coverage_error, 1)})"
+    )
+    if found.biased:
+        bias = f"{100 * found.bias:+.2f} points (simulation error {_points(found.bias_error)})"
+        return f"CANNOT be believed: the estimate of {found.bias_label!r} is off by {bias} on average. {covered}."
+    if found.covers_too_seldom:
+        return f"CANNOT be believed: only {covered}."
+    if found.covers_too_often:
+        return f"Can be believed, and is wider than it need be: {covered}."
+    return f"Can be believed, as far as this shows: {covered}."
+
+
+def _moved(found: LiarsOutcome) -> str:
+    part = 100 * found.reports / found.n if found.n else 0.0
+    return (
+        f"{found.liars:,} liars ({part:.1f} % of the reports) move {found.label!r} by {100 * found.moved:+.2f} points"
+        f" (simulation error {_points(found.moved_error)}); whatever they send, by {_points(found.bound)} at most."
+    )
+
+
+def _flagged(found: LiarsOutcome) -> str:
+    text = f"{found.flagged} of {found.windows} windows note that the reports are doubtful."
+    if found.flagged_from is None:
+        return f"{text} Lies of this kind are never noted, not even if half of {found.flagged_of:,} reports are lies."
+    part = 100 * found.flagged_from / max(1, found.flagged_of)
+    return (
+        f"{text} Half of the windows do from about {found.flagged_from:,} lies in {found.flagged_of:,} reports ({part:.2g} %) on."
+    )
+
+
+def rehearsal_text(rehearsal: Rehearsal) -> str:
+    """The whole, for a terminal."""
+    epochs = rehearsal.epochs_per_window
+    lines = [
+        f"{rehearsal.query}: {rehearsal.people:,} simulated people, {rehearsal.windows} windows of {epochs}"
+        f" epoch{'s' if epochs > 1 else ''} each, seed {rehearsal.seed}",
+        *(f"  {note}" for note in rehearsal.notes),
+        "",
+        *_table(rehearsal),
+    ]
+    for outcome in rehearsal.outcomes:
+        lines += ["", f"{outcome.name}: {outcome.happens}"]
+        for title, text in _findings(outcome):
+            lines += _paragraph(title, text)
+        for note, n in outcome.notes.items():
+            lines += _paragraph("noted", f"in {n} of {rehearsal.windows} windows: {note}")
+    return "\n".join(lines)
+
+
+def _paragraph(title: str, text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=f"  {title:<9}", subsequent_indent=" " * 11)
+
+
+def _table(rehearsal: Rehearsal) -> list[str]:
+    rows = [("scenario", "sent", "counted", "lost", "late", "repeated", "covered", "bias, points", "")]
+    for each in rehearsal.outcomes:
+        found = each.accuracy
+        rows.append(
+            (
+                each.name,
+                f"{each.sent:,}",
+                f"{each.counted:,}",
+                f"{each.lost:,}",
+                f"{each.late:,}",
+                f"{each.duplicates:,}",
+                "" if found is None else f"{100 * found.coverage:.1f} ± {_points(1.96 * found.coverage_error, 1)} %",
+                "" if found is None else f"{100 * found.bias:+.2f} ± {_points(1.96 * found.bias_error)}",
+                "holds" if each.holds and each.liars is None else "poisoned" if each.holds else "FAILS",
+            )
+        )
+    widths = [max(text_width(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        "  ".join(pad(text, widths[place], right=0 < place < len(row) - 1) for place, text in enumerate(row)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,94 @@
+"""`deniable rehearse`: a query on simulated people, with everything that may go wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.audit.rehearsal.rehearsal import rehearse
+from deniable.audit.rehearsal.scenarios import SCENARIOS
+from deniable.cli.output import as_json, progress_bar, say
+from deniable.cli.plan import number
+from deniable.cli.query import load_query
+from deniable.errors import ParameterError
+
+__all__ = ["rehearse_query"]
+
+_FAILS = 1
+"""The exit code of a check that did not hold."""
+
+
+@click.command("rehearse")
+@click.argument("query", type=click.Path(path_type=Path))
+@click.option("--people", type=number, help="How many to simulate [default: the query's population, at most 10,000].")
+@click.option("--windows", type=number, default=16, show_default=True, help="How many windows to simulate per scenario.")
+@click.option("--scenario", "scenarios", multiple=True, help=f"May be repeated [default: all]: {', '.join(SCENARIOS)}.")
+@click.option(
+    "--proportions",
+    metavar="P,P,…|FILE",
+    help="What is assumed to be true: a proportion for each label, or a TOML file of label = proportion [default: 1/rank].",
+)
+@click.option("--liars", type=float, default=0.05, show_default=True, help="The part of the people who lie, where some do.")
+@click.option("--seed", type=number, default=2013, show_default=True, help="Of all coins.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def rehearse_query(
+    query: Path,
+    people: int | None,
+    windows: int,
+    scenarios: tuple[str, ...],
+    proportions: str | None,
+    liars: float,
+    seed: int,
+    wants_json: bool,
+) -> None:
+    """Rehearse QUERY on simulated people: dead and slow proxies, replays, lost replies, wrong clocks, churn, late phones, liars.
+
+    Devices, proxies and aggregator are the deployed code, on a simulated clock; nobody is asked and no port is opened. QUERY is a
+    TOML file or a signed one. Exit code 1 if answers are counted twice or silently lost, or if the ± does not hold.
+    """
+    found, _ = load_query(query)
+    with progress_bar(f"rehearsing {found.id}") as progress:
+        rehearsal = rehearse(
+            found,
+            people=people,
+            windows=windows,
+            scenarios=scenarios,
+            proportions=None if proportions is None else _proportions(proportions),
+            liars=liars,
+            seed=seed,
+            progress=progress,
+        )
+    say(as_json({"holds": rehearsal.holds, **rehearsal.to_dict()}) if wants_json else rehearsal)
+    if not rehearsal.holds:
+        raise click.exceptions.Exit(_FAILS)
+
+
+def _proportions(given: str) -> Mapping[str, float] | Sequence[float]:
+    """Numbers with commas between them, or those in a file."""
+    parts = given.split(",")
+    if all(_is_number(part) for part in parts):
+        return [float(part) for part in parts]
+    path = Path(given)
+    try:
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        rule = f"must be numbers with commas between them, or a file that can be read ({error.strerror})"
+        raise ParameterError("proportions", given, rule) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError("proportions", given, f"is no TOML file: {error}") from None
+    for label, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ParameterError(f"proportions[{label!r}]", value, "must be a number")
+    return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

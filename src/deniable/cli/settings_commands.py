@@ -1,0 +1,158 @@
+"""What the commands of all services have in common: `new`, `check`, `show` and `run` of a settings file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from deniable.cli.output import as_json, plain, say, write_new
+from deniable.errors import MissingExtraError, ParameterError, ServiceError, SettingsError
+from deniable.toml_file import TomlFile, line_of
+
+__all__ = ["FILE", "add_settings_commands", "endpoint_options", "opened_settings", "quoted", "tls_table", "write_settings"]
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+_T = TypeVar("_T")
+_COLUMN = 29
+"""Where comments of a written file begin, if there is room."""
+
+
+def endpoint_options(port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of `new` that every service has."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--key", help="The certificate's key, a PEM file; with --certificate."),
+            click.option("--certificate", help="A certificate chain, a PEM file: turns on TLS."),
+            click.option("--port", type=click.IntRange(0, 65535), default=port, show_default=True, help="Where it listens."),
+            click.option("--host", default="127.0.0.1", show_default=True, help="The address on which it listens."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def tls_table(certificate: str | None, key: str | None) -> str:
+    """The table [tls] of a settings file, commented out if there is no certificate."""
+    if (certificate is None) != (key is None):
+        raise ParameterError("--key" if key is None else "--certificate", None, "is missing: TLS needs a certificate and its key")
+    mark = "# " if certificate is None else ""
+    note = "  # TLS 1.3; an ECDSA certificate (P-256) costs a fifth of an RSA one" if mark else ""
+    lines = [f"{mark}[tls]{note}", f"{mark}certificate = {quoted(certificate or 'chain.pem')}"]
+    lines += [f"{mark}key = {quoted(key or 'key.pem')}", '# password_file = "key.password"  # if the key is encrypted', ""]
+    return "\n".join(lines)
+
+
+def quoted(text: str) -> str:
+    """A text as TOML writes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def write_settings(file: Path, template: str, next_steps: str, **values: str) -> None:
+    """Write a new settings file, with its comments in one column, and say what to do next."""
+    lines = template.format(file=file.name, **values).splitlines()
+    write_new(file, "\n".join([*map(_aligned, lines), ""]), ServiceError)
+    say(f"Wrote {file}. Next: {next_steps}")
+
+
+def _aligned(line: str) -> str:
+    found = re.fullmatch(r"((?:# )?[a-z_]+ = (?:\"[^\"]*\"|[^\"#]*?)) +(# .*)", line)
+    return line if found is None else f"{found[1]:<{_COLUMN - 1}} {found[2]}"
+
+
+@contextmanager
+def opened_settings(file: Path, kind: type[_T], purpose: str) -> Iterator[_T]:
+    """The settings in a file. What is wrong with one of them, even if it shows only later, is told with its line."""
+    from deniable.service.settings_file import settings_of  # noqa: PLC0415 - needs pydantic
+
+    opened = TomlFile.read(file)
+    try:
+        with opened.located():
+            yield opened.made(lambda tree: settings_of(tree, kind, file.parent))
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "service", purpose) from None
+
+
+def add_settings_commands(group: click.Group, kind: type[_T], check: Callable[[_T, Any, str | None], None]) -> None:
+    """Add `check` and `show` to the commands of a service whose settings are of this kind."""
+
+    @group.command("check")
+    @FILE
+    @click.option("--url", help="The address that clients use: is the certificate valid for it?")
+    @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+    def check_command(file: Path, url: str | None, wants_json: bool) -> None:
+        """Look for mistakes in FILE and in all that it names: files, certificates, disks, ports, and services it must reach.
+
+        Prints one line per finding. Exit code 2 if one of them is an error. Nothing is changed, and nothing is kept waiting for
+        longer than a few seconds.
+        """
+        from deniable.service.inspection import Inspection  # noqa: PLC0415 - needs pydantic and cryptography
+        from deniable.service.settings_file import checked_settings  # noqa: PLC0415
+
+        found = Inspection()
+        opened = None
+        try:
+            opened = TomlFile.read(file)
+            settings, problems = checked_settings(opened.tree, kind, file.parent)
+            found.checked.append("settings")
+            for each in problems:
+                found.error(each.name, each.value, each.rule)
+            if settings is not None:
+                check(settings, found, url)
+        except SettingsError as error:  # the file itself: then nothing else can be looked at
+            found.error(error.name, error.value, error.rule)
+        _report(file, opened.text if opened else "", found, wants_json)
+
+    @group.command("show")
+    @FILE
+    @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+    def show_command(file: Path, wants_json: bool) -> None:
+        """Print every setting of FILE that is in force, defaults included, and the line that sets it. Secrets are hidden."""
+        from deniable.service.effective_settings import effective_settings  # noqa: PLC0415 - needs pydantic
+
+        opened = TomlFile.read(file)
+        with opened_settings(file, kind, "a file of settings") as settings:
+            rows = effective_settings(opened, settings)
+        if wants_json:
+            listed = [
+                {"key": each.key, "value": each.value, "source": "default" if each.line is None else "file", "line": each.line}
+                for each in rows
+            ]
+            say(as_json({"file": str(file), "settings": listed}))
+            return
+        values = ["(not set)" if each.value is None else json.dumps(each.value, ensure_ascii=False) for each in rows]
+        key_width, value_width = (max(map(len, column)) for column in ([each.key for each in rows], values))
+        for each, value in zip(rows, values, strict=True):
+            source = "default" if each.line is None else f"{opened.name}, line {each.line}"
+            say(f"{each.key:<{key_width}}  {value:<{min(value_width, 48)}}  {source}")
+
+
+def _report(file: Path, text: str, found: Any, wants_json: bool) -> None:
+    errors = sum(each.level == "error" for each in found.findings)
+    rows = [(each, line_of(text, each.key)) for each in found.findings]
+    if wants_json:
+        listed = [
+            {"level": each.level, "line": line, "key": each.key, "value": each.value, "message": each.text} for each, line in rows
+        ]
+        say(as_json({"file": str(file), "ok": not errors, "checked": found.checked, "findings": listed}))
+    else:
+        for each, line in rows:
+            at = f"{file.name}, line {line}" if line else file.name
+            told = ParameterError(each.key, each.value, each.text) if each.value is not None else f"{each.key} {each.text}"
+            say(f"{each.level}: {at}: {plain(str(told), lines=False)}")
+        n_warnings = len(found.findings) - errors
+        counts = f"{_number(errors, 'error')}, {_number(n_warnings, 'warning')}"
+        say(f"{file.name}: {counts} in {_number(len(found.checked), 'check')}.")
+    if errors:
+        click.get_current_context().exit(2)
+
+
+def _number(n: int, what: str) -> str:
+    return f"{n or 'no'} {what}{'' if n == 1 else 's'}"

@@ -1,0 +1,107 @@
+"""Sums over the rows of a table, kept by triggers: they find bytes of a SQLite file that changed by themselves.
+
+SQLite checks the shape of its pages, and nothing of what stands in them: a failing disk can turn a count into another. So each
+guarded table has a sum, modulo 2**62, of a hash of each of its rows. A change adds the hash of what is new and takes off that of
+what was, in the same transaction; :func:`damaged` adds them up again. This is against accidents: anyone who may write to the
+file can make the sums fit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from hashlib import blake2b
+
+__all__ = ["damaged", "guard", "prepare", "unguard"]
+
+_MODULUS = 1 << 62
+"""Of which twice the largest number is still an integer for SQLite."""
+_SHORT = 64
+"""Bytes of a blob that is written out like a text; longer ones are hashed as they are."""
+_TABLE = "CREATE TABLE row_checks (name TEXT PRIMARY KEY, columns TEXT NOT NULL, total INTEGER NOT NULL) WITHOUT ROWID"
+_ADD, _TAKE = f"+ row_check({{new}})) % {_MODULUS}", f"+ {_MODULUS} - row_check({{old}})) % {_MODULUS}"
+_CHANGES = {"INSERT": (_ADD,), "DELETE": (_TAKE,), "UPDATE": (_ADD, _TAKE)}
+
+
+def _row_check(*cells: object) -> int:
+    blobs = [cell for cell in cells if isinstance(cell, bytes) and len(cell) > _SHORT]
+    written = [len(cell) if isinstance(cell, bytes) and len(cell) > _SHORT else cell for cell in cells] if blobs else list(cells)
+    digest = blake2b(repr(written).encode(errors="surrogatepass"), digest_size=8)
+    for blob in blobs:
+        digest.update(blob)
+    return int.from_bytes(digest.digest(), "little") % _MODULUS
+
+
+class _RowTotal:
+    """The sum over many rows."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def step(self, *cells: object) -> None:
+        """One more."""
+        self._total += _row_check(*cells)
+
+    def finalize(self) -> int:
+        """What SQLite is given."""
+        return self._total % _MODULUS
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Let a connection change guarded tables; without this SQLite refuses to."""
+    connection.create_function("row_check", -1, _row_check, deterministic=True)
+    connection.create_aggregate("row_total", -1, _RowTotal)
+    connection.execute("PRAGMA recursive_triggers = ON")  # or a row that is replaced would not be taken off
+
+
+def guard(connection: sqlite3.Connection, tables: Iterable[str]) -> None:
+    """Have sums of those of these tables that are there, inside a transaction of the caller; those that have one keep it."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+        connection.execute(_TABLE)
+    known = dict(connection.execute("SELECT name, columns FROM row_checks"))
+    triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table in present.intersection(tables):
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        columns = ", ".join(f'"{name}"' for name in names)
+        if known.get(table) == columns and {f"{table}_{change}" for change in _CHANGES} <= triggers:
+            continue
+        old, new = (", ".join(f'{row}."{name}"' for name in names) for row in ("OLD", "NEW"))
+        for change, steps in _CHANGES.items():
+            sums = " ".join(
+                f"UPDATE row_checks SET total = (total {step.format(old=old, new=new)} WHERE name = '{table}';"  # noqa: S608 - ours
+                for step in steps
+            )
+            connection.execute(f"DROP TRIGGER IF EXISTS {table}_{change}")
+            connection.execute(f"CREATE TRIGGER {table}_{change} AFTER {change} ON {table} BEGIN {sums} END")
+        sql = f"INSERT OR REPLACE INTO row_checks SELECT '{table}', ?, coalesce(row_total({columns}), 0) FROM {table}"  # noqa: S608 - our own
+        connection.execute(sql, (columns,))
+
+
+def unguard(connection: sqlite3.Connection) -> None:
+    """Have no sums any more: before tables are made anew, inside a transaction of the caller."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
+        for (table,) in connection.execute("SELECT name FROM row_checks").fetchall():
+            for change in _CHANGES:
+                connection.execute(f"DROP TRIGGER IF EXISTS {table}_{change}")
+        connection.execute("DROP TABLE row_checks")
+
+
+def damaged(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> str | None:
+    """The first guarded table whose rows do not add up to its sum or are not those of its indexes; None if there is none."""
+    chosen = None if tables is None else set(tables)
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")  # sums and rows of one moment
+    try:
+        for table, columns, total in connection.execute("SELECT name, columns, total FROM row_checks").fetchall():
+            if chosen is None or table in chosen:
+                (found,) = connection.execute(f"SELECT row_total({columns}) FROM {table}").fetchone()  # noqa: S608 - our own
+                # What an index says may differ from its table, and a row that it lacks is not found.
+                (problem,) = connection.execute(f"PRAGMA integrity_check({table})").fetchone()
+                if (found or 0) != total or problem != "ok":
+                    return str(table)
+        return None
+    finally:
+        if alone:
+            connection.execute("COMMIT")

@@ -25,7 +25,7 @@ from deniable.audit.parties import audit_pipeline
 from deniable.audit.vault_pairs import given_pair, made_pair
 from deniable.audit.views import WholeReport
 from deniable.cli import cli
-from deniable.errors import DeniableError, DocumentError, ParameterError
+from deniable.errors import DocumentError, ParameterError
 from deniable.graphs.response import EdgeResponse
 from deniable.graphs.two_rounds import TwoRounds
 from deniable.mechanisms.designs.text import design_from_text
@@ -144,7 +144,7 @@ def test_games_played_together_find_what_each_finds_alone() -> None:
     ]
     truth, noise = play_together(games, draw, 60_000, [1e-3, 1e-3])
     assert truth.holds
-    assert truth.shown == pytest.approx(math.log(3), rel=0.05)
+    assert 0.9 * math.log(3) < truth.shown < math.log(3)
     assert noise.holds
     assert noise.shown == 0
 
@@ -304,7 +304,5 @@ def test_the_command_signs_verifies_and_ends_with_1_where_a_claim_is_refuted(tmp
         ["audit", "graph", "--rounds", "2", "--reporting", "both"],
     ):
         refused = run(cli, wrong)
-        assert isinstance(refused.exception, DeniableError), (
-            refused.output
-        )  # which the command turns into one line and exit code 2
-        assert "\n" not in str(refused.exception)
+        assert refused.exit_code == 2
+        assert len(refused.output.splitlines()) == 1, refused.output

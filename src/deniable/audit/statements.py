@@ -16,13 +16,13 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import deniable
 from deniable.audit.findings import Audit
 from deniable.errors import DocumentError, ParameterError
 from deniable.queries.keys import AnalystKey, PublicKey
@@ -44,7 +44,7 @@ def make_statement(
         "audited": {"what": command, "parameters": dict(parameters), "query": None if query is None else dict(query)},
         "made": datetime.fromtimestamp(int(now), UTC).isoformat(),
         "software": {
-            "deniable": deniable.__version__,
+            "deniable": version("deniable"),
             "python": platform.python_version(),
             "numpy": np.__version__,
             "sqlite": sqlite3.sqlite_version,

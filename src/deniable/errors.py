@@ -55,7 +55,6 @@
     │   ├── StateError              the aggregator's state cannot be used
     │   ├── AuditLogError           an audit log or the public feed cannot be read or written
     │   ├── BackupError             a backup cannot be made, or not be restored
-    │   ├── PublicationError        the aggregator does not take this query
     │   ├── PublicationError        the aggregator does not accept this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP

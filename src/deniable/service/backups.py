@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,8 @@ class BackupWriter:
 
     def finish(self, kind: str, now: int, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Write the manifest, and let the folder have its name."""
-        from deniable import __version__  # noqa: PLC0415 - it is made on first use
-
         files = [{"name": name, "bytes": path.stat().st_size, "sha256": _digest(path)} for name, path in _files(self.folder)]
-        about = {"version": _VERSION, "kind": kind, "release": __version__, "made": iso_time(now), "made_seconds": now}
+        about = {"version": _VERSION, "kind": kind, "release": version("deniable"), "made": iso_time(now), "made_seconds": now}
         document = {**about, **facts, "files": files}
         (self.folder / _MANIFEST).write_text(json.dumps(document, indent=2) + "\n")
         for _, path in _files(self.folder):
@@ -75,13 +74,13 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     try:
         document = json.loads((folder / _MANIFEST).read_text())
         told = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
-        version, found = document["version"], document["kind"]
+        number, found = document["version"], document["kind"]
     except FileNotFoundError:
         raise BackupError(f"{folder} is not a backup: it has no {_MANIFEST}") from None
     except (OSError, ValueError, KeyError, TypeError):
         raise BackupError(f"{folder / _MANIFEST} cannot be read: it is damaged") from None
-    if version != _VERSION:
-        raise BackupError(f"{folder} is a backup of version {version}, of a newer release; this one reads version {_VERSION}")
+    if number != _VERSION:
+        raise BackupError(f"{folder} is a backup of version {number}, of a newer release; this one reads version {_VERSION}")
     if found != kind:
         raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
     there = dict(_files(folder))

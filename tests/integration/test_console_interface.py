@@ -399,7 +399,7 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(bearer: httpx.Cl
         ({"columns": [{"name": "km", "buckets": ["[0,5)", "[4,inf)"]}]}, "buckets", "overlaps '[0,5)': both hold 4"),
         ({"every": "often"}, "every", "must be a number of whole seconds"),
         ({"until": "soon"}, "until", "must be a date such as"),
-        ({"budget": 1.0}, "budget", "must pay for one epoch at least"),
+        ({"budget": 1.0}, "budget", "must pay for at least one epoch"),
         ({"id": "not a name!"}, "id", "id = "),
     ],
 )

@@ -18,7 +18,6 @@ from toolkit.certificates import self_signed
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import make_columns, records_of
 
-pytestmark = pytest.mark.slow
 QUERY = query_of_today()
 SETTINGS = '[intake]\nthreshold = 1000\n[limits]\nlargest_body = 4000\nbody_deadline = "2 s"\nheader_deadline = "2 s"\n'
 PURE = ("httptools", "uvloop")

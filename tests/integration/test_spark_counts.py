@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
+from deniable.aggregator.capacity import capacity
+from deniable.aggregator.state import connect
 from toolkit.crowds import ORIGIN, minute_query
 from toolkit.sparks import SparkCrowd, state_contents
 
@@ -49,8 +54,6 @@ def test_every_fault_is_counted_as_the_embedded_engine_counts_it(n_proxies: int,
     late = crowd.answer([3] * 8, 1)
     crowd.append(1, late[1], 2)
     crowd.mark(3, [0])
-    engine.drain()
-    crowd.drain_spark(spark)
     crowd.now = ORIGIN + 180 + 1800  # the last proxies never mark epoch 2
     engine.drain()
     crowd.drain_spark(spark)
@@ -61,3 +64,23 @@ def test_every_fault_is_counted_as_the_embedded_engine_counts_it(n_proxies: int,
     assert all(outcomes[name] > 0 for name in ("counted", "orphaned", "duplicate", "late", "malformed"))
     assert outcomes["received"] == sum(n for name, n in outcomes.items() if name != "received")
     crowd.close_all()
+
+
+def test_spark_measures_the_answers_per_second_that_it_sustains(crowd: SparkCrowd, spark: Any) -> None:
+    crowd.publish_to_spark()
+    crowd.answer([1] * 1_500, 0)
+    started = time.monotonic()
+    crowd.drain_spark(spark)
+    seconds = time.monotonic() - started
+    connection = connect(crowd.spark_state)
+    [measured] = capacity(connection)
+    connection.close()
+    assert (measured["size_class"], measured["answers"], measured["updated"]) == (0, pytest.approx(1_500), crowd.now)
+    assert 1_500 / seconds < measured["answers_per_second"] < 1e6  # a batch takes no longer than all of it
+
+
+def test_sparks_web_page_answers_on_loopback_alone(spark: Any) -> None:
+    port = urlsplit(spark.sparkContext.uiWebUrl).port
+    socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    with pytest.raises(ConnectionRefusedError):  # this address is ours as well: whatever listens everywhere answers there
+        socket.create_connection(("127.0.0.2", port), timeout=10)

@@ -27,7 +27,7 @@ from toolkit.engines import LIMITS, KafkaLogs, Outcome, Scenario, Stage, outcome
 
 PARTITIONS = 4
 LOCAL = {
-    "spark.ui.enabled": "false",
+    "spark.ui.port": "0",
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short runs are over before C2 has paid off

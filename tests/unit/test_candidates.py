@@ -173,7 +173,7 @@ def test_a_share_on_a_few_of_its_bits_only_is_no_find() -> None:
 def test_candidates_that_share_all_their_bits_are_refused() -> None:
     mechanism = Rappor(bits=2, hashes=1, cohorts=1, f=0.5, p=0.5, q=0.75)
     reports = mechanism.privatize(["a"] * 10, seeded_source(1))
-    with pytest.raises(ParameterError, match="3 texts' must be told apart"):
+    with pytest.raises(ParameterError, match="3 texts' cannot be distinguished"):
         mechanism.estimate(reports, candidates=["a", "b", "c"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from itertools import pairwise
@@ -13,10 +14,12 @@ from click.testing import CliRunner, Result
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import assemble
 from deniable.cli import cli
-from deniable.cli.live import _bar
+from deniable.cli.live import _bar, _window
+from deniable.cli.output import make_console
 from deniable.local.datasets import DATASETS
 from deniable.local.people import Answers
 from deniable.local.simulation import Simulation, demo_query
+from deniable.queries.buckets import Column
 from deniable.randomness import seeded_source
 
 
@@ -135,3 +138,30 @@ def test_windows_that_lack_no_more_answers_than_chance_explains_are_complete(n: 
     simulation = simulated(n)
     assert simulation.condition(simulation.windows[0]) == "complete"
     assert simulation.overload == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_long_labels_are_never_cut_until_they_look_the_same(width: int) -> None:
+    places = ("in the city, near the old harbour", "in the city, near the new harbour")
+    answers = [
+        f"{age} years, {place}, mostly by {way}" for age in ("0 to 29", "30 to 99") for place in places for way in ("car", "bus")
+    ]
+    simulation = simulated(10_000, 10_000)
+    simulation.query = simulation.query.revised(columns=[Column("answer", answers)])
+    simulation.truth = np.full(8, 1 / 8)
+    mechanism = simulation.query.mechanism
+    counts = mechanism.count(mechanism.draw(np.arange(6000) % 8, seeded_source(1)))
+    window = assemble([simulation.query], 0, {PaneKey(simulation.query.id, simulation.query.serial, 0, 0): Pane(counts, 6000)})
+    out = io.StringIO()
+    make_console(file=out, width=width, color_system=None, force_terminal=False).print(_window(simulation, window, width))
+    _, header, *lines = out.getvalue().splitlines()
+    end = header.index("truth") - 2
+    shown: list[str] = []
+    for line in lines:  # a row begins where there are figures; a folded label goes on below
+        label = line[:end].rstrip()
+        if "%" in line[end:]:
+            shown.append(label)
+        else:
+            shown[-1] += label
+    assert len(shown) == len(set(shown)) == 8
+    assert all(text[:7] in answer for text, answer in zip(shown, answers, strict=True))

@@ -175,7 +175,7 @@ def test_a_slip_is_one_line_and_spends_and_writes_nothing(table: Path, options: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "is empty: its first line must name the columns"),
+        ("", "is empty"),
         ("age\n", "holds no rows"),
         ("age\n20\n\n", "row 2: 0 fields where the header has 1"),
         ("age,x\n20,1\n,2\n", "column 'age', row 2: the value is missing (missing='drop' leaves such rows out)"),

@@ -145,7 +145,7 @@ def test_the_observed_information_gives_the_spread_of_the_estimate() -> None:
 
 def test_on_the_edge_there_is_no_such_covariance() -> None:
     matrix = MATRICES["direct"]
-    with pytest.raises(ParameterError, match="on the edge"):
+    with pytest.raises(ParameterError, match="at the edge"):
         observed_covariance(counts_of(matrix, 100), matrix, np.array([1.0, 0, 0, 0, 0, 0]))
 
 

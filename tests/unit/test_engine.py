@@ -328,7 +328,7 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Cro
         (kept,) = crowd.state.connection.execute("SELECT coalesce(sum(length(document)), 0) FROM results").fetchone()
         sizes.append(pages - kept / 4096)
     assert crowd.counts().sum() == 60 * 400
-    # Besides results, which are kept for their retention, panes and accounts grow by some hundred bytes an epoch; the rows of
+    # Besides results, which are kept for their retention, panes and accounts grow by some hundred bytes per epoch; the rows of
     # closed epochs make room for others.
     assert sizes[-1] - sizes[10] <= 12
 

@@ -96,7 +96,7 @@ def test_new_takes_the_few_values_that_matter_and_overwrites_nothing(tmp_path: P
     assert (made.host, made.port, made.tls.key, made.controller) == ("0.0.0.0", 9000, tmp_path / "k.pem", tmp_path / "c.key")  # noqa: S104
     before = path.read_bytes()
     again = run("aggregator", "new", path)
-    assert (again.exit_code, "exists already and is not overwritten" in again.stderr) == (2, True)
+    assert (again.exit_code, "already exists and is not overwritten" in again.stderr) == (2, True)
     assert path.read_bytes() == before
     assert (
         "--proxy = ['https://one.example'] must be given at least twice"

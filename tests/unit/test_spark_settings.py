@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from deniable.aggregator.aggregator_settings import ProxySettings, read_settings
-from deniable.aggregator.engines.spark.session import job_of
+from deniable.aggregator.engines.spark.session import job_of, session_settings
 from deniable.aggregator.engines.spark.sources import KafkaSource
 from deniable.aggregator.external_engine import note_counted, note_health
 from deniable.aggregator.health import ProxyHealth
@@ -162,3 +162,22 @@ def test_the_service_shows_what_the_engine_elsewhere_tells(tmp_path: Path) -> No
         connection.close()
     finally:
         service.stop()
+
+
+def test_sparks_web_page_is_on_loopback_unless_it_is_chosen_otherwise() -> None:
+    master, options, environment = session_settings(None, {}, {})
+    assert (master, environment) == ("local[*]", {"SPARK_LOCAL_IP": "127.0.0.1"})
+    assert options["spark.driver.host"] == "127.0.0.1"
+    # Executors elsewhere must still find the driver.
+    _, options, environment = session_settings("spark://host:7077", {"spark.driver.host": "driver.example"}, {})
+    assert environment == {"SPARK_LOCAL_IP": "127.0.0.1"}
+    assert options["spark.driver.host"] == "driver.example"
+    assert options["spark.driver.bindAddress"] not in ("0.0.0.0", "")  # noqa: S104 - must not be
+    # What an operator has chosen holds.
+    assert session_settings("yarn", {}, {"SPARK_LOCAL_IP": "10.0.0.7"})[2] == {}
+    assert session_settings("yarn", {"spark.ui.enabled": "false"}, {})[1]["spark.ui.enabled"] == "false"
+    # Where the master is Spark's to know, so is the driver's address: then there is no page, unless it is asked for.
+    master, options, environment = session_settings(None, {}, {"SPARK_CONF_DIR": "/etc/spark"})
+    assert (master, options["spark.ui.enabled"], environment) == (None, "false", {})
+    assert "spark.driver.host" not in options
+    assert session_settings(None, {"spark.ui.enabled": "true"}, {"MASTER": "yarn"})[1]["spark.ui.enabled"] == "true"

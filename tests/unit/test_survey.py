@@ -329,7 +329,7 @@ def test_what_is_kept_is_said_not_to_be_protected(tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.csv", 100)
     kept = run("randomize", answers, "-o", tmp_path / "kept.csv", *OPTIONS, "--keep", "size", "--keep", "name")
     assert kept.exit_code == 0
-    assert "NOT PROTECTED: size, name are copied as in the input." in kept.stdout
+    assert "NOT PROTECTED: size, name are copied unchanged." in kept.stdout
     assert "row as a whole" not in kept.stdout
     assert "together: epsilon 3.099, about those columns only." in kept.stdout
     left_out = run("randomize", answers, "-o", tmp_path / "left.csv", *OPTIONS)

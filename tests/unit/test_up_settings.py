@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from deniable.aggregator.aggregator_settings import read_settings as read_aggregator
 from deniable.cli import cli
 from deniable.client.vault import Vault
 from deniable.errors import SettingsError
 from deniable.local.own_data import simulate_own
 from deniable.local.people import Answers
+from deniable.local.services import Services
 from deniable.local.up_settings import read_settings
 from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
@@ -113,7 +115,11 @@ def test_one_file_describes_the_simulation_and_the_services(folder: Path) -> Non
     ("before", "after", "message"),
     [
         ('mode = "simulation"', 'mode = "party"', "line 2: mode = 'party' must be one of 'simulation', 'services'"),
-        ("seconds = 30", "secnds = 30", "line 4: secnds = 30 is not a setting here; there are mode, query, seconds, data"),
+        (
+            "seconds = 30",
+            "secnds = 30",
+            "line 4: secnds = 30 is not a setting here; did you mean 'seconds'? There are",
+        ),
         ("seconds = 30", "seconds = 0", "line 4: seconds = 0 must be a whole number from 1 to"),
         ('query = "trips.toml"', "", "query = None must be the path of a query's TOML file, or a table [query]"),
         ('owner = "taxi"', "", "line 6: data.owner = None must be a text, and not an empty one"),
@@ -130,6 +136,26 @@ def test_one_file_describes_the_simulation_and_the_services(folder: Path) -> Non
         ('token_file = "two.token"', "", "services.proxies[1].token_file = None is missing: the aggregator needs"),
         ("port = 8602", "", "services.proxies[1].port = None must be a whole number from 1 to 65535"),
         ('name = "two"', 'name = "one"', "services.proxies = ['one', 'one'] must have different names"),
+        (
+            "port = 8602",
+            "port = 8602\nprot = 1",
+            "line 29: services.proxies[1].prot = 1 is not a setting here; did you mean 'port'",
+        ),
+        (
+            "port = 8602",
+            'port = 8602\nintake = { graec = "1 s" }',
+            "line 29: services.proxies[1].intake.graec = '1 s' is not a setting; did you mean 'grace'? There are threshold",
+        ),
+        (
+            "port = 8700",
+            'port = 8700\nlimits = { patience = "soon" }',
+            "line 33: services.aggregator.limits.patience = 'soon' must be a number of whole seconds",
+        ),
+        (
+            "port = 8700",
+            "port = 8700\n[services.aggregator.history]\nkeep = 0",
+            "line 34: services.aggregator.history.keep = 0 must lie between 1 second",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key_and_what_would_be_accepted(
@@ -155,6 +181,44 @@ def test_services_must_be_those_that_the_query_names(folder: Path) -> None:
     read_settings(folder / "up.toml")  # a simulation does not mind
     with pytest.raises(SettingsError, match="must be the proxies that the query names"):
         read_settings(folder / "up.toml", "services")
+
+
+def test_a_simulation_needs_no_key_and_a_host_of_a_proxy_needs_neither_data_nor_the_analysts_key(folder: Path) -> None:
+    text = UP.replace("[services]", '[services]\nanalyst_key = "city.key"')
+    (folder / "up.toml").write_text(text)
+    kept = (folder / "city.key.pub").read_bytes()
+    (folder / "city.key.pub").unlink()
+    assert read_settings(folder / "up.toml").mode == "simulation"
+    (folder / "trips.csv").unlink()
+    with pytest.raises(SettingsError, match=r"data\.table = 'trips\.csv' must be a file"):
+        read_settings(folder / "up.toml")
+    (folder / "city.key.pub").write_bytes(kept)
+    plan = read_settings(folder / "up.toml", "services", ["one"]).services
+    assert plan is not None
+    assert (plan.analyst_key, [proxy.here for proxy in plan.proxies], plan.aggregator.here) == (None, [True, False], False)
+    with pytest.raises(SettingsError, match=r"line 15: services\.analyst_key = 'city\.key' must be the file of a key"):
+        read_settings(folder / "up.toml", "services")
+
+
+def test_services_have_the_controllers_key_that_the_envelope_names(folder: Path) -> None:
+    key, other = AnalystKey.generate("controller"), AnalystKey.generate("another")
+    key.save(folder / "controller.key")
+    other.save(folder / "other.key")
+    ranges = "sampling = [0.1, 1.0]\np = [0.2, 0.5]\nq = [0.5, 0.5]\nepsilon_per_answer = 3.0\n"
+    envelope = f'[envelope]\ncontroller = "{key.public.raw.hex()}"\n{ranges}'
+    (folder / "trips.toml").write_text(QUERY.replace("[budget]", f"{envelope}[budget]"))
+    assert read_settings(folder / "up.toml").query.envelope is not None  # a simulation asks without it
+    with pytest.raises(SettingsError, match=r"services\.aggregator\.controller = None is missing: the query has an envelope"):
+        read_settings(folder / "up.toml", "services")
+    assert read_settings(folder / "up.toml", "services", ["one"]).services is not None  # only the aggregator's host has it
+    (folder / "up.toml").write_text(UP + 'controller = "other.key"\n')
+    with pytest.raises(SettingsError, match="must be the key that the query's envelope names"):
+        read_settings(folder / "up.toml", "services")
+    (folder / "up.toml").write_text(UP + 'controller = "controller.key"\n')
+    plan = read_settings(folder / "up.toml", "services").services
+    assert plan is not None
+    Services(folder / "made", plan.ring, plan.proxies, plan.aggregator)
+    assert read_aggregator(folder / "made" / "aggregator.toml").controller == folder / "controller.key"
 
 
 def test_a_query_may_stand_in_the_file_itself(folder: Path) -> None:

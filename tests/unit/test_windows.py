@@ -319,7 +319,7 @@ def test_results_of_earlier_versions_are_read() -> None:
     assert window.estimate is not None
     np.testing.assert_allclose(again.estimate.variance, window.estimate.variance)
     np.testing.assert_array_equal(again.estimate.covariance, window.estimate.covariance)
-    with pytest.raises(DocumentError, match="this is no document of Window: 'n' is missing"):
+    with pytest.raises(DocumentError, match="not a document of Window: 'n' is missing"):
         Window.from_dict({name: value for name, value in document.items() if name != "n"})
 
 

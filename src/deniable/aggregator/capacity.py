@@ -2,7 +2,7 @@
 
 PrivApprox assumes a function from a budget to what can be computed with it (Quoc 2017, 2.2.5 and appendix B). Here it is
 measured: each busy step of the engine, reading, joining, counting and committing, adds its answers and its seconds to those of
-its size class, and what was measured before fades, so that the figure follows the machine.
+its size class, and what was measured before fades, so that the figure follows the machine. A step of Spark is a whole batch.
 """
 
 from __future__ import annotations
@@ -42,20 +42,30 @@ class CapacityMeter:
         self._answers = {}
         start = time.perf_counter()
         yield
-        seconds, total = time.perf_counter() - start, sum(self._answers.values())
+        self.took(self._answers, time.perf_counter() - start)
+
+    def took(self, answers: Mapping[int, float], seconds: float) -> None:
+        """Take note of how long so many answers of each size class took; few say nothing and are left out."""
+        total = sum(answers.values())
         if total < _FEWEST:
             return
-        for size_class, answers in self._answers.items():
+        for size_class, n in answers.items():
             before = self._measured.get(size_class, (0.0, 0.0))
-            spent = seconds * answers / total
-            self._measured[size_class] = (before[0] * _FADE + answers, before[1] * _FADE + spent)
+            self._measured[size_class] = (before[0] * _FADE + n, before[1] * _FADE + seconds * n / total)
 
     def counted(self, ledger: Ledger, channels: Mapping[int, CountedChannel]) -> None:
         """Take note of the shares that a step brought."""
+        for size_class, n in self.answers(ledger, channels).items():
+            self._answers[size_class] = self._answers.get(size_class, 0.0) + n
+
+    def answers(self, ledger: Ledger, channels: Mapping[int, CountedChannel]) -> dict[int, float]:
+        """How many answers of each size class the shares in an account are."""
+        found: dict[int, float] = {}
         for (_, channel, epoch), account in ledger.accounts.items():
             if epoch != OUTSIDE and channel in channels and account.received:
                 size_class = channels[channel].size_class
-                self._answers[size_class] = self._answers.get(size_class, 0.0) + account.received / self._n_proxies
+                found[size_class] = found.get(size_class, 0.0) + account.received / self._n_proxies
+        return found
 
     def store(self, connection: sqlite3.Connection, now: int) -> None:
         """Write down what was measured, inside a transaction of the caller."""

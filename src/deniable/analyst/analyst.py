@@ -84,7 +84,7 @@ class Analyst:
         return told
 
     def capacity(self) -> dict[int, float]:
-        """Answers a second that the aggregator sustained lately, by size class."""
+        """Answers per second that the aggregator sustained lately, by size class."""
         told = self._ask("GET", "/v1/capacity")["capacity"]
         return {int(each["size_class"]): float(each["answers_per_second"]) for each in told}
 

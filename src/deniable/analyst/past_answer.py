@@ -36,7 +36,7 @@ class PastAnswer:
 
     @cached_property
     def parts(self) -> dict[str, Estimate | None]:
-        """The estimates of its parts by their names; None for one that is withheld, for it rests on too few answers."""
+        """The estimates of its parts by their names; None for one that is withheld because it rests on too few answers."""
         return {part["name"]: read_estimate(part, self.period) if "estimate" in part else None for part in self.document["parts"]}
 
     @property

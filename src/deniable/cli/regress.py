@@ -23,12 +23,12 @@ _FILE = click.Path(path_type=Path)
 
 
 def sample_options(command: Any) -> Any:
-    """The columns that tell how people were drawn."""
+    """The columns that say how people were sampled."""
     for option in (
-        click.option("--clusters", metavar="COLUMN", help="The cluster in which a person was drawn, such as a school."),
-        click.option("--strata", metavar="COLUMN", help="The stratum of which a person was drawn."),
+        click.option("--clusters", metavar="COLUMN", help="The cluster each person was sampled in, such as a school."),
+        click.option("--strata", metavar="COLUMN", help="The stratum each person was sampled from."),
         click.option("--probabilities", metavar="COLUMN", help="Inclusion probabilities, instead of weights."),
-        click.option("--weights", metavar="COLUMN", help="How many people of the population each person stands for."),
+        click.option("--weights", metavar="COLUMN", help="How many people in the population each person represents."),
     ):
         command = option(command)
     return command
@@ -39,7 +39,7 @@ _missing = click.option(
     type=click.Choice(get_args(Missing)),
     default="refuse",
     show_default=True,
-    help="What to do with a missing value.",
+    help="What to do with missing values.",
 )
 _confidence = click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover."
@@ -50,15 +50,17 @@ _confidence = click.option(
 @click.argument("formula", metavar="'OUTCOME ~ A + B'")
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
 @column_options
-@click.option("--linear", is_flag=True, help="A linear regression of a number or of a scored answer, instead of a logistic one.")
+@click.option("--linear", is_flag=True, help="Linear regression of a number or a scored answer, instead of logistic.")
 @click.option(
-    "--design", metavar="NAME:PARAMETER=VALUE,…", help="How the outcome was asked: a design with two samples, or Scrambling."
+    "--design",
+    metavar="NAME:PARAMETER=VALUE,…",
+    help="The design of the outcome's question: one with two samples, or Scrambling.",
 )
-@click.option("--group", metavar="COLUMN", help="The sample of each person, 1 or 2, where the design has two.")
+@click.option("--group", metavar="COLUMN", help="The sample of each person, 1 or 2, for a design with two.")
 @click.option("--random-intercept", metavar="COLUMN", help="Clusters whose log-odds differ by a random intercept.")
 @sample_options
 @click.option(
-    "--category", "categories", multiple=True, metavar="COLUMN", help="Take a column of numbers as categories. Repeatable."
+    "--category", "categories", multiple=True, metavar="COLUMN", help="Treat a column of numbers as categories. Repeatable."
 )
 @click.option(
     "--errors",
@@ -92,12 +94,12 @@ def regress(
     as_csv_: bool,
     **layout: str | None,
 ) -> None:
-    """Fit how an answer depends on other columns of FILEs, any of which may be randomized.
+    """Regress an answer on other columns of FILEs, any of which may be randomized.
 
-    The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; a name with spaces stands between
-    backticks. Randomized columns are known by FILE.toml, --column or --mechanisms; all others are taken as they are, texts as
-    categories. The model is logistic, or multinomial for several answers, unless --linear. Tests are likelihood-ratio tests, and
-    Wald tests where there are weights, strata, clusters or --linear.
+    The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; put names with spaces in
+    backticks. FILE.toml, --column or --mechanisms say which columns are randomized; all others are used as they are, text as
+    categories. The model is logistic, or multinomial for several answers, unless --linear is given. Tests are likelihood-ratio
+    tests, or Wald tests with weights, strata, clusters or --linear.
     """
     check_confidence(confidence)
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
@@ -130,7 +132,7 @@ def regress(
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
-@click.option("--of", "pair", required=True, metavar="A,B,…", help="The columns: two, or more for all pairs of them.")
+@click.option("--of", "pair", required=True, metavar="A,B,…", help="Two columns, or more for all pairs.")
 @column_options
 @sample_options
 @_confidence
@@ -154,8 +156,8 @@ def correlate(
 ) -> None:
     """Estimate correlations between columns of FILEs, any of which may be randomized.
 
-    Randomized columns are known by FILE.toml, --column or --mechanisms: two labels count 0 and 1, labels that are numbers for
-    themselves. All others must be numbers.
+    FILE.toml, --column or --mechanisms say which columns are randomized; of these, two labels count as 0 and 1, and numeric
+    labels as their values. All other columns must be numbers.
     """
     check_confidence(confidence)
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:

@@ -49,7 +49,9 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
     session = open_session(master, chosen.spark.options)
     for each in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
         signal.signal(each, lambda *_: stop.set())
-    say(_line({"event": "started", "version": session.version}, f"Spark {session.version} counts", as_json))
+    page = session.sparkContext.uiWebUrl
+    where = f"its web page: {page}" if page else "its web page is off"
+    say(_line({"event": "started", "version": session.version, "ui": page}, f"Spark {session.version} counts; {where}", as_json))
     pause = 1.0
 
     def watch(progress: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class Budget:
     '3/5'
 
     A budget belongs to the table, the neighbour relation and the rows per person of its first release: another table, a filtered
-    copy for one, is refused, for its size would be a private number. What counts persons differently cannot be added up.
+    copy for one, is refused, because its size would be a private number. What counts persons differently cannot be added up.
     """
 
     def __init__(self, epsilon: Any) -> None:

@@ -78,12 +78,12 @@ class Histogram(Estimate):
         return self.noisy_counts.copy() if size is None else super().counts(size)
 
     def count_interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
-        """One row a label: low and high, which cover the exact count with at least the given probability."""
+        """One row per label: low and high, which cover the exact count with at least the given probability."""
         reach = self.law.reach(self._level(confidence, simultaneous))
         return np.column_stack([self.noisy_counts - reach, self.noisy_counts + reach])
 
     def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
-        """One row a label: low and high, which cover the exact proportion with at least the given probability.
+        """One row per label: low and high, which cover the exact proportion with at least the given probability.
 
         There is one method, by the exact law of the noise; after :meth:`consistent` the interval still is that of the noisy
         counts, drawn out to contain the changed proportion.

@@ -125,9 +125,9 @@ def _from_matrix(matrix: Any, labels: Sequence[Hashable] | None) -> Graph:
 def _from_pairs(pairs: NDArray[Any], nodes: int, labels: Sequence[Hashable] | None) -> Graph:
     """Errors name the position of a pair, never its nodes: an edge is an answer."""
     if labels is not None and len(labels) != nodes:
-        raise ParameterError("labels", len(labels), f"is their number, which must be that of the nodes, {nodes}")
+        raise ParameterError("len(labels)", len(labels), f"must be the number of nodes, {nodes}")
     if labels is not None and len(set(labels)) != nodes:
-        raise ParameterError("labels", len(set(labels)), f"is the number of distinct labels, which must be {nodes}")
+        raise ParameterError("distinct labels", len(set(labels)), f"must be {nodes}")
     if pairs.size == 0:
         return Graph(nodes, np.empty((0, 2), dtype=np.int64), None if labels is None else tuple(labels))
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":

@@ -62,6 +62,8 @@ class Address:
     key: Path | None = None
     url: str = ""
     """As devices and the aggregator see it; by default made of host and port."""
+    password_file: Path | None = None
+    """Holds the password of the key, if that is encrypted."""
 
     def __post_init__(self) -> None:
         if not self.url:
@@ -70,8 +72,9 @@ class Address:
 
     def settings(self) -> dict[str, Any]:
         """As a service's settings say it."""
-        tls = {} if self.certificate is None else {"tls": {"certificate": str(self.certificate), "key": str(self.key)}}
-        return {"host": self.host, "port": self.port, **tls}
+        files = {"certificate": self.certificate, "key": self.key, "password_file": self.password_file}
+        tls = {name: str(path) for name, path in files.items() if path is not None}
+        return {"host": self.host, "port": self.port, **({"tls": tls} if tls else {})}
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class Aggregator:
     limits: Mapping[str, Any] = field(default_factory=dict)
     history: Mapping[str, Any] | None = field(default_factory=lambda: {"folder": "history"})
     """The settings of its history; None for none. Without PyArrow there is none either."""
+    controller: Path | None = None
+    """The key with which it adapts queries whose envelopes name it."""
 
     @property
     def keeps_history(self) -> bool:
@@ -139,6 +144,8 @@ class Services:
                 document["log"] = str(self.folder / proxy.name / "log.db")
             proxies.append(document)
         settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
+        if self.aggregator.controller is not None:
+            settings["controller"] = str(self.aggregator.controller)
         tables = {"limits": dict(self.aggregator.limits)}
         if self.aggregator.keeps_history:
             tables["history"] = dict(self.aggregator.history or {})

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deniable.aggregator.history.history_settings import HistorySettings
+from deniable.aggregator.limits import EngineLimits
 from deniable.errors import ParameterError
 from deniable.local.services import Address, Aggregator, Proxy
+from deniable.proxy.intake import Rules
 from deniable.queries.files import query_of_tree, read_query
-from deniable.queries.keys import KeyRing, PublicKey
+from deniable.queries.keys import AnalystKey, KeyRing, PublicKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration
+from deniable.service.settings_file import settings_of
 from deniable.toml_file import TomlFile
 
 __all__ = ["MODES", "Data", "ServicesPlan", "Settings", "read_settings"]
 
 MODES = ("simulation", "services")
-_ADDRESS = ("host", "port", "url", "certificate", "key")
+_ADDRESS = ("host", "port", "url", "certificate", "key", "password_file")
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,9 @@ class ServicesPlan:
 
     folder: Path
     ring: KeyRing
-    """The keys of the analysts whose queries are taken."""
+    """The keys of the analysts whose queries are taken; empty in a simulation, which has keys of its own."""
     analyst_key: Path | None
-    """The analyst's key: with it, and the aggregator here, the query is signed and published."""
+    """The analyst's key, if the aggregator runs here: the query is signed with it and published."""
     proxies: tuple[Proxy, ...]
     aggregator: Aggregator
 
@@ -83,14 +88,16 @@ def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[st
         raise ParameterError("mode", chosen, f"must be one of {', '.join(map(repr, MODES))}")
     simulation = _table("simulation", tree.get("simulation", {}))
     _check_keys("simulation.", simulation, ("every", "devices"))
+    # Every section is checked in every mode, but only the files are read that this mode needs on this host: a simulation is
+    # tried before there are keys and certificates, and a host that runs a proxy has no business with data or an analyst's key.
     settings = Settings(
         chosen,
         _query(tree.get("query"), base),
         None if "seconds" not in tree else _whole("seconds", tree["seconds"], 1, 1 << 31),
         duration("simulation.every", simulation.get("every", 2)),
         _whole("simulation.devices", simulation.get("devices", 40), 0, 1000),
-        _data(tree["data"], base) if "data" in tree else None,
-        _services(tree["services"], base, start) if "services" in tree else None,
+        _data(tree["data"], base, chosen == "simulation") if "data" in tree else None,
+        _services(tree["services"], base, start, chosen == "services") if "services" in tree else None,
     )
     if chosen == "simulation":
         if settings.data is None:
@@ -109,7 +116,21 @@ def _settings(tree: dict[str, Any], base: Path, mode: str | None, start: list[st
     if set(urls) != set(settings.query.proxies):
         rule = f"must be the proxies that the query names, which are {list(settings.query.proxies)}"
         raise ParameterError("services.proxies", urls, rule)
+    _check_controller(settings.query, settings.services.aggregator)
     return settings
+
+
+def _check_controller(query: Query, aggregator: Aggregator) -> None:
+    """An aggregator that runs here must have the key that the query's envelope names, or the query would never adapt."""
+    if query.envelope is None or not aggregator.here:
+        return
+    name = "services.aggregator.controller"
+    if aggregator.controller is None:
+        raise ParameterError(name, None, "is missing: the query has an envelope, and only the key that it names may adapt it")
+    found = AnalystKey.load(aggregator.controller).public.raw.hex()
+    if found != query.envelope.controller:
+        rule = f"must be the key that the query's envelope names, {query.envelope.controller[:16]}…; it is {found[:16]}…"
+        raise ParameterError(name, str(aggregator.controller), rule)
 
 
 def _query(given: Any, base: Path) -> Query:
@@ -123,7 +144,7 @@ def _query(given: Any, base: Path) -> Query:
     raise ParameterError("query", given, "must be the path of a query's TOML file, or a table [query] with the same keys")
 
 
-def _data(given: Any, base: Path) -> Data:
+def _data(given: Any, base: Path, needed: bool) -> Data:
     table = _table("data", given)
     _check_keys("data.", table, ("vaults", "table", "name", "owner", "stratum"))
     if ("vaults" in table) == ("table" in table):
@@ -131,25 +152,25 @@ def _data(given: Any, base: Path) -> Data:
     if "vaults" in table:
         _check_keys("data.", table, ("vaults",))
         folder = _path("data.vaults", table["vaults"], base)
-        if not folder.is_dir():
+        if needed and not folder.is_dir():
             raise ParameterError("data.vaults", str(table["vaults"]), "must be a folder of vaults")
         return Data(vaults=folder)
     file = _path("data.table", table["table"], base)
-    if not file.is_file():
+    if needed and not file.is_file():
         raise ParameterError("data.table", str(table["table"]), "must be a file: .csv, .parquet, or an SQLite database")
     owner = _text("data.owner", table.get("owner"))
     stratum = _text("data.stratum", table["stratum"]) if "stratum" in table else ""
     return Data(table=file, name=_text("data.name", table.get("name", file.stem)), owner=owner, stratum=stratum)
 
 
-def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
+def _services(given: Any, base: Path, chosen: list[str], needed: bool) -> ServicesPlan:
     table = _table("services", given)
     _check_keys("services.", table, ("folder", "ring", "keys", "analyst_key", "start", "proxies", "aggregator"))
     listed = table.get("proxies")
     if not isinstance(listed, list) or len(listed) < 2:
         raise ParameterError("services.proxies", listed, "must be at least two tables, [[services.proxies]]")
     aggregator = _table("services.aggregator", table.get("aggregator", {}))
-    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits", "history"))
+    _check_keys("services.aggregator.", aggregator, (*_ADDRESS, "limits", "history", "controller"))
     places = [(f"services.proxies[{i}].", _table(f"services.proxies[{i}]", each)) for i, each in enumerate(listed)]
     names = [_name(f"{place}name", each.get("name")) for place, each in places]
     if len(set(names)) < len(names):
@@ -165,38 +186,60 @@ def _services(given: Any, base: Path, chosen: list[str]) -> ServicesPlan:
         if not here and token_file is None and "aggregator" in start:
             rule = "is missing: the aggregator needs the operator's token of a proxy that runs elsewhere"
             raise ParameterError(f"{place}token_file", None, rule)
-        intake = _table(f"{place}intake", each.get("intake", {}))
+        intake = _checked(f"{place}intake", each.get("intake", {}), Rules, base)
         proxies.append(Proxy(name, _address(place, each, base), here, intake, token_file))
     return ServicesPlan(
         _path("services.folder", table.get("folder", "services"), base),
-        _ring(table, base),
-        _path("services.analyst_key", table["analyst_key"], base) if "analyst_key" in table else None,
+        _ring(table, base, needed),
+        _analyst_key(table, base, needed and "aggregator" in start),
         tuple(proxies),
         Aggregator(
             _address("services.aggregator.", {"port": 8700, **aggregator}, base),
             "aggregator" in start,
-            _table("services.aggregator.limits", aggregator.get("limits", {})),
-            _history(aggregator.get("history", {})),
+            _checked("services.aggregator.limits", aggregator.get("limits", {}), EngineLimits, base),
+            _history(aggregator.get("history", {}), base),
+            _path("services.aggregator.controller", aggregator["controller"], base) if "controller" in aggregator else None,
         ),
     )
 
 
-def _history(given: Any) -> dict[str, Any] | None:
+def _history(given: Any, base: Path) -> dict[str, Any] | None:
     """The settings of the history, which is kept unless it is switched off."""
-    if given is False:
+    name = "services.aggregator.history"
+    return None if given is False else _checked(name, {"folder": "history", **_table(name, given)}, HistorySettings, base)
+
+
+def _checked(name: str, given: Any, kind: type[Any], base: Path) -> dict[str, Any]:
+    """A table that goes into a service's own settings, if that service would take it."""
+    table = _table(name, given)
+    try:
+        settings_of(table, kind, base)
+    except ParameterError as error:
+        raise ParameterError(f"{name}.{error.name}", error.value, error.rule) from None
+    return table
+
+
+def _analyst_key(table: Mapping[str, Any], base: Path, needed: bool) -> Path | None:
+    path = _path("services.analyst_key", table["analyst_key"], base) if "analyst_key" in table else None
+    if path is None or not needed:
         return None
-    return {"folder": "history", **_table("services.aggregator.history", given)}
+    if not path.is_file():
+        rule = "must be the file of a key, where the aggregator runs; without it, publish with deniable query publish"
+        raise ParameterError("services.analyst_key", table["analyst_key"], rule)
+    return path
 
 
-def _ring(table: Mapping[str, Any], base: Path) -> KeyRing:
+def _ring(table: Mapping[str, Any], base: Path, needed: bool) -> KeyRing:
     if "ring" in table and "keys" not in table:
-        return KeyRing.load(_path("services.ring", table["ring"], base))
+        path = _path("services.ring", table["ring"], base)
+        return KeyRing.load(path) if needed else KeyRing()
     keys = table.get("keys")
     if "ring" in table or not isinstance(keys, list) or not keys:
         raise ParameterError("services.keys", keys, "must be a list of public keys' files; or else give ring, a key ring's file")
+    paths = [_path(f"services.keys[{i}]", each, base) for i, each in enumerate(keys)]
     ring = KeyRing()
-    for i, each in enumerate(keys):
-        ring = ring.add(PublicKey.load(_path(f"services.keys[{i}]", each, base)))
+    for path in paths if needed else ():
+        ring = ring.add(PublicKey.load(path))
     return ring
 
 
@@ -204,18 +247,22 @@ def _address(place: str, table: Mapping[str, Any], base: Path) -> Address:
     if ("certificate" in table) != ("key" in table):
         missing = "key" if "certificate" in table else "certificate"
         raise ParameterError(f"{place}{missing}", None, "is missing: TLS needs a certificate and its key, both PEM files")
-    certificate, key = (_path(f"{place}{name}", table[name], base) if name in table else None for name in ("certificate", "key"))
+    certificate, key, password = (
+        _path(f"{place}{name}", table[name], base) if name in table else None for name in ("certificate", "key", "password_file")
+    )
     url = table.get("url", "")
     if url and (not isinstance(url, str) or not url.startswith(("http://", "https://"))):
         raise ParameterError(f"{place}url", url, "must start with http:// or https://")
     port = _whole(f"{place}port", table.get("port"), 1, 65535)
-    return Address(_text(f"{place}host", table.get("host", "127.0.0.1")), port, certificate, key, url)
+    return Address(_text(f"{place}host", table.get("host", "127.0.0.1")), port, certificate, key, url, password)
 
 
 def _check_keys(place: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name, value in table.items():
         if name not in known:
-            raise ParameterError(f"{place}{name}", value, f"is not a setting here; there are {', '.join(known)}")
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}? There" if near else "there"
+            raise ParameterError(f"{place}{name}", value, f"is not a setting here; {hint} are {', '.join(known)}")
 
 
 def _table(name: str, given: Any) -> dict[str, Any]:

@@ -27,12 +27,12 @@ def moment(name: str, text: str) -> int:
         found = found.replace(tzinfo=datetime.UTC)
     seconds = int(found.timestamp())
     if seconds < 0:
-        raise ParameterError(name, text, "must not lie before 1970")
+        raise ParameterError(name, text, "must not be before 1970")
     return seconds
 
 
 def iso_time(seconds: int) -> str:
-    """A time of UTC as programs read it.
+    """A UTC time as programs read it.
 
     >>> iso_time(0)
     '1970-01-01T00:00:00Z'
@@ -42,7 +42,7 @@ def iso_time(seconds: int) -> str:
 
 
 def spoken_time(seconds: int) -> str:
-    """A time of UTC as people write it, or as plain seconds where it lies beyond the calendar."""
+    """A UTC time as people write it, or as plain seconds if it is beyond the calendar."""
     try:
         found = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What a query asks of a system: messages, requests and bytes a second, on average and at the peak of an epoch.
+"""What a query asks of a system: messages, requests and bytes per second, on average and at the peak of an epoch.
 
 When devices send. A device wakes every `poll` seconds, each at its own moment. In its first round of an epoch it answers, and
 draws when to send: a second uniform in the `within` that follow, or in what is left of the epoch (docs/client.md). It sends in
@@ -122,7 +122,7 @@ class Demand:
 
     @property
     def mean(self) -> float:
-        """Shares a second at each proxy, over the whole epoch."""
+        """Shares per second at each proxy, over the whole epoch."""
         return self.messages / self.every
 
     @cached_property
@@ -138,7 +138,7 @@ class Demand:
 
     @property
     def peak(self) -> float:
-        """Shares a second at each proxy, in the busiest second; those of neighbouring epochs come together."""
+        """Shares per second at each proxy, in the busiest second; those of neighbouring epochs come together."""
         folded = np.zeros(self.every)
         np.add.at(folded, np.arange(len(self.profile)) % self.every, self.profile)
         return float(self.messages * folded.max())

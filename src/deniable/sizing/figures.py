@@ -32,19 +32,21 @@ class Figures:
     """Capacities of one unit each. `Figures.explain()` says where each comes from."""
 
     uploads: float = _figure(
-        1100, "uploads a second of one proxy process or collector, each over a TLS connection of its own", "benchmarks/uploads.py"
+        1100,
+        "uploads per second of one proxy process or collector, each over a TLS connection of its own",
+        "benchmarks/uploads.py",
     )
     uploads_kept: float = _figure(
-        17_000, "uploads a second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
+        17_000, "uploads per second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
     )
     polls: float = _figure(
-        44_000, "requests a second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
+        44_000, "requests per second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
     )
     gathered: float = _figure(
         60_000, "uploads of one share a second of one proxy process, gathered by collectors", "benchmarks/uploads.py"
     )
     bulk: float = _figure(
-        708_000, "shares a second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
+        708_000, "shares per second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
     )
     request_bytes: float = _figure(
         428, "bytes of heads and answer around the shares of an upload, above TCP and TLS", "benchmarks/uploads.py"
@@ -57,19 +59,21 @@ class Figures:
         50, "bytes of a proxy's memory for one message id of an open epoch, and its client's count", "benchmarks/open_ids.py"
     )
     embedded: float = _figure(
-        1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"
+        1_950_000,
+        "answers per second of one core of the embedded aggregator, whole path, small blocks",
+        "benchmarks/aggregator.py",
     )
     spark: float = _figure(
-        600_000, "answers a second of one core of Spark on blocks from Kafka, in steady state", "benchmarks/spark.py --topics"
+        600_000, "answers per second of one core of Spark on blocks from Kafka, in steady state", "benchmarks/spark.py --topics"
     )
-    flushes: float = _figure(180, "transactions a second of one proxy process into its SQLite file", "benchmarks/log.py")
-    flushes_kafka: float = _figure(45, "transactions a second of one proxy process into Kafka", "benchmarks/log.py")
+    flushes: float = _figure(180, "transactions per second of one proxy process into its SQLite file", "benchmarks/log.py")
+    flushes_kafka: float = _figure(45, "transactions per second of one proxy process into Kafka", "benchmarks/log.py")
     broker: float = _figure(
         40e6,
-        "bytes a second that one broker writes, replicas included",
+        "bytes per second that one broker writes, replicas included",
         "assumed: a machine of its own with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
     )
-    partition: float = _figure(5e6, "bytes a second of one partition", "assumed: small enough that a reader of one keeps up")
+    partition: float = _figure(5e6, "bytes per second of one partition", "assumed: small enough that a reader of one keeps up")
     broker_partitions: float = _figure(4000, "partitions of one broker, replicas counted", "assumed: what is commonly advised")
     processor: float = _figure(1, "cores that one proxy process can use: Python runs one thread of it at a time", "CPython")
     broker_cores: float = _figure(4, "cores of one broker", "assumed")
@@ -81,7 +85,7 @@ class Figures:
     tick: float = _figure(
         0.5,
         "seconds between an epoch's time and its mark in the log, at most",
-        "deniable.proxy.intake_worker looks 4 times a second",
+        "deniable.proxy.intake_worker looks 4 times per second",
     )
     step: float = _figure(
         0.3, "seconds of one step of the aggregator with little in it: pause and commit", "benchmarks/scale.py --real"

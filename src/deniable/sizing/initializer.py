@@ -6,8 +6,8 @@ the controller (:mod:`deniable.planning.feedback`) with one more bound for each 
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
     local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance (`lasting_rate`)
-    answers a second           s <= rate / (rate of everybody, at the peak of an epoch)
-    bytes a day                s <= bytes / (bytes of a device that answers every epoch)
+    answers per second           s <= rate / (rate of everybody, at the peak of an epoch)
+    bytes per day                s <= bytes / (bytes of a device that answers every epoch)
     latency, money a month     by `deniable size`, whose figures grow with s: found by halving
 """
 
@@ -57,7 +57,7 @@ class Costs:
         return size(replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)), self.figures, self.prices)
 
     def peak(self, query: Query) -> float:
-        """Answers a second at the peak of an epoch, if everybody answers."""
+        """Answers per second at the peak of an epoch, if everybody answers."""
         return self.sizing(query, 1.0).demand.peak
 
     def bytes_per_day(self, query: Query) -> float:

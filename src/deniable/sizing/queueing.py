@@ -1,13 +1,13 @@
 """How a system behaves in time: devices, proxies, log and aggregator as queues in a row, second by second.
 
-The model. All cells are alike, so one is followed, and in it one proxy, for all get the same messages. Amounts are real numbers
-of messages; a slot is a part of a second. In every slot
+The model. All cells are alike, so one is followed, and in it one proxy, because all get the same messages. Amounts are real
+numbers of messages; a slot is a part of a second. In every slot
 
 1. devices send, as :attr:`Demand.profile` says; what a proxy process has not taken waits at the devices;
 2. the proxy takes what its core allows, after answering the requests for queries;
 3. it gathers until `threshold` shares wait or the oldest has waited `deadline`, and then appends all of them to the log;
-4. the log takes its bytes a second, all proxies and replicas counted;
-5. the aggregator counts its answers a second.
+4. the log takes its bytes per second, all proxies and replicas counted;
+5. the aggregator counts its answers per second.
 
 Each stage serves first what came first. What a proxy has not taken `grace` seconds after its epoch has ended is late and lost.
 The result of an epoch is there when its mark, which a proxy writes `grace` seconds after the end, is read, and all before it
@@ -36,7 +36,7 @@ _MOST_SLOTS = 2_000_000
 
 @dataclass(frozen=True)
 class Stations:
-    """How many messages a second each station of one cell can serve; and how proxies gather."""
+    """How many messages per second each station of one cell can serve; and how proxies gather."""
 
     proxy: float
     log: float

@@ -81,23 +81,23 @@ class Sizing:
 
     @property
     def upload_bytes(self) -> float:
-        """Bytes a second that come to one proxy in all, on average: shares and what HTTP puts around them."""
+        """Bytes per second that come to one proxy in all, on average: shares and what HTTP puts around them."""
         each = self.demand.share_bytes + self.figures.request_bytes / self.demand.shares_per_upload
         return self.demand.mean * each
 
     @property
     def poll_bytes(self) -> float:
-        """Bytes a second that go out from one proxy, or from its front, to devices that ask for queries."""
+        """Bytes per second that go out from one proxy, or from its front, to devices that ask for queries."""
         return self.demand.polls * self.figures.poll_bytes
 
     @property
     def device_bytes(self) -> float:
-        """Bytes a month that one device sends to and gets from all proxies, above TCP and TLS."""
+        """Bytes per month that one device sends to and gets from all proxies, above TCP and TLS."""
         return (self.upload_bytes + self.poll_bytes) * self.demand.proxies * _SECONDS_A_MONTH / self.demand.clients
 
     @property
     def log_bytes(self) -> float:
-        """Bytes a second that all proxies append, on average; as many leave them for the aggregator."""
+        """Bytes per second that all proxies append, on average; as many leave them for the aggregator."""
         return self.demand.mean * self.row_bytes * self.demand.proxies
 
     @property

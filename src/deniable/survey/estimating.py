@@ -46,7 +46,7 @@ class Survey(Result):
 
     n: int
     estimates: dict[str, Estimate]
-    """One a column."""
+    """One per column."""
     tables: tuple[Table, ...] = ()
     """The joint and conditional tables that were asked for."""
     by: str | None = None

@@ -130,8 +130,8 @@ class _Run:
         self.job, self.sink, self.stop, self.now, self.watch = job, sink, stop, now, watch
         self._failure: DeniableError | None = None
         self._seen = ("", -1)
-        self._shares: dict[int, int] = {}
-        """How many shares came in batches that were not told of yet."""
+        self._shares: dict[int, tuple[int, dict[int, float]]] = {}
+        """How many shares came in batches that were not told of yet, and how many answers of each size class they are."""
         sink.settle_identities(
             {proxy: name for proxy, source in enumerate(job.sources) for name in [source.identity()] if name is not None}
         )
@@ -184,7 +184,8 @@ class _Run:
             written = spark_history.write(kept, history.folder, schedules)
             batch.unpersist()
         found = figures(rows)
-        self._shares[number] = sum(account.received for account in found.ledger.accounts.values())
+        n_shares = sum(account.received for account in found.ledger.accounts.values())
+        self._shares[number] = n_shares, self.sink.answers(found)
         if not self.sink.write(checkpoint, number, found, written) and history is not None and written is not None:
             for entry in written.files:  # of a batch that is in the state already: so are its reports
                 ReportFolder(history.folder).remove(entry.path)
@@ -203,7 +204,9 @@ class _Run:
                 continue
             if progress["runId"] != run or progress["batchId"] > last:
                 run, last = self._seen = (progress["runId"], progress["batchId"])
-                self.watch({**progress, "shares": self._shares.pop(last, 0)})
+                n_shares, answers = self._shares.pop(last, (0, {}))
+                self.sink.took(answers, progress["batchDuration"] / 1000)
+                self.watch({**progress, "shares": n_shares})
 
     # --- two ways to run it -----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,13 +16,15 @@ from deniable.errors import MissingExtraError, ParameterError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_alive", "job_of", "open_session"]
+__all__ = ["is_alive", "job_of", "open_session", "session_settings"]
 
 _OPTIONS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-_LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_LOOPBACK = "127.0.0.1"
+_SET_UP = ("MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
+"""What the environment has where Spark was set up, so that it may know its master itself."""
 
 
 def job_of(settings: Settings) -> Job:
@@ -47,6 +50,36 @@ def job_of(settings: Settings) -> Job:
     )
 
 
+def session_settings(
+    master: str | None, options: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[str | None, dict[str, str], dict[str, str]]:
+    """The master, Spark's settings, and what the environment must have besides.
+
+    Spark's web page shows queries and settings to anyone who can reach it, and Spark binds it to every address of the machine.
+    Only `SPARK_LOCAL_IP` changes that, and it moves the driver too: so the driver is told where it is. Where Spark's own set-up
+    names the master, it may name the driver's address as well, and the page is left out. All of it can be chosen otherwise.
+    """
+    if master is None:
+        master = options.get("spark.master") or (None if any(name in environment for name in _SET_UP) else "local[*]")
+    if "SPARK_LOCAL_IP" in environment:
+        return master, {**_OPTIONS, **options}, {}
+    if master is None:
+        return master, {**_OPTIONS, "spark.ui.enabled": "false", **options}, {}
+    here = _LOOPBACK if master.startswith("local") else own_address()
+    driver = {"spark.driver.bindAddress": here, "spark.driver.host": here}
+    return master, {**_OPTIONS, **driver, **options}, {"SPARK_LOCAL_IP": _LOOPBACK}
+
+
+def own_address() -> str:
+    """The address under which other machines reach this one. Nothing is sent to find it out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address that exists only in documents
+        except OSError:
+            return _LOOPBACK
+        return str(probe.getsockname()[0])
+
+
 def open_session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     """A session on a master (`local[2]`, `spark://…`, `yarn`, `k8s://…`); by default what Spark is set up for, or `local[*]`."""
     try:
@@ -54,13 +87,11 @@ def open_session(master: str | None, options: Mapping[str, str]) -> SparkSession
     except ImportError as error:
         raise MissingExtraError(str(error.name), "spark", "aggregation on Spark") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen_master, chosen, environment = session_settings(master, options, os.environ)
+    os.environ.update(environment)
     builder = SparkSession.builder.appName("deniable")
-    chosen = dict(_OPTIONS)
-    if master is not None:
-        builder = builder.master(master)
-        if master.startswith("local"):
-            chosen |= _LOCAL
-    chosen |= options
+    if chosen_master is not None:
+        builder = builder.master(chosen_master)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

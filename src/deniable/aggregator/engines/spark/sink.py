@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
+from deniable.aggregator.capacity import CapacityMeter
 from deniable.aggregator.catalogue import Catalogue, Published, published
 from deniable.aggregator.closing import close_epoch, overdue, revise
 from deniable.aggregator.engines.spark import close_requests
@@ -39,6 +40,8 @@ class Sink:
     def __init__(self, state: State, n_buckets: int, limits: EngineLimits, clock: Clock) -> None:
         self.state, self.n_buckets, self.limits, self.clock = state, n_buckets, limits, clock
         self._lock = threading.Lock()
+        self._meter = CapacityMeter(len(state.proxies))
+        self._meter.load(state.connection)
         with state.transaction():
             state.settle_engine("spark")
             for table in _TABLES:
@@ -95,7 +98,18 @@ class Sink:
             self._revise()
             self._set_note(_CHECKPOINT, checkpoint)
             self._set_note(_BATCH, batch)
+            self._meter.store(self.state.connection, self.clock())
             return True
+
+    def answers(self, figures: Figures) -> dict[int, float]:
+        """How many answers of each size class a batch brought."""
+        with self._lock:
+            return self._meter.answers(figures.ledger, Catalogue.load(self.state.connection).channels)
+
+    def took(self, answers: Mapping[int, float], seconds: float) -> None:
+        """Take note of how long a batch took from its beginning to its end; it is written down with the next one."""
+        with self._lock:
+            self._meter.took(answers, seconds)
 
     def _take_in(self, figures: Figures) -> None:
         run = self.state.connection.executemany
@@ -193,5 +207,6 @@ class Sink:
                 progress.append(ProxyProgress(marked, totals.get(proxy, 0), problem=problem))
             health = health_report(self.state.proxies, progress, channels, firsts, self.limits, now)
             note_health(connection, health, problem, now)
+            self._meter.store(connection, now)
             self._revise()  # a revision may be due while nothing comes
         return health

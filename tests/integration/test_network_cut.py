@@ -1,4 +1,4 @@
-"""The network between hosts is cut and mended, again and again: uploads and readings go on where they were, and nothing counts twice."""
+"""The network between hosts is cut and mended: uploads and readings go on where they were, and nothing counts twice."""
 
 from __future__ import annotations
 

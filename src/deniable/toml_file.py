@@ -22,6 +22,9 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\- ]+?)\s*\]\]?\s*(?:#.*)?")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
 _STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
 
+_DOTTED = re.compile(r"""(?<![\w\-])(?:(?:[\w\-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}""")
+"""A key of a hundred parts, which nobody writes: the parser takes time that grows with the square of their number."""
+
 Refusal = Callable[[str, object, str, str, "int | None"], Exception]
 """Makes an error from a name, a value, a rule, the file's name and the line."""
 
@@ -58,6 +61,8 @@ class TomlFile:
             raise refusal(
                 "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
             )
+        if _DOTTED.search(text):
+            raise refusal("file", name, _TOO_DEEP, name, None)
         try:
             return cls(name, text, tomllib.loads(text), refusal)
         except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cells", "ClaimedLikelihood", "EqualReports", "ItemScores", "Supports", "View", "WholeReport"]
+__all__ = ["Cells", "ClaimedLikelihood", "CountDifference", "EqualReports", "ItemScores", "Supports", "View", "WholeReport"]
 
 _Rows = NDArray[Any]
 Cells = NDArray[np.intp]
@@ -165,3 +165,20 @@ class EqualReports:
         first, second = np.hsplit(_as_bytes(rows), 2)
         equal = np.count_nonzero(first == second, axis=1)
         return np.where(equal == first.shape[1], _LEVELS, np.minimum(equal, _LEVELS - 1))
+
+
+class CountDifference:
+    """Of counts, one column a label: how many more there are of the one input than of the other."""
+
+    name = "the difference of two counts"
+    n_cells = _LEVELS + 1
+
+    def __init__(self, columns: Sequence[int]) -> None:
+        self._columns = list(columns)
+
+    def fit(self, rows: Sequence[_Rows]) -> bool:
+        return True
+
+    def cells(self, rows: _Rows, one: int, other: int) -> Cells:
+        difference = rows[:, self._columns[one]].astype(np.intp) - rows[:, self._columns[other]].astype(np.intp)
+        return np.clip(difference + _LEVELS // 2, 0, _LEVELS)

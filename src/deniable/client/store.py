@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -97,9 +97,9 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            mode = os.fstat(handle).st_mode
-            os.close(handle)
+            with suppress(FileExistsError):  # one that is there is not opened: to close it would give up all locks on it
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            mode = self.path.stat().st_mode
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from None
         if os.name == "posix" and mode & 0o077:

@@ -371,10 +371,15 @@ def _page(path: Path, after: int, limit: int) -> Response:
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
         records: list[Record] = []
         n_bytes = 0
-        while n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)) and len(records) < limit:
+        continues = reader.continues
+        if continues and after > reader.end:  # restored, and not as far again: the reader learns so from the headers
+            limit = 0
+        while len(records) < limit and n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)):
             records += one
             n_bytes += len(one[0].block)
         headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
+        if continues:
+            headers["Log-Continues"] = ",".join(f"{identity}:{offset}" for identity, offset in continues)
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):

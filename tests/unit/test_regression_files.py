@@ -211,7 +211,7 @@ def test_texts_become_indicators_of_all_but_the_first_and_numbers_stay() -> None
         (["`weekly hours` ~ age"], "has more than 20 different answers: use a linear regression (--linear)"),
         (["region ~ age", "--linear"], "column 'region' must hold numbers"),
         (["used ~ age", "--weights", "mood"], "column 'mood' is randomized, so it cannot say how people were sampled"),
-        (["used ~ age", "--test", "income"], "names = ['income'] must be of (intercept), age"),
+        (["used ~ age", "--test", "income"], "names = ['income'] must be among (intercept), age"),
         (["used ~ age", "--design", "CheaterDetection:p1=1/4,p2=3/4"], "already has a mechanism"),
         (["region ~ age", "--design", "CheaterDetection:p1=1/4,p2=3/4", "--group", "sample"], "must hold yes and no, or 1 and 0"),
         (["used ~ age", "--weights", "region"], "column 'region' must hold numbers"),

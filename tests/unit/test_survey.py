@@ -101,7 +101,7 @@ def test_mechanisms_survive_their_toml(tmp_path: Path) -> None:
         ("city=DirectEncoding:k", "PARAMETER=VALUE"),
         ("city=DirectEncoding:values=3", "do not fit DirectEncoding"),
         ("city=DirectEncoding:values=3,epsilon=0", "epsilon = 0"),
-        ("city=DirectEncoding:values=a|a,epsilon=1", "twice"),
+        ("city=DirectEncoding:values=a|a,epsilon=1", "repeat a label"),
     ],
 )
 def test_a_column_that_cannot_be_understood_is_refused(text: str, reason: str) -> None:

@@ -25,7 +25,7 @@ _KIND = "proxy"
 _TRIES = 100
 _DATABASES = ("tokens.db", "queries.db", "enrolment.db")
 _FILES = ("name", "audit.jsonl.head", "audit.jsonl")
-"""The head of the audit log first: lines that are added meanwhile go beyond it; a head beyond the lines would look like a loss."""
+"""The head of the audit log first: lines added meanwhile go beyond it, but a head beyond the lines would look like a loss."""
 
 
 def back_up_proxy(settings_file: Path, target: Path, now: int) -> dict[str, Any]:

@@ -112,3 +112,7 @@ class ListeningNetwork:
     def skew(self, proxy: str) -> float | None:
         """How far a proxy's clock is ahead: not at all."""
         return None
+
+    def revoked(self, proxy: str) -> frozenset[str]:
+        """The keys that a proxy says were revoked: none."""
+        return frozenset()

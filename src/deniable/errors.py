@@ -54,6 +54,7 @@
     │   │   └── LogAwayError            it cannot be reached at the moment: retry later, nothing is lost
     │   ├── StateError              the aggregator's state cannot be used
     │   ├── AuditLogError           an audit log or the public feed cannot be read or written
+    │   ├── BackupError             a backup cannot be made, or not be restored
     │   ├── PublicationError        the aggregator does not accept this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
@@ -71,6 +72,7 @@ __all__ = [
     "AnswerError",
     "AnswerTypeError",
     "AuditLogError",
+    "BackupError",
     "BadSqlError",
     "BudgetExceededError",
     "BudgetFileError",
@@ -467,6 +469,10 @@ class StateError(ServiceError):
 
 class AuditLogError(ServiceError):
     """An audit log, or the public feed of queries, cannot be read or written."""
+
+
+class BackupError(ServiceError):
+    """A backup cannot be made, or not be restored."""
 
 
 class PublicationError(ServiceError, ValueError):

@@ -343,7 +343,7 @@ def test_ten_times_a_tenth_is_one() -> None:
     for _ in range(10):
         curator.count(epsilon=0.1)
     assert curator.budget.left == 0
-    with pytest.raises(BudgetExceededError, match=r"epsilon 1e-06 was asked and 0 is left of 1"):
+    with pytest.raises(BudgetExceededError, match=r"epsilon 1e-06 was requested, but 0 of 1 is left"):
         curator.count(epsilon=1e-6)
 
 

@@ -101,7 +101,7 @@ def test_mechanisms_survive_their_toml(tmp_path: Path) -> None:
         ("city=DirectEncoding:k", "PARAMETER=VALUE"),
         ("city=DirectEncoding:values=3", "do not fit DirectEncoding"),
         ("city=DirectEncoding:values=3,epsilon=0", "epsilon = 0"),
-        ("city=DirectEncoding:values=a|a,epsilon=1", "twice"),
+        ("city=DirectEncoding:values=a|a,epsilon=1", "repeat a label"),
     ],
 )
 def test_a_column_that_cannot_be_understood_is_refused(text: str, reason: str) -> None:
@@ -123,12 +123,12 @@ def test_a_columns_file_that_cannot_be_understood_is_refused(tmp_path: Path, con
 
 BAD_FILES: dict[str, tuple[str | bytes, str]] = {
     "an empty file": ("", "is empty"),
-    "a header only": ("city,smokes\n", "holds no rows"),
+    "a header only": ("city,smokes\n", "has no rows"),
     "a missing column": ("city,other\nOslo,1\n", "has no column 'smokes'; it has 'city', 'other'"),
     "a column twice": ("city,city,smokes\nOslo,Oslo,1\n", "more than one column 'city'"),
     "an unknown label": ("city,smokes\nOslo,1\nParis,0\nBerlin,1\n", "row 3, column 'city'"),
     "a missing value": ("city,smokes\nOslo,1\n,0\n", "row 2, column 'city'"),
-    "mixed lengths": ("city,smokes\nOslo,1\nParis\n", "row 2: 1 fields where the header has 2"),
+    "mixed lengths": ("city,smokes\nOslo,1\nParis\n", "row 2: 1 fields, but the header has 2"),
     "a broken quote": ('city,smokes\nOslo,1\n"Par"is,1\n', "row 2: not a CSV file"),
     "no text at all": (b"city,smokes\n\xff\xfe\xfa,1\n", "not UTF-8"),
 }

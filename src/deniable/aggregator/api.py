@@ -26,6 +26,7 @@ from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import TokenHolder
 from deniable.aggregator.windows import Window
 from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError
+from deniable.service.feed_api import add_feed
 from deniable.service.http_server import Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
 
@@ -68,6 +69,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_streams(app, service, ending)
     add_history(app, service, _REFUSALS)
     _add_watching(app, service)
+    add_feed(app, service.feed)
     return app
 
 

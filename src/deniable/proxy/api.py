@@ -37,9 +37,11 @@ from deniable.queries.signing import SignedQuery
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.certificate_expiry import end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
+from deniable.service.feed_api import add_feed
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
+from deniable.service.query_feed import QueryFeed
 from deniable.service.ring_file import RingFile
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -73,6 +75,7 @@ class Proxy:
         self.tokens = TokenStore(folder / "tokens.db")
         self.audit = AuditLog(settings.audit_path, self.clock, _LOGGER)
         self.refusal_log = RefusalLog(self.audit, time.monotonic, _LOGGER)
+        self.feed = QueryFeed(settings.feed_path, self.clock)
         self.ring_file = RingFile(settings.ring, _LOGGER) if settings.ring else None
         self._checked: KeyRing | None = None
         self.board = Board(folder / "queries.db", self.clock, self.ring_file.ring if self.ring_file else None)
@@ -93,6 +96,13 @@ class Proxy:
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after)
         self.refusal_log.start()
+        newest = {}
+        for query, signed, stopped in self.board.all():  # what was relayed before there was a feed
+            self.feed.published(query, signed, self.clock())
+            newest[query.id] = (query, stopped)
+        for query, stopped in newest.values():  # the versions before it ended when it was published
+            if stopped is not None:
+                self.feed.stopped(query, stopped)
         self.follow_ring()
         self.desk.start()
         self.watch.start()
@@ -107,6 +117,7 @@ class Proxy:
         except AuditLogError as error:  # a disk that is full keeps nobody from stopping
             _LOGGER.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
         self.audit.close()
+        self.feed.close()
         self.enrolment.close()
         self.tokens.close()
         self.board.close()
@@ -164,6 +175,7 @@ class Proxy:
         for key in keys:
             if key not in self.board.revoked:
                 self.audit.record("key.revoked", actor=actor, subject=f"key:{key}")
+                self.feed.revoked(key)
         return bool(self.board.revoke(keys, self._recorder("query.withdrawn", actor, why="its key was revoked")))
 
     def _recorder(self, event: str, actor: str, **details: Any) -> Callable[[QueryHeader, SignedQuery], None]:
@@ -172,6 +184,10 @@ class Proxy:
         def record(query: QueryHeader, signed: SignedQuery) -> None:
             named = {"analyst": query.analyst, "serial": query.serial, "key": signed.key_id, "digest": query.digest.hex()}
             self.audit.record(event, actor=actor, subject=f"query:{query.id}", **named, **details)
+            if event == "query.published":
+                self.feed.published(query, signed, self.clock())
+            else:
+                self.feed.stopped(query, self.clock(), details.get("why", ""))
 
         return record
 
@@ -230,6 +246,7 @@ def create_app(proxy: Proxy) -> HotFront:
     _add_queries(app, proxy)
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
+    add_feed(app, proxy.feed)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
 

@@ -11,7 +11,7 @@ from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.times import spoken_time
 
-__all__ = ["Silence", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
+__all__ = ["Silence", "lifetime_epsilon", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
 
 _DAY = 86_400
 
@@ -54,6 +54,17 @@ def silence(query: Query, limits: Iterable[tuple[float, int | None, str]], start
         if at < min(query.schedule.expires, lasts):
             found.append(Silence(answers, epochs, at, why, period))
     return min(found, key=lambda each: each.at, default=None)
+
+
+def lifetime_epsilon(query: Query) -> float:
+    """The most that all answers of one person to a query, and to all versions its envelope allows, can cost together.
+
+    Every epoch answered, at the highest epsilon an answer may have; less where the query's own budget ends it earlier, or where
+    permanent answers are paid for once.
+    """
+    answer = query.epsilon_local if query.envelope is None else max(query.epsilon_local, query.envelope.epsilon_per_answer)
+    most = query.epsilon_charged * query.most_rows * query.distinct if query.memoize else answer * query.schedule.n_epochs
+    return float(most if query.budget.epsilon is None else min(most, query.budget.epsilon))
 
 
 def most_sampling(query: Query) -> float:

@@ -18,9 +18,10 @@ from typing import Any
 
 from deniable.errors import BackupError
 from deniable.queries.times import iso_time
+from deniable.service.audit_log import OPERATOR, AuditLog
 from deniable.service.database import copy_database
 
-__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside"]
+__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log"]
 
 _MANIFEST = "manifest.json"
 _VERSION = 1
@@ -111,6 +112,15 @@ def move_aside(path: Path) -> Path:
         if place.exists():
             place.rename(aside.with_name(aside.name + end))
     return aside
+
+
+def note_in_audit_log(path: Path, event: str, **details: Any) -> None:
+    """Record what an operator did in the audit log of the service."""
+    log = AuditLog(path)
+    try:
+        log.record(event, actor=OPERATOR, **details)
+    finally:
+        log.close()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

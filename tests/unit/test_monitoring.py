@@ -53,6 +53,7 @@ def test_promtool_accepts_the_configuration_and_its_rules() -> None:
     assert "is valid" in promtool("check", "config", "prometheus.yml")
 
 
+@pytest.mark.slow
 def test_each_alert_is_silent_before_and_fires_after() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts.test.yml")
     tested: dict[str, list[bool]] = {}

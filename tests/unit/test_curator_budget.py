@@ -61,6 +61,7 @@ def exact(amount: Any) -> Fraction:
     return Fraction(str(amount))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(
     calls=st.lists(st.tuples(st.sampled_from([*CALLS, *REFUSED]), st.sampled_from(AMOUNTS)), max_size=12),

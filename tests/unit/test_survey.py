@@ -71,6 +71,7 @@ def test_columns_that_are_neither_randomized_nor_kept_are_left_out(tmp_path: Pat
     assert "person" not in (tmp_path / "out.csv").read_text()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK_ROWS", 3000)
     peaks = []
@@ -260,6 +261,7 @@ def test_numbers_and_open_texts_have_their_own_estimators(tmp_path: Path) -> Non
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.csv", 500)
     command = [sys.executable, "-c", "from deniable.cli import main; main()"]

@@ -130,6 +130,7 @@ def test_damaged_gzip_is_one_clear_line_and_writes_nothing(tmp_path: Path) -> No
         assert [path.name for path in tmp_path.iterdir()] == ["a.csv.gz"]
 
 
+@pytest.mark.slow
 def test_gzip_is_read_in_constant_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK_ROWS", 3000)
     peaks = []

@@ -21,7 +21,7 @@ from deniable.queries.times import iso_time
 from deniable.service.audit_log import OPERATOR, AuditLog
 from deniable.service.database import copy_database
 
-__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log"]
+__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log", "restore_missing"]
 
 _MANIFEST = "manifest.json"
 _VERSION = 1
@@ -102,6 +102,17 @@ def copy_in(source: Path, target: Path) -> None:
     _sync(half)
     half.rename(target)
     _sync(target.parent)
+
+
+def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
+    """Put back files of a backup that do not exist any more, by their names in it; the report lists which, and which were
+    kept."""
+    for name, path in files.items():
+        if path.exists():
+            report["kept"].append(str(path))
+        elif (backup / name).is_file():
+            copy_in(backup / name, path)
+            report["restored"].append(str(path))
 
 
 def move_aside(path: Path) -> Path:

@@ -183,6 +183,7 @@ def test_a_trend_is_the_weighted_line_through_the_days(filed: FiledHistory) -> N
     assert filed.ask(by="hour")["trend"] is None
 
 
+@pytest.mark.slow
 def test_a_fraction_a_time_and_a_margin_read_as_much_as_they_say(filed: FiledHistory) -> None:
     tenth = filed.ask(fraction="0.1")
     assert tenth["fraction"] == pytest.approx(0.1)

@@ -56,6 +56,7 @@ SIMULATED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wishes", SIMULATED, ids=str)
 def test_the_promised_error_comes_out_of_a_simulation(wishes: dict[str, Any]) -> None:
     made = plan(**wishes)

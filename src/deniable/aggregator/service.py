@@ -216,13 +216,18 @@ class Service:
 
     def health_report(self) -> dict[str, Any]:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
-        proxies = [asdict(proxy) for proxy in self.health]
-        found: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
+        silent = {probe.name: probe.fault for probe in self.probes if probe.fault is not None}
+        proxies = [asdict(each) for each in self.health]
+        for proxy in proxies:
+            fault = silent.get(proxy["name"])
+            if fault is not None and not proxy["problem"]:
+                proxy.update(problem=fault.detail, fault=fault.name)
+        parts: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
         if self.history is not None:
-            found["history"] = self.history_problem or "running"
+            parts["history"] = self.history_problem or "running"
         if self.controller_problem:
-            found["controller"] = self.controller_problem
-        return health_document(aggregator_faults(self), **found, proxies=proxies)
+            parts["controller"] = self.controller_problem
+        return health_document(aggregator_faults(self), **parts, proxies=proxies)
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""

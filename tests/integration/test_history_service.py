@@ -123,7 +123,7 @@ def test_the_analyst_gets_objects_and_progress(house: House) -> None:
     assert all(0 <= share <= 1 for share in seen)
     compared = house.analyst.history(house.query, "2023-11-16", "2023-11-19", against=("2023-11-14", "2023-11-16"))
     assert compared.difference is not None
-    assert "less 2023-11-14 00:00:00 UTC to 2023-11-16 00:00:00 UTC" in str(compared)
+    assert "less 2023-11-14T00:00:00Z to 2023-11-16T00:00:00Z" in str(compared)
     views = house.analyst.sql(house.query, "2023-11-14", "2023-11-16", answer)
     ((n, ones),) = views.sql("SELECT sum(n) / 4, sum(ones) FROM panes WHERE label IS NOT NULL").fetchall()
     assert n == answer.n_reports

@@ -23,6 +23,7 @@ from fastapi import FastAPI, Response
 
 from deniable.errors import RefusedError, ResponseError, SettingsError
 from deniable.proxy.admission import Admission, QueryList, ShareUploads
+from deniable.proxy.api_documents import COLLECTOR_OPERATIONS, describe_uploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
@@ -33,6 +34,7 @@ from deniable.service.faults import Fault, FaultWatch, expiring, fault_families,
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
+from deniable.service.openapi import describe
 from deniable.service.tokens import Token
 
 __all__ = ["Collector", "create_collector_app", "serve_collector"]
@@ -167,12 +169,15 @@ def create_collector_app(collector: Collector) -> HotFront:
     app = FastAPI(title="deniable collector", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, collector.refusals)
 
-    @app.get("/healthz", responses={503: {"description": "A part of the collector has ended: restart it."}})
+    describe_uploads(app)
+    describe(app, COLLECTOR_OPERATIONS)
+
+    @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the collector runs, whether or not it can bring uploads to the proxy."""
         return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "The proxy cannot be reached; the body says why."}})
+    @app.get("/readyz")
     async def readiness() -> Response:
         """200 while uploads can be brought to the proxy, 503 otherwise."""
         told = collector.health_report()

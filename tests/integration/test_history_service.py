@@ -109,7 +109,9 @@ def test_an_answer_over_http_is_the_windows_counts_in_the_windows_words(house: H
     assert house.get("history/extent", house.reader).json() == {
         "n_reports": 24_000,
         "start": MIDNIGHT,
+        "start_time": "2023-11-14T00:00:00Z",
         "end": MIDNIGHT + 5 * DAY,
+        "end_time": "2023-11-19T00:00:00Z",
     }
 
 

@@ -1,6 +1,6 @@
 """A million malformed shares at the ports of real proxies and in the join: `python benchmarks/malformed.py [--shares 1_000_000]`.
 
-Half are single uploads over HTTP that a proxy must refuse; the others are well-formed one by one and must be refused where
+A fifth are single uploads over HTTP that a proxy must refuse; the others are well-formed one by one and must be refused where
 they are joined. Every one has to be counted under the reason that it was made for, and only the good ones beside them as answers.
 """
 

@@ -1,4 +1,4 @@
-"""How the suite runs: one process per core, servers shared, long groups first. `--costs N` lists the tests that cost the most."""
+"""How the suite runs: a process per core, servers shared, long groups first. `--costs N` lists the most expensive tests."""
 
 from __future__ import annotations
 
@@ -30,21 +30,32 @@ _FIRST = ("java", "browser")
 """The longest groups, in this order: what is left for the end must be short, or one process works while the others wait."""
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: a process per core, and one more where tests wait for servers, so that no core waits with them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if "not slow" in config.option.markexpr else cores + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a server run in one process (`--dist loadgroup`). Servers and simulations stay out of the quick lane."""
+    """Put tests that share something costly into one process (`--dist loadgroup`), and keep servers out of the quick lane."""
     for item in items:
-        path = item.path
-        fixtures: Any = getattr(item, "fixturenames", ())
-        if _SERVERS & set(fixtures):
-            item.add_marker(pytest.mark.xdist_group("java"))
-        elif path.parent == _HERE / "integration" and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(path.stem))
-        elif path.parent == _HERE / "browser":  # one browser at a time: several on two cores would slow each other down
-            item.add_marker(pytest.mark.xdist_group("browser"))
-        if path.parent in (_HERE / "integration", _HERE / "statistical", _HERE / "browser"):
+        group = _group(item)
+        if group and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+        if item.path.parent in (_HERE / "integration", _HERE / "statistical", _HERE / "browser"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_rank)
+
+
+def _group(item: pytest.Item) -> str:
+    """The server that a test needs, or its file if that has fixtures for all its tests; nothing if any process will do."""
+    if item.path.parent == _HERE / "browser":  # one browser at a time: several on two cores would slow each other down
+        return "browser"
+    if _SERVERS & set(getattr(item, "fixturenames", ())):
+        return "java"
+    found: dict[str, Any] = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return item.path.stem if any(each.scope == "module" for definitions in found.values() for each in definitions) else ""
 
 
 def _rank(item: pytest.Item) -> int:

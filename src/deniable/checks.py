@@ -1,6 +1,6 @@
-"""Numbers, checked once and in one wording. Of whole ones: a float, a truth value or a text is none, whatever it is equal to.
+"""Checks of numbers, in one place and one wording. A float, a bool or a string is not a whole number, whatever it equals.
 
-`0.0 in range(7)` and `True == 1` hold in Python; a number that came from outside has to be a whole number before it is compared.
+In Python `0.0 in range(7)` and `True == 1` are true, so a number from outside must be checked to be whole before it is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_DIGITS = 20
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number: an `int` or one of NumPy's integers, and no truth value.
+    """Whether it is a whole number: an `int` or a NumPy integer, but not a bool.
 
     >>> [is_whole(value) for value in (3, 3.0, True, "3", None)]
     [True, False, False, False, False]
@@ -57,7 +57,7 @@ def check_number(name: str, value: Any) -> float:
 
 
 def decimal(name: str, text: Any, least: int = 0, most: int = LARGEST_WORD) -> int:
-    """The whole number that a text writes in plain decimal digits, within the bounds: a header, or a part of an address.
+    """The whole number that a text (a header, or part of a URL) writes in plain decimal digits, within the bounds.
 
     >>> decimal("Log-End", "17")
     17

@@ -1,4 +1,4 @@
-"""Results that show themselves: as a table in a notebook, as a frame, as a picture, and in columns on a terminal."""
+"""How results display themselves: as a table in a notebook, a data frame, a plot, and columns in a terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pad(text: str, width: int, right: bool = False) -> str:
 
 
 def wrapped(text: str, width: int = _LABEL_WIDTH) -> str:
-    """A label on several lines, of which none is too long to stand beside an axis."""
+    """A label broken into lines short enough to fit beside an axis."""
     return "\n".join(textwrap.wrap(text, width) or [text])
 
 
@@ -96,7 +96,7 @@ def _cell(value: Any) -> str:
 
 
 class Bar(NamedTuple):
-    """A value with its limits, where it has any."""
+    """A value with its limits, if it has any."""
 
     label: str
     value: float
@@ -106,7 +106,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Display:
-    """A table with plain values, lines below it, and the values that a picture has."""
+    """A table of plain values, the lines below it, and the values to plot."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
@@ -115,12 +115,12 @@ class Display:
     unit: str = ""
     """Along the axis of the picture."""
     reference: float | None = None
-    """Where a line is drawn to compare with."""
+    """Where a reference line is drawn."""
     texts: Sequence[tuple[str, ...]] | None = None
-    """The rows as a person reads them, where these are not just the values, with their own headings first."""
+    """The rows as a person reads them, if they differ from the values, with their headings first."""
 
     def to_html(self) -> str:
-        """A small table that takes its colours from the page it stands on."""
+        """A small table in the colours of the page around it."""
         header, *rows = self.texts or [self.columns, *(tuple(map(_cell, row)) for row in self.rows)]
         shown = rows if len(rows) <= _ROWS_SHOWN else rows[: _ROWS_SHOWN - 4]
         head = "".join(f"<th{_style(place)}>{_escaped(name)}</th>" for place, name in enumerate(header))
@@ -146,7 +146,7 @@ def _escaped(text: Any) -> str:
 class Displayed:
     """What every result has: `_repr_html_` for notebooks, `to_frame` and `plot`.
 
-    A class says what there is to see in :meth:`_display`; unless it does, its plain fields are shown as facts.
+    A class defines what is shown in :meth:`_display`; by default, its plain fields are shown as facts.
     """
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -176,7 +176,7 @@ class Displayed:
 
 
 def pandas() -> Any:
-    """The library, where it is installed."""
+    """The library, if it is installed."""
     try:
         import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
@@ -194,7 +194,7 @@ def pyplot() -> Any:
 
 
 def draw_bars(display: Display, ax: Any = None) -> Any:
-    """Points with their intervals, one below the other: texts beside them have room, however long they are."""
+    """Points with their intervals, one below the other, so that long labels have room."""
     bars = list(display.bars)[:_ROWS_SHOWN]
     if ax is None:
         _, ax = pyplot().subplots(figsize=(6.4, 1.3 + 0.42 * max(len(bars), 1)), layout="constrained")

@@ -11,12 +11,12 @@
     │   ├── ReportMismatchError     made by another mechanism, or with other parameters
     │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
     │   ├── NoReportsError          an empty set has no estimate
-    │   └── HistoryCancelledError   the history was not read to the end, because nobody waits for it any more
+    │   └── HistoryCancelledError   reading the history was cancelled, because nobody waits for it any more
     ├── GraphError              a graph or its reports cannot be used: ``position`` says which edge, never between whom
     ├── SurveyError             a file of answers or its columns cannot be used; says which row
     ├── ReleaseError            a table cannot be released, or a hierarchy cannot be used; says which row
     ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
-    │   ├── QueryFileError          a file of a query says something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    │   ├── QueryFileError          a query file has an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
     │   ├── SignatureError          the signature does not fit the query, or the key is not its analyst's
     │   ├── UnknownKeyError         signed with a key that is not on the ring
     │   ├── KeyNotValidError        signed with a key outside its time of validity
@@ -24,43 +24,44 @@
     │   ├── ExpiredQueryError       past its expiry
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
     │   ├── EnvelopeError           a controller's version of a query is outside what its analyst allows
-    │   └── KeyFileError            a key or ring file that cannot be read or would be unsafe to use
-    ├── WireError               bytes that are no message, share or block; ``reason`` is one word of docs/wire.md
+    │   └── KeyFileError            a key or ring file cannot be read or would be unsafe to use
+    ├── WireError               bytes that are not a message, share or block; ``reason`` is a word listed in docs/wire.md
     ├── VaultError              a vault cannot be used, or a change to it is refused
-    │   └── ImportDataError         a file or row cannot be imported: says where, never what stood there
-    ├── SandboxError            an analyst's SQL was refused or stopped; for the owner's eyes, for it may depend on the data
-    │   ├── NotSharedError          it names a table or column that is not shared (or not there: the message is the same)
+    │   └── ImportDataError         a file or row cannot be imported: says where, never what was there
+    ├── SandboxError            an analyst's SQL was refused or stopped; shown to the owner only, as it may depend on the data
+    │   ├── NotSharedError          it names a table or column that is not shared or does not exist (one message for both)
     │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
     │   ├── BadSqlError             SQLite cannot run it
-    │   ├── TooComplexError         it breaks a limit on length, depth or growth
+    │   ├── TooComplexError         it exceeds a limit on length, depth or size
     │   ├── DeadlineError           it ran too long
-    │   ├── TooManyRowsError        it gives more rows than allowed
+    │   ├── TooManyRowsError        it returns more rows than allowed
     │   ├── TooMuchMemoryError      it needs more memory than allowed
-    │   └── CellError               it gives a blob, or a text too long or not UTF-8
-    ├── PolicyError             a person's settings say something unusable: ``name``, ``value``, ``rule`` and the ``line``
+    │   └── CellError               it returns a blob, or a text too long or not UTF-8
+    ├── PolicyError             a person's settings have an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
     ├── StoreError              a device's store cannot be used
-    ├── ConformanceError        a port cannot be compared with the vectors: it does not start, ends, or prints no JSON
-    ├── UploadError             a proxy did not take shares; ``final`` tells whether it never will
-    ├── BudgetExceededError     the ledger refuses an answer; the message says which limit, what is spent and what was asked
+    ├── ConformanceError        a port cannot be compared with the vectors: it does not start, exits early, or prints no JSON
+    ├── UploadError             a proxy did not accept shares; ``final`` says whether it never will
+    ├── BudgetExceededError     the ledger refuses an answer; the message gives the limit, the sum spent and the request
     ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
     │   └── BudgetFileError         a table's budget cannot be read or written, or is that of another table
     ├── PlanError               a request for a plan contradicts itself, or leaves nothing or too much open
-    │   └── InfeasiblePlanError     no design fulfils it; `nearest` says what would be feasible
+    │   └── InfeasiblePlanError     no design satisfies it; `nearest` says what would be feasible
     ├── FitError                a model has no fit: collinear covariates, separation, no convergence
     ├── DocumentError           a result cannot be read from a document; says what is wrong with it
     ├── ServiceError            a proxy or another service cannot do what it is asked
-    │   ├── SettingsError           a file of settings says something unusable: ``name``, ``value``, ``rule`` and the ``line``
-    │   ├── LogError                a proxy's log cannot be used, or does not hold what is asked of it
-    │   │   └── LogAwayError            it cannot be reached at the moment: to be tried again, and nothing is lost
+    │   ├── SettingsError           a settings file has an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
+    │   ├── LogError                a proxy's log cannot be used, or does not contain what is requested
+    │   │   └── LogAwayError            it cannot be reached at the moment: retry later, nothing is lost
     │   ├── StateError              the aggregator's state cannot be used
     │   ├── AuditLogError           an audit log or the public feed cannot be read or written
-    │   ├── PublicationError        the aggregator does not take this query
+    │   ├── BackupError             a backup cannot be made, or not be restored
+    │   ├── PublicationError        the aggregator does not accept this query
     │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
     │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
-    ├── RandomnessError         a scripted source was asked for more than its script holds
-    └── MissingExtraError       an optional dependency is not installed; says which extra brings it
+    ├── RandomnessError         a scripted source was asked for more than its script has
+    └── MissingExtraError       an optional dependency is not installed; says which extra installs it
 
-An Answer is what a person truly said. No error here ever carries one: it would end up in a log.
+An Answer is what a person truly said. No error ever carries one, because it would end up in a log.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ __all__ = [
     "AnswerError",
     "AnswerTypeError",
     "AuditLogError",
+    "BackupError",
     "BadSqlError",
     "BudgetExceededError",
     "BudgetFileError",
@@ -131,7 +133,7 @@ __all__ = [
 
 
 class DeniableError(Exception):
-    """What every error of this library is."""
+    """Base class of every error of this library."""
 
 
 class ParameterError(DeniableError, ValueError):
@@ -155,7 +157,7 @@ def _shortened(value: object) -> str:
 
 
 class AnswerError(DeniableError, ValueError):
-    """A value to be randomized is unusable. The message says where it stands, never what it was."""
+    """A value to be randomized is unusable. The message gives its position, never the value."""
 
     def __init__(self, position: int | None, rule: str) -> None:
         self.position, self.rule = position, rule
@@ -190,7 +192,8 @@ class ReportMismatchError(ReportError):
 
 
 class ReportFormatError(ReportError):
-    """The bytes or arrays are not a report in a form this library writes. `position` tells which one, where one is at fault."""
+    """The bytes or arrays are not a report in a form this library writes. `position` says which one, if a single one is at
+    fault."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
@@ -205,11 +208,11 @@ class NoReportsError(ReportError):
 
 
 class HistoryCancelledError(ReportError):
-    """The history was not read to the end, because nobody waits for it any more."""
+    """Reading the history was cancelled, because nobody waits for it any more."""
 
 
 class GraphError(DeniableError, ValueError):
-    """A graph, or reports about one, cannot be used. The message says where, never between whom an edge is."""
+    """A graph, or reports about one, cannot be used. The message says where, never whom an edge connects."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
@@ -224,7 +227,7 @@ class SurveyError(DeniableError, ValueError):
 
 
 class SurveyWarning(UserWarning):
-    """What anyone who runs a survey should know: losses that add up, rows that were dropped."""
+    """Something whoever runs a survey should know: losses that add up, rows that were dropped."""
 
 
 class ReleaseError(DeniableError, ValueError):
@@ -236,11 +239,11 @@ class QueryError(DeniableError, ValueError):
 
     reason: ClassVar[str] = "unusable query"
     base: Any = None
-    """The query as its analyst signed it, where only a controller's version of it is at fault."""
+    """The query as its analyst signed it, if only a controller's version of it is at fault."""
 
 
 class QueryFileError(QueryError):
-    """What a file says of a query is not usable. The message names the key, the value, the rule, and the line where it is known.
+    """A query file has an invalid entry. The message names the key, the value, the rule and, if known, the line.
 
     >>> print(QueryFileError("schedule.every", "10 parsecs", "must be a duration such as '10 min'", "query.toml", 7))
     query.toml, line 7: schedule.every = '10 parsecs' must be a duration such as '10 min'
@@ -305,7 +308,7 @@ class KeyFileError(QueryError):
 
 
 class WireError(DeniableError, ValueError):
-    """Bytes that are no message, share or block of this wire version. `reason` is the word counters use (docs/wire.md)."""
+    """The bytes are not a message, share or block of this wire version. `reason` is the word counters use (docs/wire.md)."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason, self.detail = reason, detail
@@ -324,19 +327,19 @@ class VaultBusyError(VaultError):
 
 
 class ImportDataError(VaultError, ValueError):
-    """A file or row cannot be imported. The message says where, never what stood there."""
+    """A file or row cannot be imported. The message says where, never what was there."""
 
 
 class SandboxError(DeniableError):
-    """An analyst's SQL was refused or stopped. For the owner's eyes: whether it was may depend on the data."""
+    """An analyst's SQL was refused or stopped. Shown to the owner only: whether it was may depend on the data."""
 
 
 class NotSharedError(SandboxError):
-    """The query names a table or column that the owner does not share, or that is not there: the message is the same."""
+    """The query names a table or column that is not shared or does not exist: the message is the same."""
 
 
 class ForbiddenSqlError(SandboxError):
-    """The query holds a statement, clause or function that is not allowed."""
+    """The query contains a statement, clause or function that is not allowed."""
 
 
 class BadSqlError(SandboxError):
@@ -344,27 +347,27 @@ class BadSqlError(SandboxError):
 
 
 class TooComplexError(SandboxError):
-    """The query breaks a limit on its length, its depth or what it grows to."""
+    """The query exceeds a limit on its length, its depth or its size when expanded."""
 
 
 class DeadlineError(SandboxError):
-    """The query ran longer than it may."""
+    """The query ran longer than allowed."""
 
 
 class TooManyRowsError(SandboxError):
-    """The query gives more rows than it may."""
+    """The query returns more rows than allowed."""
 
 
 class TooMuchMemoryError(SandboxError):
-    """The query needs more memory than it may have."""
+    """The query needs more memory than allowed."""
 
 
 class CellError(SandboxError):
-    """The query gives a blob, or a text that is too long or not UTF-8."""
+    """The query returns a blob, or a text that is too long or not UTF-8."""
 
 
 class PolicyError(DeniableError, ValueError):
-    """What a person's settings say is not usable. The message names the file, the key, the value and the rule.
+    """A person's settings have an invalid entry. The message names the file, the key, the value and the rule.
 
     >>> print(PolicyError("queue.messages", 0, "must be at least 1", "policy.toml", 7))
     policy.toml, line 7: queue.messages = 0 must be at least 1
@@ -387,8 +390,8 @@ class ConformanceError(DeniableError):
 
 
 class UploadError(DeniableError):
-    """A proxy did not take shares. It may be asked again, not before `retry_after` seconds; but if `final`, it will never take
-    one of these, and if `early`, it will not take one of these yet."""
+    """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never accept any of these, and if
+    `early`, it will not accept them yet."""
 
     def __init__(self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False) -> None:
         self.detail, self.retry_after, self.final, self.early = detail, retry_after, final, early
@@ -399,7 +402,7 @@ class UploadError(DeniableError):
 
 
 class BudgetExceededError(DeniableError):
-    """The answer would break a limit of the person's ledger."""
+    """The answer would exceed a limit of the person's ledger."""
 
 
 class CuratorError(DeniableError, ValueError):
@@ -411,13 +414,13 @@ class BudgetFileError(CuratorError):
 
 
 class PlanError(DeniableError, ValueError):
-    """The wishes for a plan contradict each other, or leave nothing, or too much, to be found."""
+    """The requirements of a plan contradict each other, or leave nothing, or too much, to be found."""
 
 
 class InfeasiblePlanError(PlanError):
-    """No design fulfils the request.
+    """No design satisfies the request.
 
-    `nearest` maps wishes to near values that would be feasible: each if it is changed alone or, if `together`, all of them.
+    `nearest` maps requirements to nearby feasible values: each if it is changed alone or, if `together`, all of them.
     """
 
     def __init__(self, problem: str, nearest: dict[str, float], together: bool = False) -> None:
@@ -442,7 +445,7 @@ class ServiceError(DeniableError):
 
 
 class SettingsError(ServiceError, ValueError):
-    """A file of settings says something unusable. The message names the key, the value, the rule, and the line if it is known."""
+    """A settings file has an invalid entry. The message names the key, the value, the rule and, if known, the line."""
 
     def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
         self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
@@ -453,11 +456,11 @@ class SettingsError(ServiceError, ValueError):
 
 
 class LogError(ServiceError):
-    """A proxy's log cannot be used, or does not hold what is asked of it."""
+    """A proxy's log cannot be used, or does not contain what is requested."""
 
 
 class LogAwayError(LogError):
-    """A proxy's log cannot be reached at the moment. What was asked of it may be tried again later."""
+    """A proxy's log cannot be reached at the moment. Retry later."""
 
 
 class StateError(ServiceError):
@@ -468,8 +471,12 @@ class AuditLogError(ServiceError):
     """An audit log, or the public feed of queries, cannot be read or written."""
 
 
+class BackupError(ServiceError):
+    """A backup cannot be made, or not be restored."""
+
+
 class PublicationError(ServiceError, ValueError):
-    """The aggregator does not take this query."""
+    """The aggregator does not accept this query."""
 
 
 class ResponseError(ServiceError):
@@ -484,7 +491,7 @@ class ResponseError(ServiceError):
 
 
 class RefusedError(ServiceError):
-    """A request is refused, and nothing of it was taken. Never carries a share, a token or an address."""
+    """A request is refused, and nothing of it was accepted. Never carries a share, a token or an address."""
 
     def __init__(self, reason: str, status: int, detail: str, retry_after: int | None = None) -> None:
         self.reason, self.status, self.detail, self.retry_after = reason, status, detail, retry_after
@@ -495,7 +502,7 @@ class RefusedError(ServiceError):
 
 
 class WholeNumbersWarning(SurveyWarning):
-    """A column of whole numbers is treated as one of numbers from an interval, which would bias its mean."""
+    """A column of whole numbers is treated as numbers from an interval, which would bias its mean."""
 
 
 class RandomnessError(DeniableError):

@@ -1,4 +1,4 @@
-"""The inverse of a channel: what a mechanism is checked by when it is made, and reports are solved with."""
+"""The inverse of a channel: used to check a mechanism when it is made, and to solve reports."""
 
 from __future__ import annotations
 

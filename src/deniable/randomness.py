@@ -54,16 +54,15 @@ _CHUNK_PREFIXES = 65_536
 class Categorical:
     """A law on few outcomes, prepared so that most draws are one lookup: `weights` are integers that sum to 2**64.
 
-    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few values left over, the last
-    ones, together stand for what remains of the weights, and there 48 further bits decide. So outcome j has probability
-    `weights[j]` / 2**64 exactly.
+    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few last values together represent
+    the rest of the weights; among them, 48 further bits decide. So outcome j has probability `weights[j]` / 2**64 exactly.
     """
 
     LARGEST = 4096
 
     def __init__(self, weights: Sequence[int]) -> None:
         if not 1 <= len(weights) <= self.LARGEST:
-            raise ParameterError("weights", len(weights), f"is their number, which must lie between 1 and {self.LARGEST}")
+            raise ParameterError("len(weights)", len(weights), f"must lie between 1 and {self.LARGEST}")
         if min(weights) < 0 or sum(weights) != ONE:
             raise ParameterError("sum(weights)", sum(weights), "must be 2**64, and no weight may be negative")
         self.weights = tuple(weights)
@@ -74,7 +73,7 @@ class Categorical:
         self.lookup[: self.owned] = np.repeat(np.arange(len(weights)), owned)
         remainders = np.array([weight & ((1 << 48) - 1) for weight in weights[:-1]], dtype=np.uint64)
         self.remainders = np.cumsum(remainders, dtype=np.uint64)
-        """Where in the leftover, in units of 1/2**64, each outcome but the last one ends."""
+        """Where in the leftover, in units of 1/2**64, each outcome but the last ends."""
 
     def settle(self, prefixes: NDArray[np.uint16], words: _Words) -> NDArray[np.intp]:
         """The outcomes of prefixes that do not decide by themselves, by 48 bits of a word each."""
@@ -120,9 +119,9 @@ class Source(ABC):
     def _bernoulli_words(self, numerator: int, n: int) -> _Words:
         """`n` words of independent bits: in each of 64 lanes a uniform number is compared with `numerator`, digit by digit.
 
-        A lane is decided at the first binary digit where the two differ. A random 1 stands for a digit 0 of the uniform number:
-        it accepts where the numerator's digit is 1, for the number lies below then; a random 0 rejects where that is 0. The
-        few lanes that agree in all digits of the head are decided one by one.
+        A lane is decided at the first binary digit where the two differ. A random 1 represents a digit 0 of the uniform number:
+        it accepts where the numerator's digit is 1, because the number is then below it; a random 0 rejects where that digit is
+        0. The few lanes that agree in all digits of the head are decided one by one.
         """
         runs, rest = _head(numerator)
         out = np.empty(n, dtype=np.uint64)
@@ -141,10 +140,11 @@ class Source(ABC):
         return out
 
     def _compare_digits(self, runs: Sequence[tuple[int, int]], accepted: _Words) -> _Words:
-        """Draw words for digits, a row a digit, and compare them into `accepted`; returns the lanes that no digit has rejected.
+        """Draw words for digits, one row per digit, and compare them into `accepted`; returns the lanes that no digit has
+        rejected.
 
-        `runs` are the digits, equal ones together, as (digit, how many). Among the lanes returned are some that were accepted
-        before: they cannot lose that again, and to leave them in is one pass fewer.
+        `runs` are the digits, equal ones together, as (digit, how many). The lanes returned include some already accepted: they
+        stay accepted, and leaving them in saves a pass.
         """
         agreed, drawn, more = _scratch(accepted.size)
         seen: set[int] = set()
@@ -167,7 +167,7 @@ class Source(ABC):
         return agreed
 
     def _finish(self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
-        """Decide the lanes left in the words at `places`, word after word.
+        """Decide the remaining lanes of the words at `places`, word by word.
 
         What remains of a lane's uniform number is a word of its own, and what remains of the numerator is `rest`.
         """
@@ -177,7 +177,7 @@ class Source(ABC):
         out[places] |= np.packbits(lanes, bitorder="little").view(np.uint64)
 
     def below(self, bound: int, n: int) -> NDArray[np.int64]:
-        """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), so with no bias at all."""
+        """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), hence without bias."""
         if not 1 <= bound <= 1 << 32:
             raise ParameterError("bound", bound, "must lie between 1 and 2**32")
         drawn = np.empty((n + 1) // 2 * 2, dtype=np.uint32)
@@ -204,7 +204,7 @@ class Source(ABC):
         return out
 
     def outcomes(self, law: Categorical, n: int) -> NDArray[Any]:
-        """`n` outcomes of a law, each the index of its weight."""
+        """`n` outcomes of a law, as indices of its weights."""
         out = np.empty(n, dtype=law.lookup.dtype)
         scratch = np.empty(min(n, _CHUNK_PREFIXES), dtype=np.uint16)
         for start in range(0, n, _CHUNK_PREFIXES):
@@ -219,8 +219,8 @@ class Source(ABC):
     def subsets(self, n: int, width: int, size: int) -> _Bytes:
         """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally likely.
 
-        Independent bits, somewhat fewer than wanted, and then one more at a time in a random free place. No place is treated
-        unlike another, so no set is likelier than another of its size. Rows that begin with too many ones are drawn again.
+        Draw independent bits, somewhat fewer than wanted, then add one at a time in a random free place. All places are treated
+        alike, so all sets of the same size are equally likely. Rows that begin with too many ones are redrawn.
         """
         if not 0 <= size <= width:
             raise ParameterError("size", size, f"must lie between 0 and the width, {width}")
@@ -233,10 +233,10 @@ class Source(ABC):
         return rows
 
     def _sparse_subsets(self, n: int, width: int, size: int) -> _Bytes:
-        """Of a `size` up to half of `width`, so that at least every second place tried is free."""
+        """For a `size` up to half of `width`, so that at least every second place tried is free."""
         out = np.empty((n, (width + 7) // 8), dtype=np.uint8)
-        # Begin at least a standard deviation and a half below the size: few rows are drawn again, and none lacks much. How
-        # dense they begin decides nothing but the time it takes, so eight binary digits of it are enough.
+        # Begin at least 1.5 standard deviations below the size: few rows are redrawn, and none lacks much. The initial density
+        # affects only the running time, so eight binary digits of it are enough.
         begin = max(0, size - isqrt(9 * size * (width - size) // (4 * max(width, 1))))
         density = ((begin << 8) // max(width, 1)) << 56
         for start in range(0, n, _CHUNK_SETS):
@@ -253,7 +253,7 @@ class Source(ABC):
 
 
 def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Set bit `places[i]` of row `which[i]`, in place; tells for each whether it was still free."""
+    """Set bit `places[i]` of row `which[i]`, in place; returns for each whether it was still free."""
     flat = rows.reshape(-1)
     at = which * rows.shape[1]
     at += places >> 3
@@ -275,7 +275,7 @@ def _head(numerator: int) -> tuple[tuple[tuple[int, int], ...], int]:
 
 
 class _PerThread(threading.local):
-    """Room for the rows of one chunk, kept by each thread: asking the system for it anew costs as much as filling it."""
+    """Buffers for the rows of one chunk, kept per thread: allocating them again costs as much as filling them."""
 
     rows: _Words | None = None
 
@@ -292,7 +292,7 @@ def _scratch(n: int) -> tuple[_Words, _Words, _Words]:
 
 
 def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Map uniform `bits`-bit integers to 0 … `bound` - 1; the second array tells which draws must be taken again."""
+    """Map uniform `bits`-bit integers to 0 … `bound` - 1; the second array marks the draws that must be repeated."""
     product = drawn.astype(np.uint64) * np.uint64(bound)
     values = (product >> np.uint64(bits)).astype(np.int64)
     leftover = (1 << bits) % bound
@@ -324,7 +324,7 @@ _ZEROS = bytes(1 << 16)  # small, so as not to push the drawn words out of the c
 
 
 class _Keystream(Source):
-    """AES-128 in counter mode. Safe to share between threads; a forked child gets a key of its own."""
+    """AES-128 in counter mode. Safe to share between threads; a forked child gets its own key."""
 
     def __init__(self, seed: bytes | None) -> None:
         self._seed = seed
@@ -366,7 +366,7 @@ _default = _Keystream(None)
 
 
 def system_source() -> Source:
-    """The cryptographic source of this process: what every draw uses unless told otherwise."""
+    """The cryptographic source of this process: the default of every draw."""
     return _default
 
 
@@ -384,7 +384,7 @@ def seeded_source(seed: int | str | bytes) -> Source:
 
 
 class ScriptedSource(Source):
-    """Plays back the given bytes and refuses to go on when they are used up.
+    """Plays back the given bytes, and fails when they are used up.
 
     >>> ScriptedSource(bytes(8)).words(1).tolist()
     [0]

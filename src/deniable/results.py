@@ -1,4 +1,4 @@
-"""Results as JSON documents: what a calculation returns can be written, sent and read back without loss, and compared."""
+"""Results as JSON documents: they can be written, sent, read back without loss, and compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deniable.errors import DocumentError
 __all__ = ["Result", "decode", "encode", "fields_of"]
 
 _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    # Before `date`, of which it is a kind.
+    # Before `date`, its base class.
     "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
     "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
     "time": (datetime.time, datetime.time.isoformat, datetime.time.fromisoformat),
@@ -28,7 +28,7 @@ _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "fraction": (Fraction, str, Fraction),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
 }
-"""Values that JSON has no form for, written as an object of one key. No label is an object, so none is taken for one of these."""
+"""Values that JSON cannot represent, written as an object with one key. No label is an object, so none is mistaken for one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Result(Displayed):
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document has more than its fields (an
     interval, say) extends :meth:`to_dict`; what is not a field is ignored when the document is read. `KEYS` gives a field
-    another name in the document. A field whose name begins with an underscore holds data that must stay where they are: it is
+    another name in the document. A field whose name begins with an underscore holds data that must not leave the object: it is
     neither written nor compared.
 
     >>> @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Result(Displayed):
         Result._registry[cls.__name__] = cls
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it: what :meth:`from_dict` reads."""
+        """A JSON document, which :meth:`from_dict` reads."""
         return fields_of(self)
 
     @classmethod
@@ -73,7 +73,7 @@ class Result(Displayed):
             return made
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise DocumentError(f"this is no document of {cls.__name__}: {problem}") from None
+            raise DocumentError(f"not a document of {cls.__name__}: {problem}") from None
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,13 +98,13 @@ class Result(Displayed):
 
 
 def fields_of(result: Result, *but: str) -> dict[str, Any]:
-    """The fields of a result, but for some, as JSON can hold them, under their names in the document."""
+    """The fields of a result except those in `but`, as JSON values under their names in the document."""
     names = [field.name for field in _public_fields(result) if field.name not in but]
     return {result.KEYS.get(name, name): encode(getattr(result, name)) for name in names}
 
 
 def encode(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind of value
-    """The value as JSON can hold it. NaN, which JSON does not have, becomes null and infinities become texts; in arrays too."""
+    """The value in JSON. NaN, which JSON does not have, becomes null, and infinities become strings; in arrays too."""
     if value is None or isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
@@ -128,7 +128,7 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind of va
     for tag, (kind, written, _) in _TAGGED.items():
         if isinstance(value, kind):
             return {tag: written(value)}
-    return str(value)  # a label of a type of the user's own
+    return str(value)  # a label of a user-defined type
 
 
 def decode(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one branch for each kind of value

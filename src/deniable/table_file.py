@@ -28,12 +28,12 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _GZIP_MARK = b"\x1f\x8b"
 
 Refusal = Callable[[str], Exception]
-"""Makes an error of a message."""
+"""Makes an error from a message."""
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """What a file's name does not say. None: the delimiter is sniffed, the encoding is UTF-8, the sheet is the first one.
+    """What a file's name does not say. None: the delimiter is detected, the encoding is UTF-8, the sheet is the first.
 
     >>> TableFormat(delimiter="tab").delimiter
     '\\t'
@@ -49,7 +49,7 @@ class TableFormat:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ParameterError("delimiter", self.delimiter, "must be one character, or 'tab'")
         try:
-            "a".encode(self.encoding or "utf-8")  # which refuses the names of what is not text, such as zip
+            "a".encode(self.encoding or "utf-8")  # refuses codecs that are not text encodings, such as zip
         except (LookupError, ValueError):
             raise ParameterError("encoding", self.encoding, "must be a text encoding, such as latin-1 or cp1252") from None
 
@@ -61,7 +61,7 @@ def kind_of(path: Path) -> str:
 
 
 class _Rewound(io.RawIOBase):
-    """A stream that cannot be wound back, with what was read of it put in front again."""
+    """A stream that cannot be rewound, with what was already read put back in front."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head, self._rest = memoryview(head), rest
@@ -83,22 +83,30 @@ def _peeked(stream: BinaryIO) -> tuple[bytes, BinaryIO]:
 
 @dataclass
 class TextTable:
-    """Delimited text that is being read."""
+    """Delimited text being read."""
 
     header: list[str]
     rows: Iterator[list[str]]
     _position: Callable[[], float] = field(repr=False)
 
     def share_read(self) -> float:
-        """The part of the file that has been read; 0 if its size is not known."""
+        """The fraction of the file read so far; 0 if its size is not known."""
         return self._position()
 
 
 @contextmanager
 def open_text(
-    path: Path, refusal: Refusal, layout: TableFormat | None = None, wanted: Sequence[str] | None = None
+    path: Path,
+    refusal: Refusal,
+    layout: TableFormat | None = None,
+    wanted: Sequence[str] | None = None,
+    delimiters: str = DELIMITERS,
 ) -> Iterator[TextTable]:
-    """Delimited text, compressed with gzip or not, from a file or standard input; `wanted` columns help to sniff."""
+    """Delimited text, compressed with gzip or not, from a file or standard input.
+
+    Without a delimiter in the layout, it is detected among `delimiters`, the first of them in case of a tie; `wanted` columns
+    help.
+    """
     layout = layout or TableFormat()
     with ExitStack() as stack:
         try:
@@ -110,24 +118,24 @@ def open_text(
         except (OSError, EOFError, zlib.error) as error:
             raise refusal(f"{path} cannot be read: {_reason(error)}") from None
         encoding = _encoding(layout, head)
-        delimiter = layout.delimiter or ("\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted))
+        delimiter = layout.delimiter or ("\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted, delimiters))
         text = stack.enter_context(io.TextIOWrapper(content, encoding=encoding, newline=""))
         rows = _rows(path, refusal, layout, text, delimiter)
         header = next(filter(None, rows), None)
         if header is None:
-            raise refusal(f"{path} is empty: its first line must name the columns")
+            raise refusal(f"{path} is empty")
         yield TextTable(header, rows, lambda: raw.tell() / size if size else 0.0)
 
 
 def _rows(path: Path, refusal: Refusal, layout: TableFormat, text: io.TextIOWrapper, delimiter: str) -> Iterator[list[str]]:
     row = -1  # the header is row 0
     try:
-        for row, fields in enumerate(csv.reader(text, delimiter=delimiter, strict=True)):  # noqa: B007 - told in errors
+        for row, fields in enumerate(csv.reader(text, delimiter=delimiter, strict=True)):  # noqa: B007 - used in errors
             yield fields
     except csv.Error as error:
         raise refusal(f"{path}, row {row + 1}: not a CSV file: {error}") from None
     except UnicodeError:
-        hint = "" if layout.encoding else "; if it has another encoding, such as latin-1 or cp1252, give that"
+        hint = "" if layout.encoding else "; if it has another encoding, such as latin-1 or cp1252, specify it"
         raise refusal(f"{path}, near row {row + 1}: not {layout.encoding or 'UTF-8'} text{hint}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise refusal(f"{path}, near row {row + 1}: cannot be read: {_reason(error)}") from None
@@ -147,7 +155,7 @@ def _encoding(layout: TableFormat, head: bytes) -> str:
     return "utf-8-sig" if codecs.lookup(layout.encoding).name == "utf-8" else layout.encoding
 
 
-def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None) -> str:
+def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None, delimiters: str) -> str:
     """The delimiter whose header names what is wanted, then whose rows are of equal length, then with the most columns."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
     if len(head) == _SAMPLE_BYTES:  # the last line may be cut off
@@ -165,12 +173,12 @@ def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None) -> str:
         equal = whole and len(header) > 1 and all(len(fields) == len(header) for fields in rows if fields)
         return bool(wanted) and set(wanted or ()) <= set(header), equal, len(header)
 
-    return max(DELIMITERS, key=fit)  # the comma where nothing tells them apart
+    return max(delimiters, key=fit)
 
 
 @contextmanager
 def open_parquet(path: Path, refusal: Refusal) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`; whatever Arrow says of a damaged file while it is open becomes one line."""
+    """A `pyarrow.parquet.ParquetFile`; any Arrow error about a damaged file while it is open becomes one line."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -184,7 +192,7 @@ def open_parquet(path: Path, refusal: Refusal) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise refusal(f"{path} cannot be read: {error.strerror or 'No such file'}") from None
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
-        # Arrow may quote what stands in the file.
+        # Arrow may quote the file's contents.
         raise refusal(f"{path} is not a Parquet file, or is damaged: {type(error).__name__}") from None
 
 

@@ -22,13 +22,16 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\- ]+?)\s*\]\]?\s*(?:#.*)?")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
 _STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
 
+_DOTTED = re.compile(r"""(?<![\w\-])(?:(?:[\w\-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}""")
+"""A key of a hundred parts, which nobody writes: the parser takes time that grows with the square of their number."""
+
 Refusal = Callable[[str, object, str, str, "int | None"], Exception]
-"""Makes an error of a name, a value, a rule, the file's name and the line."""
+"""Makes an error from a name, a value, a rule, the file's name and the line."""
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML text with its tree, and the kind of error that mistakes in it are."""
+    """A TOML text with its tree, and the error class for mistakes in it."""
 
     name: str
     text: str
@@ -58,6 +61,8 @@ class TomlFile:
             raise refusal(
                 "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
             )
+        if _DOTTED.search(text):
+            raise refusal("file", name, _TOO_DEEP, name, None)
         try:
             return cls(name, text, tomllib.loads(text), refusal)
         except tomllib.TOMLDecodeError as error:
@@ -69,7 +74,7 @@ class TomlFile:
             raise refusal("file", name, _TOO_DEEP, name, None) from None
 
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
-        """What is made of the tree. A parameter that breaks its rule is refused with the line on which it stands."""
+        """The object built from the tree. A parameter that breaks its rule is refused with its line."""
         try:
             with self.located():
                 return make(self.tree)
@@ -86,7 +91,7 @@ class TomlFile:
 
 
 def line_of(text: str, name: str) -> int | None:
-    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or else of the table it would stand in.
+    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or of the table it would be in.
 
     >>> line_of('id = "x"\\n[schedule]\\nevery = 3', "schedule.every")
     3

@@ -8,6 +8,8 @@ import struct
 import sys
 import warnings
 
+AGAIN = "DENIABLE_FUZZ_AGAIN"
+"""A variable that names the program which libFuzzer calls to merge inputs: this one, as one word."""
 COUNTS = struct.Struct("<QQ")
 """Executions, and how many of them were accepted: in a file, for libFuzzer ends the process without a word to Python."""
 
@@ -35,7 +37,7 @@ def main() -> None:
         accepted += judge(check, data)
         COUNTS.pack_into(shared, 0, executions, accepted)
 
-    atheris.Setup([sys.argv[0], *options], run)
+    atheris.Setup([os.environ.get(AGAIN, sys.argv[0]), *options], run)
     atheris.Fuzz()
 
 

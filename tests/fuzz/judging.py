@@ -85,6 +85,8 @@ def write_kept(name: str, inputs: Sequence[bytes]) -> None:
         if sum(map(len, lines)) > _MOST_KEPT:
             lines.pop()
             break
+    if not lines:
+        return
     CORPUS.mkdir(exist_ok=True)
     (CORPUS / f"{name}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from fuzz.guided import COUNTS
+from fuzz.guided import AGAIN, COUNTS
 from fuzz.judging import kept, load, names, write_kept
 
 _TESTS = Path(__file__).parents[1]
@@ -72,8 +73,12 @@ def fuzz(name: str, executions: int, seed: int, findings: Path, keep: bool = Fal
 
 def _guided(name: str, counts: Path, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(_TESTS), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "fuzz.guided", name, str(counts), *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    command = [sys.executable, "-m", "fuzz.guided", name, str(counts)]
+    again = counts.with_name("again")
+    again.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+    again.chmod(0o700)
+    environment[AGAIN] = str(again)
+    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, errors="replace", check=False)
 
 
 def _store(corpus: Path, data: bytes) -> None:

@@ -296,7 +296,7 @@ def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
         assert deniable("query", "list") == "No query has been published.\n"
         published = json.loads(deniable("query", "publish", str(house.folder / "query.signed.json"), "--json"))
         assert published["id"] == house.query.id
-        assert "no window there yet" in deniable("results", house.query.id, code=2)
+        assert "no windows there yet" in deniable("results", house.query.id, code=2)
         house.answer(published["published"], epochs=4)
         with Analyst(url, house.token("reader")) as reader:
             wait_for(lambda: len(list(reader.range(house.query))) >= 3)

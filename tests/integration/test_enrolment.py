@@ -41,7 +41,7 @@ def test_an_invited_device_enrols_uploads_and_rotates_and_a_stranger_does_not(tm
         assert done.returncode == 0, done.stderr
         token = read_policy(vault.with_name("ann.db.policy.toml")).proxies[address]
         twice = deniable("client", "enrol", vault, address, "--invitation", code)
-        assert "is among your proxies already" in twice.stderr
+        assert "is already among your proxies" in twice.stderr
         shown = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream", "x-deniable-peer": "192.0.2.9"}
         assert loopback.post(f"{address}/v1/shares", headers=shown, content=b"x").status_code == 400  # not 401
         rotated = loopback.post(f"{address}/v1/enrol/rotate", headers=shown)

@@ -118,7 +118,7 @@ def test_the_history_says_when_from_what_to_what_and_why(tmp_path: Path) -> None
     assert second["from_epoch"] == 3
     assert second["from"] == "2023-11-14T22:16:20Z"
     assert set(second["parameters"]) == {"sampling", "p", "q"}
-    assert "far below the wish of ± 5.00" in second["reason"]
+    assert "far below the target of ± 5.00" in second["reason"]
     assert second["wish"] == WISH
     assert second["achieved"] == run.crowd.windows()[0].error
     assert second["epsilon"]["sampled"] < first["epsilon"]["sampled"]
@@ -230,7 +230,7 @@ def test_the_demonstration_shows_error_wish_and_moving_parameters_within_a_minut
     assert told["most_spent"] <= told["limit"]
     settings = {tuple(each["parameters"].values()) for each in told["results"]}
     assert 2 <= len(settings) <= told["changes"] + 1
-    assert any("is above the wish" in (each["change"] or "") for each in told["results"])
+    assert any("is above the target" in (each["change"] or "") for each in told["results"])
 
 
 @pytest.mark.parametrize("allocation", ["proportional", "neyman"])

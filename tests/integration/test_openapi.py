@@ -27,6 +27,7 @@ from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.enrolment import EnrolmentRules
 from deniable.proxy.proxy_settings import Settings
 from deniable.queries.times import iso_time
+from deniable.service.query_feed import FEED_ADDRESS
 from toolkit.consoles import SeededConsole, console_query
 from toolkit.proxies import query_of_today, signed
 from toolkit.served import served
@@ -132,11 +133,12 @@ def test_every_operation_says_who_may_ask_and_what_every_status_means(console: S
     described = [app.openapi(), create_proxy_app(proxy).app.openapi()]
     proxy.start()
     proxy.stop()
-    public = {"/healthz", "/readyz", "/metrics", "/v1/public/queries", "/v1/session", "/v1/enrol"}
+    public = {"/healthz", "/readyz", "/metrics", "/v1/public/queries", FEED_ADDRESS, "/v1/session", "/v1/enrol"}
     for document in described:
         for path, methods in document["paths"].items():
             for method, about in methods.items():
                 at = f"{method} {path}"
+                assert "400" in about["responses"], f"{at} is not declared among the operations of its service"
                 assert ("security" in about) or path in public or (path, method) == ("/v1/queries", "get"), at
                 for status, response in about["responses"].items():
                     body = response.get("content", {})

@@ -20,7 +20,6 @@ from toolkit.collectors import CollectorProcess
 from toolkit.proxies import ProxyProcess, query_of_today, signed
 from toolkit.shares import body_of, make_columns, records_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
 QUERY = query_of_today()
 SETTINGS = 'workers = 2\n[intake]\nthreshold = 100\ndeadline = "1 s"\n[limits]\nlargest_body = 400000\nbody_deadline = "2 s"\n'
 

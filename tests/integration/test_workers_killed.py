@@ -11,14 +11,12 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import pytest
 
 from toolkit import loopback
 from toolkit.collectors import CollectorProcess
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
 N_KILLS = 50
 N_SENDERS = 4
 SETTINGS = 'workers = 2\n[intake]\nthreshold = 300\ndeadline = "1 s"\n'

@@ -39,7 +39,7 @@ Memory = Callable[[Query, int], Any]
 
 
 def reports(query: Query, history: History, n: int, source: Source, memory: Memory | None = None) -> NDArray[np.int64]:
-    """All that each of n devices with this history reports, as one number a device."""
+    """All that each of n devices with this history reports, as one number per device."""
     fleet = Fleet(query, n, source=source)
     if memory is not None:
         fleet._memo = memory(query, n)

@@ -10,7 +10,8 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -76,6 +77,14 @@ class Scenario:
         """Publish all queries, inside a transaction of the caller."""
         for each in self.signed or [sign(query, KEY) for query in self.queries]:
             publish(connection, each, RING, self.proxies, ORIGIN)
+
+    def merged(self, *sizes: int) -> Scenario:
+        """The same log in fewer stages: of each so many that follow each other are one, drained at the time of the last."""
+        assert sum(sizes) == len(self.stages)
+        parts = [self.stages[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True)]
+        logs = [[list(chain(*records)) for records in zip(*(stage.records for stage in part), strict=True)] for part in parts]
+        stages = [Stage(part[-1].now, records) for part, records in zip(parts, logs, strict=True)]
+        return replace(self, stages=stages)
 
     @property
     def proxies(self) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.shares import body_of, make_columns, records_of
 
 Words = NDArray[np.uint64]
+_PIPELINED = 16
+"""Requests on one connection before their answers are read."""
 
 
 class BadRecords:
@@ -112,12 +114,14 @@ async def upload_each(host: str, port: int, token: str, records: Sequence[bytes]
 
     async def one(mine: Sequence[bytes]) -> None:
         reader, writer = await asyncio.open_connection(host, port)
-        for record in mine:
-            writer.write(f"{head}Content-Length: {len(record)}\r\n\r\n".encode() + record)
-            status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:"))
-            body = json.loads(await reader.readexactly(length))
-            answers["accepted" if " 202 " in status else body["reason"]] += 1
+        for start in range(0, len(mine), _PIPELINED):
+            some = mine[start : start + _PIPELINED]
+            writer.write(b"".join(f"{head}Content-Length: {len(record)}\r\n\r\n".encode() + record for record in some))
+            for _ in some:
+                status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:"))
+                body = json.loads(await reader.readexactly(length))
+                answers["accepted" if " 202 " in status else body["reason"]] += 1
         writer.close()
         await writer.wait_closed()
 
@@ -157,7 +161,7 @@ class Flood:
 
     def __init__(self, folder: Path, n_shares: int, n_good: int = 200, seed: int = 25) -> None:
         self.folder, self.n_good, self.seed = folder, n_good, seed
-        self.n_records = n_shares // 2
+        self.n_records = n_shares // 5
         self.n_messages = -(-(n_shares - self.n_records) // (2 * len(JOINED) + 1))
         """Of each reason for which joined messages are refused, and of those whose second share never comes: two shares each."""
         self.query = query_of_today()

@@ -46,18 +46,18 @@ def test_a_range_holds_what_its_ends_say(text: str, inside: list[float], outside
         (["[0,5)", "[5,6)", "[5.5,7)"], "buckets[2]", "overlaps '[5,6)': both hold 5.5"),
         (["[5,6)", "[0,1)"], "buckets[1]", "must come before '[5,6)'"),
         ([1, 1], "buckets[1]", "overlaps '1'"),
-        (["[0,1)", "[1,0)"], "buckets[1]", "holds no number"),
-        (["[3,3)"], "buckets[0]", "holds no number"),
+        (["[0,1)", "[1,0)"], "buckets[1]", "contains no number"),
+        (["[3,3)"], "buckets[0]", "contains no number"),
         (["[0,inf]"], "buckets[0]", "open at an infinite end"),
         (["[0;1)", "[1;2)"], "buckets[0]", "must be a range such as"),
         (["[0,1)", "a lot"], "buckets[1]", "must be a range such as"),
-        (["[0,9007199254740993)"], "buckets[0]", "a double cannot hold"),
+        (["[0,9007199254740993)"], "buckets[0]", "a double cannot represent"),
         (["[0,1e999)"], "buckets[0]", "beyond the largest double"),
-        (["yes", "no", "yes"], "buckets[2]", "is there twice, first as buckets[0]"),
+        (["yes", "no", "yes"], "buckets[2]", "is repeated: it is also buckets[0]"),
         (["New York", {"glob": "New *"}], "buckets[1]", "overlaps 'New York': both hold 'New York'"),
         ([{"glob": "*"}, "x"], "buckets[1]", "overlaps 'glob:*': both hold 'x'"),
         ([{"glob": "a*"}, {"glob": "b*"}, {"regex": ".*z"}], "buckets[2]", "overlaps 'glob:a*': both hold 'az'"),
-        ([{"regex": "(?=a)"}], "buckets[0]", "may not look around"),
+        ([{"regex": "(?=a)"}], "buckets[0]", "must not look around"),
         ([{"regex": "(a"}], "buckets[0]", "leaves a group open"),
         ([{"regex": "a{3"}], "buckets[0]", "must count as"),
         ([{"regex": r"(a)\1"}], "buckets[0]", r"uses \1"),
@@ -234,7 +234,7 @@ def test_a_costly_search_for_overlaps_is_refused_not_run() -> None:
 
 
 def test_a_crowd_of_patterns_is_refused_at_once() -> None:
-    with pytest.raises(ParameterError, match="too many to be told apart"):
+    with pytest.raises(ParameterError, match="too many to check for overlaps"):
         Column("x", [{"glob": f"{i}*"} for i in range(600)])
 
 

@@ -136,7 +136,7 @@ def test_a_schedule_that_outlasts_a_budget_says_when_devices_fall_silent() -> No
     assert str(monthly).endswith("until earlier answers are 1 d old")
     assert silence(query, [(20.0, 600, "a limit that comes back before it is used up")]) is None
     assert silence(dataclasses.replace(query, memoize=True), [(3.0, None, "")]) is None
-    assert "864.0 answers a day" in " ".join(spending_words(query))
+    assert "864.0 answers per day" in " ".join(spending_words(query))
 
 
 def test_simulated_devices_fall_silent_when_it_was_said() -> None:
@@ -175,7 +175,7 @@ def test_a_window_and_an_owner_s_log_say_it_too(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("deniable.cli.client._store", lambda _: device.store)
     result = CliRunner().invoke(cli, ["client", "log", str(device.vault.path), "--policy", str(policy)])
     assert result.exit_code == 0, result.output
-    # 10 less one answer of 1.267 pays for 6 more, one an epoch
+    # 10 less one answer of 1.267 pays for 6 more, one per epoch
     assert "taxi-distance: what is left of your limits pays for 6 answers" in result.output
     assert "falls silent about 2023-11-14T23:13:20Z" in result.output
 
@@ -215,8 +215,8 @@ def test_a_file_is_planned_in_place_and_all_else_stays_as_written(tmp_path: Path
     assert "deniable query plan" in refused.output
     done = invoke("query", "plan", str(file))
     assert done.exit_code == 0, done.output
-    assert "answer in" in done.output or "answers a day" in done.output
-    assert "To the end of the query" in done.output
+    assert "answer in" in done.output or "answers per day" in done.output
+    assert "Until the end of the query" in done.output
     text = file.read_text()
     for line in FILE.splitlines():
         assert line in text.splitlines()
@@ -226,7 +226,7 @@ def test_a_file_is_planned_in_place_and_all_else_stays_as_written(tmp_path: Path
     assert again.exit_code == 0
     assert file.read_text() == text, "planning what is planned changes nothing"
     checked = invoke("query", "check", str(file))
-    assert "points, and 3 is wished for" in checked.output
+    assert "points; 3 is requested" in checked.output
 
 
 def test_a_check_refuses_what_cannot_be_met_and_names_the_nearest(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_check_refuses_what_cannot_be_met_and_names_the_nearest(tmp_path: Path
     file.write_text(FILE.replace("population = 10000      # devices\n", "") + coins)
     unknown = invoke("query", "check", str(file))
     assert unknown.exit_code == 0
-    assert "The error cannot be told" in unknown.output
+    assert "The error is not known" in unknown.output
 
 
 def test_a_plan_is_written_as_a_query(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_plan_is_written_as_a_query(tmp_path: Path) -> None:
     assert all(each.met for each in assess(query, Costs(200_000)))
     again = invoke("plan", *wishes, "--mechanism", "OptimizedUnary", "--query", str(file))
     assert again.exit_code == 2
-    assert "exists already" in again.output
+    assert "already exists" in again.output
 
 
 # --- what the aggregator measures of itself ---------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_from_settings_to_shares_at_both_proxies_and_a_log_in_plain_words(deniab
     assert len(proxies[0].shares) == 1
     assert {token for proxy in proxies for token in proxy.tokens} == {"Bearer my token"}
     log = deniable("log", "ann.db").splitlines()
-    assert "A query that no key you trust has signed was not read." in log[0]
+    assert "A query not signed by a key you trust was not read." in log[0]
     assert "Refused (unknown key): key" in log[0]
     assert "City of Exampleton asked: How far do you go? (taxi-distance, version 1). Answered for epoch" in log[1]
     assert "It cost 1.26" in log[1]
@@ -90,7 +90,7 @@ def test_the_log_for_programs_holds_the_same(deniable: Command, proxies: list[Pr
     assert tree["budget"] == [{"analyst": "City of Exampleton", "spent": 0.0, "left": 10.0}]
     [row] = csv.DictReader(io.StringIO(deniable("log", "ann.db", "--csv")))
     assert row["detail"] == receipt["detail"]
-    assert "Nothing waits to be sent." in deniable("status", "ann.db")
+    assert "Nothing is waiting to be sent." in deniable("status", "ann.db")
 
 
 def test_answers_wait_until_they_are_uploaded_and_status_shows_them(deniable: Command, proxies: list[Proxy]) -> None:

@@ -87,9 +87,9 @@ def test_methods_are_compared_on_a_graph_one_holds(tmp_path: Path) -> None:
         ("a,b\n0,1\n0,9\n", "row 2: a node that is not on the roster"),
         ("a,b\n0\n", "row 1: there must be 2 fields"),
         ("a,b\n0,\n", "row 1: there must be 2 fields"),
-        ("a\n0\n", "has 1 columns, and 2 are needed"),
+        ("a\n0\n", "has 1 columns, but 2 are needed"),
         ("", "is empty"),
-        ('a,b\n0,"1\n', "is not CSV"),
+        ('a,b\n0,"1\n', "not a CSV file"),
     ],
 )
 def test_an_edge_list_that_is_none_is_refused_in_one_line_and_nothing_is_written(
@@ -141,6 +141,6 @@ def test_parquet_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "edges.parquet").write_bytes(b"nothing of the kind")
     refused = run("graph", "compare", tmp_path / "edges.parquet")
     assert refused.exit_code == 2
-    assert "is not Parquet" in refused.stderr
+    assert "is not a Parquet file" in refused.stderr
     pq.write_table(pa.table({"a": [0, None], "b": [1, 2]}), tmp_path / "holes.parquet")
     assert "empty cell" in run("graph", "compare", tmp_path / "holes.parquet").stderr

@@ -47,19 +47,19 @@ def test_the_table_tells_parameters_precision_and_risk() -> None:
     assert f"tell the truth with p = {made.p:.4f}, else say yes with q = 0.5000" in text
     assert f"Local epsilon {made.epsilon_local:.4f}" in text
     assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7000")
-    assert "nobody's odds about you change by more than a factor 4.74" in text
-    assert "by at most a factor 2.02" in text  # e^0.7 = 2.0138
+    assert "nobody's odds about you change by more than a factor of 4.74" in text
+    assert "by at most a factor of 2.02" in text  # e^0.7 = 2.0138
     assert made.reason in text
 
 
 def test_a_local_epsilon_above_the_one_asked_for_is_said_loudly() -> None:
     text = " ".join(run(*PAPER).stdout.split())
     made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
-    assert f"Watch out: The local epsilon, {made.epsilon_local:.4g}, is above the 0.7 asked for" in text
-    assert text.count("Watch out") == text.count("asked for") == 1
-    assert text.index("Watch out") < text.index("What the person answering risks")
+    assert f"Warning: The local epsilon, {made.epsilon_local:.4g}, is above the requested 0.7" in text
+    assert text.count("Warning") == text.count("the requested 0.7") == 1
+    assert text.index("Warning") < text.index("What the person answering risks")
     local = " ".join(run("--population", "100000", "--epsilon", "0.7", "--cv", "0.05").stdout.split())
-    assert "Watch out" not in local
+    assert "Warning" not in local
     assert "Local epsilon 0.7000" in local
 
 
@@ -124,10 +124,10 @@ def test_every_option_reaches_the_plan() -> None:
         (["--buckets", "0"], "deniable: buckets = 0 must be a whole number, at least 1"),
         (
             ["--epsilon", "0.0001"],
-            "deniable: with epsilon = 0.0001 and sampled_epsilon = 0.7 the answers of 100,000 people show no",
+            "deniable: with epsilon = 0.0001 and sampled_epsilon = 0.7 the answers of 100,000 people cannot show any share",
         ),
         (["--share", "0.01"], "deniable: with sampled_epsilon = 0.7 the ± at a share of 0.01 is"),
-        (["--margin", "0.1"], "deniable: cv and margin are two ways to say the same"),
+        (["--margin", "0.1"], "deniable: cv and margin are two ways to state the target"),
         (["--population", "nan"], "deniable: population = nan must be a whole number, at least 1"),
         (["--population", "many"], "deniable: Invalid value for '--population': 'many' is not a number."),
         (["--sampled-epsilon", "small"], "deniable: Invalid value for '--sampled-epsilon': 'small' is not a valid float."),
@@ -164,7 +164,7 @@ def test_help_lists_the_command_and_loads_nothing_heavy() -> None:
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
-    assert re.search(r"^  plan +Find what is left open of population, share", out.stdout, re.MULTILINE)
+    assert re.search(r"^  plan +Find whichever of population, share", out.stdout, re.MULTILINE)
     assert out.stdout.splitlines()[-1] == "[]"
 
 

@@ -63,7 +63,7 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
         (["Kuk:p1=0.8,p2=0.3,draws=x", "--value", "0.1"], "holds draws=x, which is not a number"),
         (["Warner:p=0.7", "--value", "x"], "value = 'x' must be a number"),
         (["Warner:p=0.7", "--value", "0.1,0.2"], "must be 1 number for this design"),
-        (["Warner:p=0.7", "--value", "0.1", "--n", "10,20"], "n = 2 is the number of samples, and this design has 1"),
+        (["Warner:p=0.7", "--value", "0.1", "--n", "10,20"], "len(n) = 2 must be the design's number of samples, 1"),
         (["Warner:p=0.7", "--value", "0.1", "--null", "0.1"], "value = 0.1 must differ from null"),
         (
             ["Warner:p=0.7", "--value", "0.1", "--alternative", "less"],

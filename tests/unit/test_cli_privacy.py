@@ -58,9 +58,9 @@ def test_shown_figures_are_rounded_up() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "epsilon = None must be given, or else both p and q"),
-        (["--epsilon", "1", "--p", "0.5", "--q", "0.5"], "must be given, or else both p and q"),
-        (["--p", "0.5"], "must be given, or else both p and q"),
+        ([], "epsilon = None must be given, or both p and q"),
+        (["--epsilon", "1", "--p", "0.5", "--q", "0.5"], "must be given, or both p and q"),
+        (["--p", "0.5"], "must be given, or both p and q"),
         (["--epsilon", "-1"], "epsilon = -1.0 must"),
         (["--epsilon", "1", "--reports", "2.5"], "reports = 2.5 must be a whole number"),
         (["--epsilon", "1", "--mechanism", "Nope"], "mechanism = 'Nope' must be one of BinaryResponse"),

@@ -111,14 +111,14 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["query", "new", "q.toml"], "q.toml exists already"),
+        (["query", "new", "q.toml"], "q.toml already exists"),
         (["query", "new", "new.toml", "--id", "Bad Id"], "new.toml, line 3: id = 'Bad Id' must be"),
         (["query", "new", "nowhere/new.toml"], "cannot be written"),
         (["query", "check", "absent.toml"], "cannot be read"),
         (["query", "check", "broken.toml"], "broken.toml, line 8: sampling = 60 must be a probability"),
         (["query", "sign", "broken.toml", "--key", "city.key"], "broken.toml, line 8"),
         (["query", "sign", "q.toml", "--key", "absent.key"], "absent.key cannot be read"),
-        (["query", "sign", "q.toml", "--key", "other.key"], "the key is that of 'Other'"),
+        (["query", "sign", "q.toml", "--key", "other.key"], "the key belongs to 'Other'"),
         (["query", "sign", "q.toml", "--key", "city.key.pub"], "must have 0600"),
         (["query", "show", "q.toml", "--ring", "absent"], "is not signed"),
         (["query", "keygen", "city.key", "--owner", "X"], "exists already"),

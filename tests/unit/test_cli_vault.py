@@ -48,11 +48,11 @@ def test_a_vault_is_made_filled_shared_and_shown(deniable: Command) -> None:
     steps = [
         (("init", "ann.db"), "ann.db is an empty vault. Nothing is shared.\n"),
         (("show", "ann.db"), "The vault is empty.\n"),
-        (("import", "ann.db", "--table", "rides", "rides.csv"), "2 rows added to rides. Nothing of it is shared.\n"),
+        (("import", "ann.db", "--table", "rides", "rides.csv"), "2 rows added to rides. Nothing is shared.\n"),
         (("share", "ann.db", "rides", "km"), "rides (2 rows): Shared: km. Not shared: started, city.\n"),
         (("share", "ann.db", "rides", "city", "started"), "rides (2 rows): Shared: started, km, city. Nothing is held back.\n"),
         (("unshare", "ann.db", "rides", "started"), "rides (2 rows): Shared: km, city. Not shared: started.\n"),
-        (("unshare", "ann.db", "rides"), "rides (2 rows): Nothing of it is shared.\n"),
+        (("unshare", "ann.db", "rides"), "rides (2 rows): Nothing is shared.\n"),
     ]
     for arguments, printed in steps:
         assert deniable("vault", *arguments) == (0, printed, "")

@@ -135,7 +135,7 @@ def test_the_command_reads_a_column_and_prints_what_it_found(tmp_path: Path) -> 
         (("--epsilon", "0"), "epsilon"),
         (("--users", "2"), "users"),
         (("--values", "1"), "values"),
-        (("--data", "x.csv"), "goes with --data"),
+        (("--data", "x.csv"), "must be given together"),
         (("--protocol", "Enigma"), "must be one of"),
     ],
 )

@@ -126,7 +126,7 @@ def test_bad_rows_are_refused_by_attribute_and_position_without_the_answer() -> 
 
 def test_other_estimates_and_too_few_or_too_many_attributes_are_refused() -> None:
     other = Estimate(tuple("abcdef"), np.full(6, 1 / 6), np.full(6, 0.01), 100)
-    with pytest.raises(ReportMismatchError, match="not the shares of these 6 buckets"):
+    with pytest.raises(ReportMismatchError, match="not an estimate of these 6 buckets"):
         CHAIN.table(other)
     with pytest.raises(ParameterError, match="at least two attributes"):
         composite({"only": 3})

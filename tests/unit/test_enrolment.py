@@ -128,6 +128,7 @@ def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any]) -> None:
         EnrolmentRules(**rules)
 
 
+@pytest.mark.slow
 def test_a_flood_from_many_addresses_uses_bounded_memory_and_lets_the_invited_in_within_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_a_version_of_another_query_or_of_one_without_an_envelope_is_refused() -
     with pytest.raises(EnvelopeError, match="another query"):
         verify(dataclasses.replace(other, version=moved.version, version_signature=moved.version_signature), RING, NOW)
     bare = sign(plain, KEY)
-    with pytest.raises(EnvelopeError, match="lets no controller"):
+    with pytest.raises(EnvelopeError, match="does not allow a controller"):
         verify(dataclasses.replace(bare, version=moved.version, version_signature=moved.version_signature), RING, NOW)
     with pytest.raises(EnvelopeError, match="another query"):
         sign_version(other, Version.from_content(moved.version or b""), CONTROLLER)
@@ -228,8 +228,8 @@ def test_strata_are_sampled_as_the_version_says() -> None:
     ("changes", "said"),
     [
         ({"budget": Budget()}, "budget.epsilon = None must be given with an envelope"),
-        ({"sampling": 0.2}, "must hold the query's own sampling = 0.2"),
-        ({"mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5}}, "must hold the query's own p = 0.5"),
+        ({"sampling": 0.2}, "must contain the query's own sampling = 0.2"),
+        ({"mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5}}, "must contain the query's own p = 0.5"),
         ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0}}, r"envelope.p = \(0.2, 0.4\) must be left out"),
         ({"memoize": True}, "must be one value with memoize"),
         ({"envelope": dataclasses.replace(ENVELOPE, epsilon_per_answer=1.0)}, "must allow the query's own local epsilon"),

@@ -87,7 +87,7 @@ def test_merged_buckets_are_what_a_mechanism_of_the_coarser_ones_would_estimate(
     assert three.proportions == pytest.approx([1 - estimate.proportions[3], estimate.proportions[3]], abs=1e-12)
     assert three.variance == pytest.approx([estimate.variance[3]] * 2, rel=1e-9)
     assert merged(estimate, [("D", [3]), ("A", [0])]).interval().tolist() == estimate.interval()[[3, 0]].tolist()
-    with pytest.raises(ParameterError, match="must stand for at least one of the 4 labels"):
+    with pytest.raises(ParameterError, match="must merge at least one of the 4 labels"):
         merged(estimate, [("x", [4])])
 
 
@@ -183,6 +183,7 @@ def test_a_trend_is_the_weighted_line_through_the_days(filed: FiledHistory) -> N
     assert filed.ask(by="hour")["trend"] is None
 
 
+@pytest.mark.slow
 def test_a_fraction_a_time_and_a_margin_read_as_much_as_they_say(filed: FiledHistory) -> None:
     tenth = filed.ask(fraction="0.1")
     assert tenth["fraction"] == pytest.approx(0.1)

@@ -212,7 +212,7 @@ def test_a_signed_query_that_would_take_minutes_or_gigabytes_to_read_is_refused_
     content = canonical.encode(tree)
     tracemalloc.start()
     began = time.process_time()
-    with pytest.raises(QueryError, match="are no query"):
+    with pytest.raises(QueryError, match="are not a query"):
         SignedQuery(content, KEY.public.id, bytes(64)).unverified()
     seconds = time.process_time() - began
     _, peak = tracemalloc.get_traced_memory()

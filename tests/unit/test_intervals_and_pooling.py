@@ -327,7 +327,7 @@ def test_pooling_refuses_what_does_not_belong_together() -> None:
         combine([one, other])
     with pytest.raises(ParameterError, match="labels"):
         compare(one, other)
-    with pytest.raises(ParameterError, match="no unbiased estimate"):
+    with pytest.raises(ParameterError, match="not an unbiased estimate"):
         combine([one, one.projected()])
     with pytest.raises(ParameterError, match="at least one"):
         combine([])
@@ -342,10 +342,10 @@ def test_pooling_refuses_what_does_not_belong_together() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ([10], "as many as the strata, 2"),
+        ([10], "one entry per stratum, 2"),
         ([90, 0], "sizes.1. = 0 must be a number of people above 0"),
         ([90, math.nan], "must be a number of people"),
-        ([80, 100], "sizes.0. = 80 must be the population its estimate was told, 90"),
+        ([80, 100], "sizes.0. = 80 must be the population its estimate was given, 90"),
         ({"a": 90, "b": 2}, "must be a mapping if"),
     ],
 )
@@ -405,13 +405,13 @@ def test_distances_take_estimates_of_the_same_labels() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: manhattan([1, 2], [1, 2, 3]), "second = 3 is its number of entries"),
-        (lambda: manhattan([[1, 2]], [1, 2]), r"first = \(1, 2\) is its shape"),
-        (lambda: euclidean([1, math.nan], [1, 2]), "first = 1 is the position of an entry that is not finite"),
+        (lambda: manhattan([1, 2], [1, 2, 3]), r"len\(second\) = 3 must be that of the first"),
+        (lambda: manhattan([[1, 2]], [1, 2]), r"first.shape = \(1, 2\) must be one row"),
+        (lambda: euclidean([1, math.nan], [1, 2]), "first.1. = nan must be finite"),
         (lambda: euclidean("ab", [1, 2]), "first = 'str' must be an Estimate or a sequence of numbers"),
         (lambda: kantorovich([0.5, 0.5], [0.5, 0.4]), r"sum\(second\) = 0.9 must equal sum\(first\) = 1.0"),
         (lambda: kantorovich([0.5, 0.5], [0.4, 0.6], positions=[1, 1]), "must increase"),
-        (lambda: kantorovich([0.5, 0.5], [0.4, 0.6], positions=[1, 2, 3]), "positions = 3 is their number"),
+        (lambda: kantorovich([0.5, 0.5], [0.4, 0.6], positions=[1, 2, 3]), r"len\(positions\) = 3 must be"),
     ],
 )
 def test_histograms_that_cannot_be_compared_are_refused(call: Any, message: str) -> None:

@@ -89,11 +89,11 @@ def test_weights_and_kinds_of_errors() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: regress_list(ItemCount(3), [0, 4], [0, 0]), "counts = 1 is the first row whose count is not"),
-        (lambda: regress_list(ItemCount(3), [0, 4], [1, 1]), "both are needed"),
+        (lambda: regress_list(ItemCount(3), [0, 4], [0, 0]), "counts[1] = '…' must be a whole number"),
+        (lambda: regress_list(ItemCount(3), [0, 4], [1, 1]), "each of the two lists"),
         (lambda: regress_list(ItemCount(3), [0, 4], [0, 2]), "must be 0 or 1 for each of the 2 counts"),
         (lambda: regress_list(ItemCount(3), [0, 4], [0, 1], method="nls"), "method = 'nls' must be 'ml' or 'linear'"),
-        (lambda: regress_list(ItemCount(3), [0, 4], [0, 1], [1.0]), "covariates = 1 is their number of rows"),
+        (lambda: regress_list(ItemCount(3), [0, 4], [0, 1], [1.0]), "len(covariates) = 1 must be"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_in_one_clear_line(call: Callable[[], Any], message: str) -> None:

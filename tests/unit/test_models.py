@@ -162,8 +162,8 @@ def test_progress_goes_up_to_one() -> None:
 @pytest.mark.parametrize(
     ("frame", "options", "message"),
     [
-        ({"answer": ["x"] * 50}, {}, "labels of answer = 1 is their number, which must lie from 2 to 1000"),
-        ({"answer": list(range(1001))}, {}, "labels of answer = 1001 is their number"),
+        ({"answer": ["x"] * 50}, {}, "labels of answer = 1 must be from 2 to 1000"),
+        ({"answer": list(range(1001))}, {}, "labels of answer = 1001 must be"),
         ({"answer": ["x", "y"] * 14}, {}, "rows = 28 must be at least 30"),
         ({"answer": ["x", "y", None] * 20}, {}, "row 3, column 'answer': the value is missing"),
         ({"answer": ["x", "z", "y"] * 20}, {"labels": ["x", "y"]}, "row 2, column 'answer': the value is none of the labels"),

@@ -57,6 +57,7 @@ SIMULATED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wishes", SIMULATED, ids=str)
 def test_the_promised_error_comes_out_of_a_simulation(wishes: dict[str, Any]) -> None:
     made = plan(**wishes)
@@ -187,11 +188,11 @@ def test_an_epsilon_without_an_adjective_is_local() -> None:
     assert not any("local epsilon" in line for line in made.notes)
     sampled = plan(margin=0.02, sampled_epsilon=1.0)
     assert sampled.epsilon_local > 1.0 >= sampled.epsilon_sampled
-    assert f"The local epsilon, {sampled.epsilon_local:.4g}, is above the 1 asked for" in sampled.notes[0]
+    assert f"The local epsilon, {sampled.epsilon_local:.4g}, is above the requested 1" in sampled.notes[0]
     assert sampled.notes[0] in str(sampled)
     bounded = plan(margin=0.02, sampled_epsilon=1.0, epsilon=1.05)
     assert bounded.epsilon_local <= 1.05
-    assert not any("asked for" in line for line in bounded.notes)
+    assert not any("above the requested" in line for line in bounded.notes)
 
 
 def test_a_plan_spends_no_more_than_its_target_needs() -> None:
@@ -238,7 +239,7 @@ def test_a_device_sends_no_more_than_it_may() -> None:
     free, tight = plan(**wishes), plan(**wishes, report_bytes=4)
     assert free.report_bytes > 4 >= tight.report_bytes
     assert tight.smallest_share >= free.smallest_share
-    assert "sends 63 bytes, and 4 are allowed" in tight.excluded["OptimizedUnary"]
+    assert "sends 63 bytes, but only 4 are allowed" in tight.excluded["OptimizedUnary"]
 
 
 def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
@@ -407,7 +408,7 @@ def test_nonsense_is_refused_in_one_clear_line(wishes: dict[str, Any], message: 
             "cv = 0.9 is white noise: the ± at 95% would be 176% of the share",
         ),
         ({"population": 10**5, "share": 0.1, "margin": 0.2, "sampled_epsilon": 1}, "margin = 0.2 is white noise"),
-        ({"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1}, "cv and margin are two ways to say the same"),
+        ({"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1}, "cv and margin are two ways to state the target"),
         ({"population": 10**5, "share": 0.1}, "a target and epsilon are open"),
         ({"population": 10**5, "cv": 0.1}, "share and epsilon are open"),
         (
@@ -426,7 +427,7 @@ def test_the_risk_is_told_in_factors_of_the_right_epsilons_rounded_up() -> None:
     for wishes in ({"sampled_epsilon": 0.7}, {"sampled_epsilon": 2.0, "epochs": 3}, {"epsilon": 6.0}):
         made = plan(population=1_000_000, cv=0.05, **wishes)  # type: ignore[arg-type]
         epsilons = [made.epsilon_local, made.epsilon_sampled, made.lifetime_local, made.lifetime_sampled]
-        words = re.findall(r"(?:factor|factors are|and) (\d[\d,.]*)(?=[ ,:.])", " ".join(made.risk))
+        words = re.findall(r"(?:factor of|factors are|and) (\d[\d,.]*)(?=[ ,:.])", " ".join(made.risk))
         told = [float(word.rstrip(".").replace(",", "")) for word in words]
         assert "Whatever you answer, nobody's odds about you change" in made.risk[0]
         for factor, epsilon in zip(told, epsilons, strict=False):

@@ -82,5 +82,5 @@ def test_nonsense_is_refused() -> None:
         detectable_difference(mechanism, 0.5, 0)
     with pytest.raises(ParameterError, match=r"power = 1\.0 must lie strictly between 0 and 1"):
         two_group_sample_size(mechanism, 0.1, 0.2, power=1.0)
-    with pytest.raises(PlanError, match="DesignMatrix reports no label as supported"):
+    with pytest.raises(PlanError, match="DesignMatrix does not report supported labels"):
         Spread.of(DesignMatrix([[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]))

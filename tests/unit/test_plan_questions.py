@@ -123,8 +123,8 @@ def test_a_multiple_choice_question_is_charged_for_all_its_bits() -> None:
         ({"epsilon": -1}, "epsilon"),
         ({"way": "fast"}, "split, sampled, fake"),
         ({"way": "fake", "questions": [Question("a", YES_NO)]}, "at least two questions"),
-        ({"way": "fake", "questions": [Question("a", YES_NO), Question("b", low=0, high=1)]}, "one label is chosen"),
-        ({"questions": [Question("a", YES_NO)] * 2}, "none twice"),
+        ({"way": "fake", "questions": [Question("a", YES_NO), Question("b", low=0, high=1)]}, "with a single choice"),
+        ({"questions": [Question("a", YES_NO)] * 2}, "without repetition"),
         ({"split": "odd"}, "importance, even"),
     ],
 )
@@ -147,8 +147,8 @@ def test_a_population_and_an_epsilon_alone_tell_what_can_be_seen() -> None:
     assert plan.widest_margin == pytest.approx(stats.norm.ppf(0.975) * math.sqrt(variance / 5000), rel=1e-9)
     shown = run("plan", "--population", 5000, "--epsilon", 1)
     assert shown.exit_code == 0
-    assert "2.7 % can be told from nothing" in shown.output
-    assert "is known to ± 3 % at most" in shown.output
+    assert "2.7 % can be distinguished from zero" in shown.output
+    assert "is estimated to within ± 3 %" in shown.output
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ def test_a_table_is_made_of_those_who_were_asked_both(tmp_path: Path) -> None:
 def test_a_row_with_another_number_of_answers_is_refused(tmp_path: Path) -> None:
     survey = Questionnaire({"smokes": SMOKES, "city": CITY}, ask=1)
     reports = table(tmp_path / "r.csv", "yes,,1", "no,Rome,0")
-    with pytest.raises(SurveyError, match="row 2: 2 questions are answered where each person is asked 1"):
+    with pytest.raises(SurveyError, match="row 2: 2 questions are answered, but each person is asked 1"):
         estimate_file(reports, survey)
-    with pytest.raises(SurveyError, match="not asked, and not missing"):
+    with pytest.raises(SurveyError, match="not asked, so it is not missing"):
         estimate_file(reports, survey, missing="drop")
 
 

@@ -66,7 +66,7 @@ def test_what_a_file_leaves_out_is_careful(tmp_path: Path) -> None:
     assert policy.limits == DEFAULT_LIMITS
     assert policy.check(asked()) == (
         "proxy not allowed",
-        "it wants to send a share to https://one.example, which is not among the proxies you allow",
+        "it would send a share to https://one.example, which is not among the proxies you allow",
     )
 
 
@@ -131,7 +131,7 @@ def test_the_ceiling_is_on_all_rows_together_and_on_what_is_kept_for_life() -> N
     several = asked(rows="several", most_rows=2)
     assert make_policy(query, epsilon_per_answer=epsilon).check(several) == (
         "over the ceiling",
-        f"an answer would cost {2 * epsilon:.6g}, and your ceiling for one answer is {epsilon:.6g}",
+        f"an answer would cost {2 * epsilon:.6g}, but your ceiling for one answer is {epsilon:.6g}",
     )
     rappor: dict[str, Any] = {
         "mechanism": {"name": "BasicRappor", "f": 0.5, "p": 0.5, "q": 0.75},

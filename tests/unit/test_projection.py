@@ -180,7 +180,7 @@ def test_an_impossible_number_of_rows_is_refused(m: object) -> None:
 
 
 def test_a_matrix_that_no_memory_holds_is_refused() -> None:
-    with pytest.raises(ParameterError, match="m = 8192 times k = 1048576 signs are more than 4294967296"):
+    with pytest.raises(ParameterError, match="m = 8192 times k = 1048576 must be at most 4294967296 signs"):
         RandomProjection(1 << 20, 1.0, m=8192)
 
 

@@ -136,11 +136,11 @@ NEW_YORK = Column("city", ["New York"])
         ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "values": 4}}, "mechanism.values", "the query's buckets"),
         ({"mechanism": {"name": "OptimizedUnary", "epsilon": 1.0, "k": 4}}, "mechanism.k", "the domain is the query's buckets"),
         ({"columns": [NEW_YORK]}, "columns", "between 2 and"),
-        ({"columns": [NEW_YORK, NEW_YORK]}, "columns[1].name", "is there twice"),
+        ({"columns": [NEW_YORK, NEW_YORK]}, "columns[1].name", "is repeated"),
         ({"size_class": 9}, "size_class", "from 0 to 6"),
         ({"size_class": 0, "columns": [Column("n", list(range(100)))]}, "size_class", "must be 1 or above"),
-        ({"budget": Budget(epsilon=0.1)}, "budget.epsilon", "must pay for one epoch"),
-        ({"strata": [Stratum("a"), Stratum("a")]}, "strata[1].name", "is there twice"),
+        ({"budget": Budget(epsilon=0.1)}, "budget.epsilon", "must pay for at least one epoch"),
+        ({"strata": [Stratum("a"), Stratum("a")]}, "strata[1].name", "is repeated"),
         ({"strata": ["a"]}, "strata", "must be a list of Stratum"),
         ({"strata": 5}, "strata", "must be a list of Stratum"),
         ({"columns": ["distance"]}, "columns", "must be a list of at least one Column"),
@@ -158,7 +158,7 @@ def test_a_bad_query_is_refused_with_the_name_and_the_rule(changes: dict[str, An
 
 def test_many_strata_are_compared_in_no_time() -> None:
     start = time.process_time()
-    with pytest.raises(ParameterError, match=r"strata\[40000\].name = 's0' is there twice"):
+    with pytest.raises(ParameterError, match=r"strata\[40000\].name = 's0' is repeated"):
         make_query(strata=[Stratum(f"s{i % 40_000}") for i in range(40_001)])
     assert time.process_time() - start < 5  # each with every other would take half a minute
 
@@ -173,7 +173,7 @@ def test_a_query_cannot_be_changed_only_revised() -> None:
     newer = query.revised(sampling=0.9)
     assert (newer.serial, newer.sampling, newer.id) == (2, 0.9, query.id)
     assert newer.digest != query.digest
-    with pytest.raises(ParameterError, match="stays as it is"):
+    with pytest.raises(ParameterError, match="cannot change in a new version"):
         query.revised(id="other")
 
 
@@ -277,7 +277,7 @@ def test_doubles_are_written_by_their_bits() -> None:
         (lambda c: c.replace(b'"serial":1', b'"serial":1.0'), "must not be a decimal fraction"),
         (lambda c: c.replace(b'"serial":1', b'"serial":01'), "not JSON"),
         (lambda c: c.replace(b'"serial":1,', b""), "not in canonical form"),
-        (lambda c: c.replace(b'"serial":1', b'"serial":1,"serial":1'), "give a key twice"),
+        (lambda c: c.replace(b'"serial":1', b'"serial":1,"serial":1'), "repeat a key"),
         (lambda c: c.replace(b"taxi", b"t\\u0061xi"), "not in canonical form"),
         (lambda c: c.replace(b'"serial":1', b'"serial":1,"serials":1'), "not a known key"),
         (lambda c: c.replace(b'"serial":1', b'"serial":' + b"1" * 5000), "not JSON"),
@@ -482,7 +482,7 @@ def test_the_line_of_a_key_in_a_list_of_tables_is_that_of_its_own_table() -> Non
 def test_the_summary_states_the_local_loss_first_and_the_budget() -> None:
     lines = summary(make_query(cover=True)).splitlines()
     cost = lines[lines.index("What it can cost one person") + 1]
-    assert cost.startswith(f"  epsilon, local: {make_query().epsilon:.4f} an epoch")
+    assert cost.startswith(f"  epsilon, local: {make_query().epsilon:.4f} per epoch")
     assert any("enough for" in line and str(make_query().affordable_epochs) in line for line in lines)
     assert any("which devices sent something" in line for line in lines)
 

@@ -81,7 +81,7 @@ def test_shares_of_multiple_choice_are_not_made_to_sum_to_one() -> None:
             use()
     from deniable import Table  # noqa: PLC0415
 
-    with pytest.raises(ParameterError, match="no table sums to 1"):
+    with pytest.raises(ParameterError, match="no table of them sums to 1"):
         Table.of(estimate)
 
 
@@ -101,7 +101,7 @@ def test_a_tally_of_multiple_choice_adds_up_and_goes_through_bytes() -> None:
         ([["a", "b", "c"]], "chooses more than 2 labels"),
         ([["a", "secret"]], "is not one of the 3 labels"),
         (["secret"], "neither one of the 3 labels"),
-        ([None], "empty list where nothing was chosen"),
+        ([None], "empty list if nothing was chosen"),
         ([[["a"]]], "is not one of the 3 labels"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_diluted_channel_has_the_form_of_its_mechanism() -> None:
     [
         ({"mechanisms": {}}, "at least one question"),
         ({"ask": 3}, "ask = 3 must be a whole number from 1 to 2"),
-        ({"ask": 2, "weights": {"a": 1, "b": 1}}, "they need ask = 1"),
+        ({"ask": 2, "weights": {"a": 1, "b": 1}}, "need ask = 1"),
         ({"ask": 1, "weights": {"a": 1}}, "must be given for a, b"),
         ({"ask": 1, "weights": {"a": 1, "b": 0}}, "must be finite and above 0"),
         ({"fake": True, "ask": 2}, "must be 1 with fake data"),

@@ -67,7 +67,7 @@ def test_predictions_are_the_models_probabilities() -> None:
     fit = regress(SURVEY, y, x, intercept=False)
     np.testing.assert_allclose(fit.predict(x)[:, 1], 1 / (1 + np.exp(-x @ fit.coefficients[0])))
     np.testing.assert_allclose(fit.predict(x).sum(axis=1), 1)
-    with pytest.raises(ParameterError, match=r"names = .* must be as many as the covariates, 1"):
+    with pytest.raises(ParameterError, match=r"names = .* must have one name per covariate, 1"):
         fit.predict(x[:, :1])
 
 
@@ -99,10 +99,10 @@ def test_a_likelihood_without_a_maximum_is_said_to_have_none() -> None:
 @pytest.mark.parametrize(
     ("covariates", "message"),
     [
-        (np.zeros(3), "covariates = 3 is their number of rows"),
-        (np.array([[math.nan]] * 4), "covariates = 0 is the first row with a missing or infinite entry"),
+        (np.zeros(3), r"len\(covariates\) = 3 must be"),
+        (np.array([[math.nan]] * 4), "covariates.0. = '…' must not have a missing or infinite entry"),
         ([["a"], ["b"], ["c"], ["d"]], "must hold numbers only"),
-        (np.zeros((4, 1, 1)), "is their shape"),
+        (np.zeros((4, 1, 1)), "must be .people, covariates."),
     ],
 )
 def test_covariates_that_do_not_fit_are_refused(covariates: Any, message: str) -> None:

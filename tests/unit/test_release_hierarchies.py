@@ -103,7 +103,7 @@ def test_parents_and_paths_say_the_same() -> None:
         ("a,b,c\nb,d,e\nx,c,b\n", "row 3: a cycle"),
         ("a,x\nb\n", "row 2: 1 labels where row 1 has 2"),
         ("a,\n", "row 1: a label is empty"),
-        ("", "holds no value"),
+        ("", "is empty"),
         ("value,parent\na,b\nb,c\nc,a\n", "row 3: a cycle: 'c' lies in itself"),
         ("value,parent\na,b\na,c\n", "row 2: not a tree: 'a' lies in 'c', and has a parent by row 1"),
         ("value,parent\na,a\n", "row 1: a cycle"),

@@ -228,7 +228,7 @@ def test_what_is_no_report_at_all_is_refused() -> None:
     with pytest.raises(ReportError, match="privatize"):
         NINE.estimate([1, 2, 3])
     for mechanism in (NINE, FIVE):
-        with pytest.raises(ReportError, match="a tally holds counts"):
+        with pytest.raises(ReportError, match="a tally contains counts"):
             mechanism.tally().update(mechanism.tally())
 
 

@@ -396,7 +396,7 @@ class _Emptied(Spread):
     ],
 )
 def test_a_document_of_something_else_is_refused_in_one_line(document: dict[str, Any], text: str) -> None:
-    with pytest.raises(DocumentError, match=f"^this is no document of Estimate: .*{text}") as caught:
+    with pytest.raises(DocumentError, match=f"^not a document of Estimate: .*{text}") as caught:
         Estimate.from_dict(document)
     assert "\n" not in str(caught.value)
 

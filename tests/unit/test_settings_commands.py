@@ -96,7 +96,7 @@ def test_new_takes_the_few_values_that_matter_and_overwrites_nothing(tmp_path: P
     assert (made.host, made.port, made.tls.key, made.controller) == ("0.0.0.0", 9000, tmp_path / "k.pem", tmp_path / "c.key")  # noqa: S104
     before = path.read_bytes()
     again = run("aggregator", "new", path)
-    assert (again.exit_code, "exists already and is not overwritten" in again.stderr) == (2, True)
+    assert (again.exit_code, "already exists and is not overwritten" in again.stderr) == (2, True)
     assert path.read_bytes() == before
     assert (
         "--proxy = ['https://one.example'] must be given at least twice"
@@ -227,7 +227,7 @@ def test_check_of_an_aggregator_looks_at_state_logs_tokens_and_keys(tmp_path: Pa
     (tmp_path / "one.token").chmod(0o600)
     BlockLog(tmp_path / "log.db").close()
     connection = connect(tmp_path / "state.db")
-    add_token(connection, "City", "analyst", 0)
+    add_token(connection, "City", ["read"], 0)
     connection.close()
     State(tmp_path / "state.db", ["one", "two"]).close()
     proxies = "".join(f'[[proxies]]\nname = "{name}"\nlog = "log.db"\ntoken_file = "one.token"\n' for name in ("one", "two"))

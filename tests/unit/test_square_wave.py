@@ -270,7 +270,7 @@ def test_as_numbers_from_an_interval_they_are_biased_by_half_a_bin() -> None:
 
 def test_a_column_of_whole_numbers_is_warned_of_and_a_single_answer_is_not() -> None:
     mechanism = SquareWave(2.0, 78, low=18, high=96)
-    with pytest.warns(WholeNumbersWarning, match=r"up to 0.5 beside them: the mean is biased; use integers=True"):
+    with pytest.warns(WholeNumbersWarning, match=r"up to 0.5 away from them: the mean is biased; use integers=True"):
         mechanism.privatize(np.tile([20, 31, 47], 20))
     mechanism.privatize([20, 31, 47])  # warnings are errors here: what a device holds is nobody's business
     mechanism.privatize(np.tile([20, 31.5, 47], 20))

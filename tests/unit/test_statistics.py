@@ -142,9 +142,9 @@ def test_the_nearest_sequence_that_never_falls_is_nearest() -> None:
 
 
 def test_what_has_no_meaning_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"take given\(...\)"):
+    with pytest.raises(ParameterError, match=r"use given\(...\)"):
         statistics.entropy(TABLE.select(a=1))
-    with pytest.raises(ParameterError, match=r"take given\(...\)"):
+    with pytest.raises(ParameterError, match=r"use given\(...\)"):
         statistics.mean(TABLE.conditional("b", given="a"), "b")
     with pytest.raises(ParameterError, match="labels of 'c' are not numbers"):
         statistics.mean(TABLE, "c")
@@ -160,11 +160,11 @@ def test_what_has_no_meaning_is_refused() -> None:
         statistics.quantile(TABLE, 1, axis="a")
     with pytest.raises(ParameterError, match="axis = None must be one of a, b, c"):
         statistics.mean(TABLE)
-    with pytest.raises(ParameterError, match="which go into the rows"):
+    with pytest.raises(ParameterError, match="which are rows"):
         statistics.chi_square(TABLE)
     with pytest.raises(ParameterError, match="none twice"):
         statistics.chi_square(TABLE, "a", ("a", "b"))
-    with pytest.raises(ParameterError, match="one of two attributes"):
+    with pytest.raises(ParameterError, match="between two attributes"):
         statistics.correlation(TABLE, "a", ("b", "c"))  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="event = 'u' must be a mapping"):
         statistics.proportion(TABLE, "u")

@@ -291,19 +291,19 @@ def _one(n: int) -> tuple[Mechanism, list[str]]:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: weighted_estimate(*_one(4), Sample(weights=[1, 2])), "sample = 2 is its number of people"),
+        (lambda: weighted_estimate(*_one(4), Sample(weights=[1, 2])), "len(sample) = 2 must be"),
         (lambda: weighted_estimate(*_one(2), Sample(weights=[1, 2]), method="ratio"), "method = 'ratio' must be one of 'hajek'"),
         (lambda: weighted_estimate(*_one(2), Sample(weights=[1, 2]), method="horvitz-thompson"), "population = None must be"),
         (lambda: weighted_estimate(*_one(2), Sample(weights=[1, 2]), population=9), "population = 9 is for 'horvitz-thompson'"),
         (lambda: weighted_estimate(*_one(2), Sample(weights=[1, 2]), errors="brr"), "errors = 'brr' must be one of 'linearised'"),
-        (lambda: correlate([1.0, 2.0, 3.0], [1.0, 2.0]), "second = 2 is its number of rows"),
-        (lambda: correlate((Warner(0.51), ["yes"] * 3 + ["no"]), [1.0, 2.0, 1.0, 2.0]), "which must be above 0"),
-        (lambda: correlate([1.0, math.nan, 3.0], [1.0, 2.0, 3.0]), "first = 1 is the first row with a missing"),
+        (lambda: correlate([1.0, 2.0, 3.0], [1.0, 2.0]), "len(second) = 2 must be"),
+        (lambda: correlate((Warner(0.51), ["yes"] * 3 + ["no"]), [1.0, 2.0, 1.0, 2.0]), "must be above 0"),
+        (lambda: correlate([1.0, math.nan, 3.0], [1.0, 2.0, 3.0]), "first[1] = '…' must not be missing"),
         (lambda: correlate((DirectEncoding(["a", "b", "c"], 1.0), ["a"] * 3), [1.0] * 3), "scores = None must be given"),
-        (lambda: regress_linear([1.0, 2.0], [[1.0], [2.0], [3.0]]), "covariates = 3 is its number of rows"),
+        (lambda: regress_linear([1.0, 2.0], [[1.0], [2.0], [3.0]]), "len(covariates) = 3 must be"),
         (lambda: regress_linear([1.0, 2.0], [[1.0], [2.0]]), "2 people are too few for 2 coefficients"),
-        (lambda: regress_linear([1.0] * 6, randomized={"z": (Warner(0.51), ["yes"] * 5 + ["no"])}), "too few to tell"),
-        (lambda: regress_linear([1.0] * 6, [1.0, 2, 3, 4, 5, 6]).wald("age"), "names = ['age'] must be of (intercept), x1"),
+        (lambda: regress_linear([1.0] * 6, randomized={"z": (Warner(0.51), ["yes"] * 5 + ["no"])}), "too few to distinguish"),
+        (lambda: regress_linear([1.0] * 6, [1.0, 2, 3, 4, 5, 6]).wald("age"), "names = ['age'] must be among (intercept), x1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_clear_line(call: Callable[[], Any], message: str) -> None:

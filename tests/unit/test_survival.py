@@ -229,7 +229,7 @@ def test_query_check_says_when_devices_give_up_before_the_query_does() -> None:
     assert "after the end" not in summary(asked())
     assert "until 2 d after the end of their epoch" in summary(asked(grace="2 d"))
     assert "keep what they cannot deliver" not in summary(asked(grace="2 d"))
-    assert "But devices keep what they cannot deliver for 2 w" in summary(asked(grace="20 d"))
+    assert "But by default, devices keep what they cannot deliver for 2 w" in summary(asked(grace="20 d"))
 
 
 def test_a_proxy_that_failed_often_is_tried_again_before_its_shares_are_given_up(tmp_path: Path) -> None:

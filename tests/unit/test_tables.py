@@ -270,7 +270,7 @@ def test_a_table_prints_as_a_grid_or_as_a_list() -> None:
     lines = str(joint(mechanisms, answers, population=40)).splitlines()
     assert [line.split() for line in lines[:2]] == [["age,", "%"], ["pet", "young", "old"]]
     assert lines[2].split()[:2] == ["cat", "25.00"]
-    assert lines[4] == "4 reports of 40 people; epsilon 60 a person, all attributes together; ± covers 95 %"
+    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; ± covers 95 %"
     single = str(joint(mechanisms, answers).marginal("pet")).splitlines()
     assert single[0].split()[:3] == ["cat", "75.00", "%"]
 
@@ -347,7 +347,7 @@ class Opaque(DirectEncoding):
 
 def test_a_mechanism_whose_reports_a_table_cannot_read_is_refused() -> None:
     mechanism = Opaque(3, 1.0)
-    with pytest.raises(ParameterError, match="neither numbered outcomes of a matrix nor do they support labels"):
+    with pytest.raises(ParameterError, match="neither outcomes of a matrix nor sets of supported labels"):
         joint({"a": mechanism}, {"a": mechanism.privatize([0, 1, 2], seeded_source(1))})
 
 
@@ -391,5 +391,5 @@ def test_hadamard_responses_support_what_their_transform_says() -> None:
 
 
 def test_a_mechanism_whose_matrix_would_be_too_large_is_refused() -> None:
-    with pytest.raises(ParameterError, match="more labels than a table takes"):
+    with pytest.raises(ParameterError, match="more labels than a table allows"):
         joint({"a": DirectEncoding(5_000, 1.0)}, {"a": [1, 2]})

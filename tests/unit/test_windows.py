@@ -134,6 +134,7 @@ def test_one_epoch_has_the_error_of_its_finite_population() -> None:
     assert (window.estimate.variance < query.mechanism.estimate(Tally(query.mechanism, one.counts, one.n)).variance).any()
 
 
+@pytest.mark.slow
 def test_the_window_of_several_epochs_covers_at_the_stated_rate() -> None:
     """1,500 windows of three epochs with unequal answers; a wrong population (of one epoch, or none) would miss the variance.
 
@@ -319,7 +320,7 @@ def test_results_of_earlier_versions_are_read() -> None:
     assert window.estimate is not None
     np.testing.assert_allclose(again.estimate.variance, window.estimate.variance)
     np.testing.assert_array_equal(again.estimate.covariance, window.estimate.covariance)
-    with pytest.raises(DocumentError, match="this is no document of Window: 'n' is missing"):
+    with pytest.raises(DocumentError, match="not a document of Window: 'n' is missing"):
         Window.from_dict({name: value for name, value in document.items() if name != "n"})
 
 

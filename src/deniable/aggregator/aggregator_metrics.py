@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.service.certificate_expiry import certificate_families
-from deniable.service.faults import fault_families, free_bytes
+from deniable.service.database import free_bytes
+from deniable.service.faults import fault_families
 from deniable.service.metrics import Family, counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _machine(service: Service, now: float) -> list[Family]:
     folders = {"state": settings.state.parent}
     if settings.history is not None and "://" not in settings.history.folder:
         folders["history"] = Path(settings.history.folder)
-    free = [({"what": what}, n) for what, folder in folders.items() if (n := free_bytes(folder)) is not None]
+    free = [({"what": what}, free_bytes(folder)) for what, folder in folders.items()]
     return [
         gauge("disk_free_bytes", "What is free on the disk of the state and of the history.", free),
         *certificate_families(settings.tls, now, {probe.name: probe.certificate_ends for probe in service.probes}),

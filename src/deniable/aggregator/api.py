@@ -29,6 +29,7 @@ from deniable.aggregator.tokens import TokenHolder
 from deniable.aggregator.windows import Window
 from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError
 from deniable.queries.times import iso_time, with_times
+from deniable.service.feed_api import add_feed
 from deniable.service.http_server import Moment, Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.openapi import describe
@@ -65,6 +66,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_streams(app, service, ending)
     add_history(app, service)
     _add_watching(app, service)
+    add_feed(app, service.feed)
     describe(app, OPERATIONS)
     return app
 

@@ -56,10 +56,10 @@ def close_epoch(
 
     `missing` are the proxies without which it is closed, `first` is the first epoch of the channel that was ever counted.
     """
-    state.close_epoch(channel.tag, epoch, missing)
+    state.close_epoch(channel.tag, epoch, {*missing, *state.lost(channel.tag, epoch)})
     for versions, index in _ending_with(channel, epoch, first):
-        before = state.last_revision(versions[-1].id, index)
-        _release(state, channel, versions, index, 0 if before is None else before.number + 1, now)
+        number = _next_revision(state, versions[-1], index, limits.early)
+        _release(state, channel, versions, index, number, now)
     oldest = now - max(limits.retention, channel.grace)
     n_forgotten = channel.schedule.epochs_over(oldest)
     if n_forgotten > 0:
@@ -99,8 +99,23 @@ def _revise_window(state: State, channel: CountedChannel, versions: Sequence[Que
     n = sum(pane.n for pane in panes.values())
     if n < (0 if before is None else before.n) + query.minimum_cohort:
         return False
-    _release(state, channel, versions, index, 0 if before is None else before.number + 1, now, open_until=end + channel.grace)
+    number = _next_revision(state, query, index, early)
+    _release(state, channel, versions, index, number, now, open_until=end + channel.grace)
     return True
+
+
+def _next_revision(state: State, query: Query, index: int, early: int) -> int:
+    """The number of the next result of a window.
+
+    After a restore, results of windows that were over by then may have been released before, and forgotten with the rest. There
+    can have been one for each doubling of the window's age, and a final one; numbers that they may have had are not given again.
+    """
+    before = state.last_revision(query.id, index)
+    number = 0 if before is None else before.number + 1
+    restored, end = state.restored_at(), query.schedule.bounds_of_window(index)[1]
+    if restored is None or restored < end or (before is not None and before.made > restored):
+        return number
+    return number + 1 + (0 if query.grace is None else max(0, _doublings(restored - end, early) + 1))
 
 
 def _doublings(age: int, early: int) -> int:

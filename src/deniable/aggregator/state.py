@@ -26,7 +26,7 @@ from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
 from deniable.service import row_checks
-from deniable.service.database import keep_private, storage_reason
+from deniable.service.database import keep_copy, keep_private, one_line, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "transaction", "unsigned"]
 
@@ -107,6 +107,11 @@ GUARDED = (
 )
 """Tables whose rows are checked when the file is opened. Not the shares that wait and the ids that are joined: a share that
 changed fits no tag, and is counted as such."""
+_LOSSES = (
+    "CREATE TABLE IF NOT EXISTS losses (proxy INTEGER NOT NULL, channel INTEGER NOT NULL, first INTEGER NOT NULL, "
+    "past INTEGER NOT NULL, why TEXT NOT NULL)"
+)
+"""Made by a restore alone, for most states have no losses."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
@@ -156,6 +161,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
             (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
             if version in _MIGRATIONS:
+                keep_copy(Path(path), version)
                 row_checks.unguard(connection)
             while version in _MIGRATIONS:
                 _run(connection, _MIGRATIONS[version])
@@ -163,11 +169,11 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
-        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else error
+        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else one_line(error)
         raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
-        raise StateError(f"{path} has schema version {version}, and this library reads version {SCHEMA_VERSION}")
+        raise StateError(f"{path} has schema version {version}, of a newer release; this one reads up to {SCHEMA_VERSION}")
     return connection
 
 
@@ -267,8 +273,9 @@ class State:
                 row_checks.guard(self.connection, GUARDED)
             table = row_checks.damaged(self.connection)
             (problem,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+            problem = " ".join(str(problem).split())
         except (sqlite3.DatabaseError, UnicodeError) as error:
-            table, problem = None, str(error)
+            table, problem = None, one_line(error)
         if table is not None or problem != "ok":
             self.connection.close()
             what = f"the rows of {table} do not fit their check sum" if table else problem
@@ -302,6 +309,28 @@ class State:
             self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
         elif known[0] != name:
             raise StateError(f"{self.path} belongs to engine {known[0]!r}; give engine {name!r} its own state file")
+
+    # --- what is lost -----------------------------------------------------------------------------------------------
+
+    def note_loss(self, proxy: int, channel: int, epochs: range, why: str) -> None:
+        """Take note, inside a transaction, that of these epochs shares of a proxy are lost: their windows will say so."""
+        self.connection.execute(_LOSSES)
+        row = (proxy, signed(channel), epochs.start, epochs.stop, why)
+        self.connection.execute("INSERT INTO losses (proxy, channel, first, past, why) VALUES (?, ?, ?, ?, ?)", row)
+
+    def lost(self, channel: int, epoch: int) -> set[int]:
+        """The proxies of which shares of an epoch are lost."""
+        if not self.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'losses'").fetchone():
+            return set()
+        rows = self.connection.execute(
+            "SELECT proxy FROM losses WHERE channel = ? AND first <= ? AND past > ?", (signed(channel), epoch, epoch)
+        )
+        return {proxy for (proxy,) in rows}
+
+    def restored_at(self) -> int | None:
+        """When the state was last restored from a backup; None if it never was."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = 'restored'").fetchone()
+        return None if row is None else int(row[0])
 
     # --- what the engine starts from --------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class PastAnswer:
-    """An answer from the history of a query. Printed, it is a table with what it rests on below it."""
+    """An answer from the history of a query. Printed, it is a table with its basis below it."""
 
     document: Mapping[str, Any]
     """As the aggregator sent it (docs/history.md)."""
@@ -36,7 +36,7 @@ class PastAnswer:
 
     @cached_property
     def parts(self) -> dict[str, Estimate | None]:
-        """The estimates of its parts by their names; None for one that is withheld, for it rests on too few answers."""
+        """The estimates of its parts by their names; None for one that is withheld because it rests on too few answers."""
         return {part["name"]: read_estimate(part, self.period) if "estimate" in part else None for part in self.document["parts"]}
 
     @property
@@ -61,7 +61,7 @@ class PastAnswer:
 
     @property
     def difference(self) -> Mapping[str, Any] | None:
-        """This period less the one that it was compared with, label by label."""
+        """This period minus the one it was compared with, label by label."""
         against = self.document["against"]
         return None if against is None else against["difference"]
 
@@ -72,11 +72,11 @@ class PastAnswer:
         return trend
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """A JSON document."""
         return dict(self.document)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row a part and label, as `COLUMNS` names them; the whole period's part is called `all`."""
+        """One row per part and label, as `COLUMNS` names them; the whole period's part is called `all`."""
         for name, source in [(_ALL, self.document), *((part["name"], part) for part in self.document["parts"])]:
             if "estimate" in source:
                 columns = (source[column] for column in ("labels", "estimate", "stderr", "low", "high"))
@@ -84,7 +84,7 @@ class PastAnswer:
                     yield (name, _label(label), *figures, source["n"])
 
     def difference_rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row a part and label of the difference between two periods, as `DIFFERENCES` names them."""
+        """One row per part and label of the difference between two periods, as `DIFFERENCES` names them."""
         against = self.document["against"]
         if against is None:
             return

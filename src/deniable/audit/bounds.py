@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LossBounds", "best_event", "invisible_below", "loss_bounds"]
+__all__ = ["LossBounds", "best_event", "invisible_below", "loss_bounds", "visible_from"]
 
-_CAUTION = 3.5
-"""Standard errors by which the value of an event is discounted when one is chosen."""
+_CAUTION = 2.5
+"""Standard errors by which either probability of an event is discounted when one is chosen."""
 
 
 class LossBounds(NamedTuple):
@@ -46,6 +46,42 @@ def invisible_below(n: int, error: float) -> float:
     return -math.expm1(math.log(error / 4) / n)
 
 
+def visible_from(chosen_from: int, n: int, error: float, claim: float) -> float | None:
+    """The power: how often a leak must happen to be seen, 19 times out of 20.
+
+    The leak is one that shows the input outright: an event that happens with this probability under one input, and never under
+    the other. It has to stand out among `chosen_from` reports of either input, in which events are chosen, and to refute the
+    claim among the `n` in which they are counted. None if not even a leak in every report would be seen, or if nothing is
+    claimed.
+    """
+    from scipy.stats import beta  # noqa: PLC0415 - slow to import
+
+    def choice(hits: int) -> float:
+        return float(_cautious(np.array([hits]), np.array([0]), chosen_from, chosen_from)[0])
+
+    if math.isinf(claim):
+        return None
+    worst = 0.0
+    for size, value in ((chosen_from, choice), (n, lambda hits: loss_bounds(hits, 0, n, error).low)):
+        if value(size) <= claim:
+            return None
+        few, many = 0, size  # hits: too few, and enough
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if value(middle) > claim else (middle, many)
+        worst = max(worst, float(beta.ppf(0.95, many, size - many + 1)) if many < size else 1.0)
+    return worst
+
+
+def _cautious(one: NDArray[np.int64], other: NDArray[np.int64], n_one: int, n_other: int) -> NDArray[np.float64]:
+    """ln of the ratio of two probabilities, of which one is taken low and the other high (Wilson's limits)."""
+    limits = []
+    for hits, n, side in ((one, n_one, -1), (other, n_other, 1)):
+        centre, square = hits + _CAUTION**2 / 2, hits * (n - hits) / n + _CAUTION**2 / 4
+        limits.append(np.maximum(centre + side * _CAUTION * np.sqrt(square), 1e-9) / (n + _CAUTION**2))
+    return np.asarray(np.log(limits[0] / limits[1]), dtype=np.float64)
+
+
 def best_event(
     order: tuple[NDArray[np.int64], NDArray[np.int64]], counts: tuple[NDArray[np.int64], NDArray[np.int64]]
 ) -> tuple[NDArray[np.bool_], float]:
@@ -56,10 +92,8 @@ def best_event(
     """
     one, other = ((part + 0.5) / (part.sum() + 0.5 * part.size) for part in order)
     ranked = np.argsort(-np.log(one / other), kind="stable")
-    seen = [np.cumsum(part[ranked]) + 0.5 for part in counts]
-    p, q = (hits / (hits[-1] + 0.5) for hits in seen)
-    spread = np.sqrt((1 - p) / seen[0] + (1 - q) / seen[1])
-    value = np.log(p / q) - _CAUTION * spread
+    one_hits, other_hits = (np.cumsum(part[ranked]) for part in counts)
+    value = _cautious(one_hits, other_hits, int(one_hits[-1]), int(other_hits[-1]))
     best = int(value.argmax())
     event = np.zeros(ranked.size, dtype=np.bool_)
     event[ranked[: best + 1]] = True

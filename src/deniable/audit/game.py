@@ -7,6 +7,7 @@ bounds are as close as asked for. The chance of error is divided among the looks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,12 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.bounds import LossBounds, best_event, invisible_below, loss_bounds
+from deniable.audit.bounds import LossBounds, best_event, invisible_below, loss_bounds, visible_from
 from deniable.audit.views import View
 from deniable.errors import ParameterError
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["Game", "Verdict", "play"]
+__all__ = ["Game", "Verdict", "play", "play_together"]
 
 Draw = Callable[[int, int], NDArray[Any]]
 Progress = Callable[[float], None]
@@ -37,6 +38,7 @@ class Game:
 
     name: str
     claim: float
+    """0 for what is to say nothing at all; infinite where nothing is claimed."""
     inputs: Sequence[Any]
     draw: Draw
     """`draw(i, count)`: that many independent reports of input i, one a row."""
@@ -61,6 +63,8 @@ class Verdict(Result):
     invisible: float
     """Events rarer than about this were not seen."""
     stopped: str
+    visible: float | None = None
+    """A leak that shows the input outright this often would have been seen, 19 times out of 20; None if none would."""
 
     @property
     def holds(self) -> bool:
@@ -68,9 +72,14 @@ class Verdict(Result):
         return self.bounds.low <= self.claim
 
     @property
+    def shown(self) -> float:
+        """The epsilon that was shown to be lost at least."""
+        return max(self.bounds.low, 0.0)
+
+    @property
     def tightness(self) -> float:
-        """The lower bound as a part of the claim; 1 means that nobody could show more."""
-        return max(self.bounds.low, 0.0) / self.claim
+        """The lower bound as a part of the claim; 1 means that nobody could show more. NaN where 0, or nothing, is claimed."""
+        return self.shown / self.claim if 0 < self.claim < math.inf else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
@@ -78,53 +87,103 @@ class Verdict(Result):
         known = {"holds": self.holds, "lower_bound": low, "event_upper_bound": high, "tightness": encode(self.tightness)}
         return {**fields_of(self), **known}
 
-    KEYS: ClassVar[Mapping[str, str]] = {"invisible": "invisible_below"}
+    KEYS: ClassVar[Mapping[str, str]] = {"invisible": "invisible_below", "visible": "leak_seen_from"}
 
 
 def play(game: Game, n: int, error: float, resolution: float = 0.01, progress: Progress | None = None) -> Verdict:
     """Bound the loss from below with `n` reports at most; the bound is wrong with probability `error` at most."""
+    return play_together([game], lambda i, count: [game.draw(i, count)], n, [error], resolution, progress)[0]
+
+
+def play_together(
+    games: Sequence[Game],
+    draw: Callable[[int, int], Sequence[NDArray[Any]]],
+    n: int,
+    errors: Sequence[float],
+    resolution: float = 0.01,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """Several games about the same reports, of which each sees its own part: `draw(i, count)` gives one array a game.
+
+    All have the same inputs. Each bound is wrong with the probability of its own error at most, so all together with their sum.
+    """
     if n < FEWEST:
         raise ParameterError("n", n, f"must be at least {FEWEST} reports a game")
-    inputs = len(game.inputs)
+    inputs = len(games[0].inputs)
     each = n // 5 // inputs
-    fitting = [game.draw(i, each) for i in range(inputs)]
-    views = [view for view in game.views if view.fit(fitting)]
-    choosing = [game.draw(i, each) for i in range(inputs)]
+    fitting, choosing = ([draw(i, each) for i in range(inputs)] for _ in range(2))
+    played = [
+        _Played(game, error, [rows[at] for rows in fitting], [rows[at] for rows in choosing])
+        for at, (game, error) in enumerate(zip(games, errors, strict=True))
+    ]
     n_test = (n - 2 * each * inputs) // 2
-    one, other, view, event = _choose(views, fitting, choosing)
-    drawn = 2 * each * inputs
-    hits, counted, bounds, stopped = [0, 0], 0, LossBounds(-np.inf, np.inf), "all reports were used"
+    drawn, counted = 2 * each * inputs, 0
     for look, part in zip(_LOOKS, _SPENT, strict=True):
-        more = int(look * n_test) - counted
-        for side, index in enumerate((one, other)):
-            cells = view.cells(game.draw(index, more), *sorted((one, other)))
-            hits[side] += int(np.count_nonzero(event[cells]))
-        counted += more
-        drawn += 2 * more
-        bounds = loss_bounds(hits[0], hits[1], counted, error * part)
-        if progress is not None:
-            progress(drawn / n)
-        reason = _reason(bounds, game.claim, resolution)
-        if reason is not None:
-            stopped = reason
+        open_games = [one for one in played if not one.stopped]
+        if not open_games:
             break
-    return Verdict(
-        game=game.name,
-        claim=game.claim,
-        bounds=bounds,
-        inputs=(game.inputs[one], game.inputs[other]),
-        view=view.name,
-        probabilities=(hits[0] / counted, hits[1] / counted),
-        n=drawn,
-        invisible=invisible_below(counted, error * _SPENT[-1]),
-        stopped=stopped,
-    )
+        more = int(look * n_test) - counted
+        needed = sorted({index for one in open_games for index in one.pair})
+        for index in needed:
+            rows = draw(index, more)
+            for at, one in enumerate(played):
+                one.count(index, rows[at])
+        counted += more
+        drawn += len(needed) * more
+        for one in open_games:
+            one.look(counted, drawn, part, resolution)
+        if progress is not None:
+            progress(min(1.0, drawn / n))
+    return [one.verdict(each, n_test) for one in played]
+
+
+class _Played:
+    """One game: the event that was chosen, and what was counted of it so far."""
+
+    def __init__(self, game: Game, error: float, fitting: Sequence[NDArray[Any]], choosing: Sequence[NDArray[Any]]) -> None:
+        self.game, self.error = game, error
+        views = [view for view in game.views if view.fit(fitting)]
+        one, other, self.view, self.event = _choose(views, fitting, choosing)
+        self.pair, self.hits = (one, other), [0, 0]
+        self.counted = self.drawn = 0
+        self.bounds, self.stopped = LossBounds(-np.inf, np.inf), ""
+
+    def count(self, index: int, rows: NDArray[Any]) -> None:
+        if index not in self.pair or self.stopped:
+            return
+        first, second = sorted(self.pair)
+        cells = self.view.cells(rows, first, second)
+        self.hits[self.pair.index(index)] += int(np.count_nonzero(self.event[cells]))
+
+    def look(self, counted: int, drawn: int, part: float, resolution: float) -> None:
+        self.counted, self.drawn = counted, drawn
+        self.bounds = loss_bounds(self.hits[0], self.hits[1], counted, self.error * part)
+        self.stopped = _reason(self.bounds, self.game.claim, resolution) or ""
+
+    def verdict(self, chosen_from: int, planned: int) -> Verdict:
+        """What was found. An event that tells more would have been counted in all of the `planned` reports of either input."""
+        one, other = self.pair
+        last = self.error * _SPENT[-1]
+        return Verdict(
+            game=self.game.name,
+            claim=self.game.claim,
+            bounds=self.bounds,
+            inputs=(self.game.inputs[one], self.game.inputs[other]),
+            view=self.view.name,
+            probabilities=(self.hits[0] / self.counted, self.hits[1] / self.counted),
+            n=self.drawn,
+            invisible=invisible_below(planned, last),
+            stopped=self.stopped or "all reports were used",
+            visible=visible_from(chosen_from, planned, last, self.game.claim),
+        )
 
 
 def _reason(bounds: LossBounds, claim: float, resolution: float) -> str | None:
     """Why nothing is to be gained by going on."""
     if bounds.low > claim:
         return "the claim is refuted"
+    if claim in (0, math.inf):
+        return None
     if bounds.high < claim:
         return "this event surely stays below the claim"
     if bounds.high - bounds.low < resolution * claim:

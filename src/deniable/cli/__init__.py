@@ -1,4 +1,4 @@
-"""The `deniable` command: one file a group of commands. The only room that prints."""
+"""The `deniable` command: one file per command group. The only package that prints."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ ROLES = {
         "survey": "deniable.cli.survey_template:survey",
     },
 }
-"""Where each command is defined, by the role of the people who use it. A command is imported when it is run, so that none has to
-wait for the libraries of another."""
+"""Where each command is defined, by the role of the people who use it. A command is imported only when it is run, so that no
+command waits for another's libraries."""
 COMMANDS = {name: place for commands in ROLES.values() for name, place in commands.items()}
 
 
 _LONGEST_SENTENCE = 200
-"""Characters of a first sentence that help shows: enough for all of them, which a test sees to."""
+"""Characters of a first sentence that help shows: enough for every command, as a test checks."""
 
 
 _EXTRAS = {
@@ -67,7 +67,7 @@ _EXTRAS = {
     "pandas": "frames",
     "pyarrow": "frames",
 }
-"""Which extra brings a package that a command may find missing."""
+"""The extra that installs a package a command may find missing."""
 
 
 class LazyGroup(click.Group):
@@ -97,9 +97,9 @@ class LazyGroup(click.Group):
         return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; an error of ours is one line on standard error and exit code 2, never a traceback.
+        """Run the command. A `DeniableError` or a usage error is one line on standard error and exit code 2, never a traceback.
 
-        So is a slip in the options; a group without a command still shows its help.
+        A group without a command still shows its help.
         """
         try:
             return super().invoke(ctx)
@@ -132,8 +132,8 @@ class OneLineError(click.ClickException):
 def cli() -> None:
     """Ask a crowd a question and learn the crowd's answer, never a person's.
 
-    Exit codes: 0, done; 1, a check did not hold; 2, bad input or a refusal, with one line on standard error that says why;
-    130, interrupted.
+    Exit codes: 0, success; 1, a check failed; 2, bad input or a refusal, explained in one line on standard error; 130,
+    interrupted.
     """
 
 

@@ -18,6 +18,7 @@ from deniable.aggregator.tokens import RIGHTS, add_token, list_tokens, parse_rig
 from deniable.aggregator.tokens import grant as grant_rights
 from deniable.aggregator.tokens import token_id as id_of
 from deniable.cli.audit_log import audit_options, show_audit_log
+from deniable.cli.backups import Back, Restore, add_backup_commands
 from deniable.cli.output import say
 from deniable.cli.settings_commands import (
     FILE,
@@ -212,3 +213,12 @@ def _changing(settings: Path) -> Iterator[tuple[sqlite3.Connection, AuditLog]]:
 def audit(settings: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
     """Show what the aggregator and its operator did, or check that nobody has changed the log of it."""
     show_audit_log(read_settings(settings).audit_path, verify, head, since, as_json)
+
+
+def _backups() -> tuple[Back, Restore]:
+    from deniable.aggregator.aggregator_backup import back_up_aggregator, restore_aggregator  # noqa: PLC0415 - loads HTTP
+
+    return back_up_aggregator, restore_aggregator
+
+
+add_backup_commands(aggregator, "aggregator", _backups)

@@ -18,6 +18,7 @@ from deniable.cli.output import as_csv, as_json, output_options, progress_bar, s
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
+from deniable.client.feed_check import Asked, FeedFinding, check_feed, feed_client
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
@@ -34,19 +35,19 @@ from deniable.toml_file import TomlFile
 __all__ = ["client"]
 
 _TEMPLATE = """\
-# What you allow. Nothing is allowed that is not named here. `deniable client policy VAULT` says it in plain words.
+# What you allow. Anything not named here is refused. `deniable client policy VAULT` says it in plain words.
 
 ring = "ring.json"              # the file of the keys you trust
-# analysts = ["City of Exampleton"]   # who may ask, of those with a key on the ring; without this line, all of them
+# analysts = ["City of Exampleton"]   # who may ask; without this line, everyone with a key on the ring
 epsilon_per_answer = 3.0        # the most that one answer may cost
 # strata = ["north"]            # the parts of populations you belong to
-queue_messages = 1000           # how many answers wait when there is no network
+queue_messages = 1000           # how many answers are queued when there is no network
 queue_age = "14 d"              # and for how long
-upload_within = "10 min"        # answers leave at a random time of this span, from the end of their slot on
+upload_within = "10 min"        # answers leave at a random time within this span after the end of their slot
 clock_tolerance = "5 min"       # how far your clock may be from the proxies' clocks
 deadline = 1.0                  # seconds an analyst's SQL may run on your data
 
-[[limits]]                      # how much all answers together may cost
+[[limits]]                      # the most that all answers together may cost
 epsilon = 10
 period = "30 d"                 # in any 30 days; without this line, for life
 each_analyst = true             # for each analyst; without this line, for all together
@@ -65,7 +66,7 @@ _VAULT = click.argument("vault", type=click.Path(path_type=Path))
 
 
 def _policy_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    text = "Your settings; VAULT with .policy.toml at its end by default."
+    text = "Your settings [default: VAULT.policy.toml]."
     return click.option("--policy", "policy_file", type=click.Path(path_type=Path), help=text)(command)
 
 
@@ -92,7 +93,7 @@ def client() -> None:
 @client.command()
 @_VAULT
 @_policy_option
-@click.option("--new", is_flag=True, help="Write a commented file of careful settings, to be filled in.")
+@click.option("--new", is_flag=True, help="Write a commented file of cautious settings, to be filled in.")
 def policy(vault: Path, policy_file: Path | None, new: bool) -> None:
     """Say in plain words what your settings allow."""
     if not new:
@@ -113,7 +114,7 @@ def policy(vault: Path, policy_file: Path | None, new: bool) -> None:
 @_policy_option
 @click.argument("queries", nargs=-1, required=True, type=click.Path(path_type=Path))
 def answer(vault: Path, policy_file: Path | None, queries: tuple[Path, ...]) -> None:
-    """Answer the signed QUERIES for the present epoch, if your settings let them. What is sent waits for `upload`."""
+    """Answer the signed QUERIES for the current epoch, if your settings allow them. Answers wait for `upload`."""
     device = _device(vault, policy_file)
     contents = []
     for path in queries:
@@ -128,7 +129,7 @@ def answer(vault: Path, policy_file: Path | None, queries: tuple[Path, ...]) -> 
 @_VAULT
 @_policy_option
 def upload(vault: Path, policy_file: Path | None) -> None:
-    """Bring the shares that are due to their proxies."""
+    """Upload the shares that are due to their proxies."""
     device = _device(vault, policy_file)
     with HttpTransport() as transport:
         _say_uploaded(device.upload(transport))
@@ -143,7 +144,7 @@ def once(vault: Path, policy_file: Path | None) -> None:
     with HttpTransport() as transport:
         found = device.fetch(transport)
         uploaded = device.upload(transport)
-    _say(device.answer_all(found))  # the connections are closed by now: their end would tell how long the SQL took
+    _say(device.answer_all(found))  # the connections are closed by now: the moment they close would show how long the SQL took
     if not device.policy.upload_within:
         with HttpTransport() as transport:
             uploaded = device.upload(transport)
@@ -156,7 +157,7 @@ def once(vault: Path, policy_file: Path | None) -> None:
 @click.option("--every", default=60, show_default=True, type=click.IntRange(1), help="Seconds per round.")
 @click.option("--rounds", "n", type=click.IntRange(1), help="How many rounds [default: until stopped].")
 def run(vault: Path, policy_file: Path | None, every: int, n: int | None) -> None:
-    """Fetch, answer and upload in rounds, at times drawn beforehand. It may be stopped, or killed, at any moment."""
+    """Fetch, answer and upload in rounds, at times drawn in advance. It can be stopped or killed at any moment."""
     device = _device(vault, policy_file)
     cadence = Cadence(every, device.policy.slot)
     with HttpTransport() as transport:
@@ -179,7 +180,7 @@ def _follow_ring(device: Device, vault: Path, policy_file: Path | None) -> None:
 @client.command()
 @_VAULT
 @_policy_option
-@click.option("--last", type=click.IntRange(1), help="Only so many receipts, the newest.")
+@click.option("--last", type=click.IntRange(1), help="Show only this many of the newest receipts.")
 @output_options
 def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool, as_csv_: bool) -> None:
     """Show who asked what, what was answered or refused and why, and how much of your budget is left."""
@@ -212,7 +213,7 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
         if not receipts:
             say("Nobody has asked anything yet.")
         for analyst, spent, left in budget:
-            rest = "no limit covers it" if left is None else f"{float(left):.6g} is left now"
+            rest = "no limit applies" if left is None else f"{float(left):.6g} is left now"
             say(f"{analyst} has cost {float(spent):.6g} in all; {rest}.")
         for query, found in outlook:
             say(f"{query.id}: {found}.")
@@ -222,7 +223,7 @@ def log(vault: Path, policy_file: Path | None, last: int | None, as_json_: bool,
 
 
 def _outlook(book: StoreTransaction, accountant: Accountant, now: int) -> list[tuple[Query, Silence]]:
-    """The queries that go on, and will use up what is left before they end."""
+    """The running queries that will use up the remaining budget before they end."""
     found = []
     for content in book.signed_queries():
         query = SignedQuery.from_bytes(content).unverified()
@@ -241,9 +242,62 @@ def _outlook(book: StoreTransaction, accountant: Accountant, now: int) -> list[t
 
 @client.command()
 @_VAULT
+@_policy_option
+@click.option(
+    "--aggregator",
+    "aggregators",
+    multiple=True,
+    help="Compare with this aggregator's feed as well. It then sees your network address, which it otherwise never does.",
+)
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON.")
+def verify(vault: Path, policy_file: Path | None, aggregators: tuple[str, ...], as_json_: bool) -> None:
+    """Compare every query you were ever asked with the public feeds of your proxies. Exit code 1 if something is not there.
+
+    A feed lists, in a chain of hashes, every query and version that was published: to be asked something that is not in it, or
+    is in it in other bytes, means that somebody asks you what they do not tell others. Refused queries are compared as well.
+    """
+    chosen, store = _policy(vault, policy_file), _store(vault)
+    with store.transaction() as book:
+        asked = [Asked(*row) for row in book.asked()]
+    findings = []
+    with feed_client() as network:
+        for address in (*chosen.proxies, *aggregators):
+            carried = [each for each in asked if address not in chosen.proxies or address in each.proxies]
+            findings.append(check_feed(store, network, address, carried))
+    if as_json_:
+        say(as_json([finding.to_dict() for finding in findings]))
+    else:
+        for finding in findings:
+            _say_finding(finding)
+    if not all(finding.holds for finding in findings):
+        raise SystemExit(1)
+
+
+def _say_finding(finding: FeedFinding) -> None:
+    if finding.problem:
+        say(f"{finding.address}: the feed could not be read: {finding.problem}", err=True)
+        return
+    verdict = "its chain verifies" if not finding.faults else "its chain does not hold"
+    say(f"{finding.address}: {finding.head and finding.head.lines} lines, {verdict}. Head: {finding.head}")
+    for fault in finding.faults:
+        say(f"  {fault}", err=True)
+    for each in finding.agreed:
+        say(f"  {each}: announced, in the same bytes.")
+    for each in finding.different:
+        say(f"  {each}: announced, but in other bytes than you were asked.", err=True)
+    for each in finding.unannounced:
+        say(f"  {each}: this version was never announced, though others were.", err=True)
+    for each in finding.missing:
+        say(f"  {each}: you were asked, and it is not in the feed.", err=True)
+    if not (finding.agreed or finding.different or finding.unannounced or finding.missing):
+        say("  You were asked nothing that goes there.")
+
+
+@client.command()
+@_VAULT
 @output_options
 def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
-    """Show what waits to be sent, and how often what happened. No answers are shown: none are kept."""
+    """Show what is waiting to be sent, and how often each event happened. No answers are shown, because none are kept."""
     with _store(vault).transaction() as book:
         counters = dict(book.counters())
         waiting = book.schedule()
@@ -260,7 +314,7 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
     for proxy, dues in queue.items():
         say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {iso_time(min(dues))} on")
     if not queue:
-        say("Nothing waits to be sent.")
+        say("Nothing is waiting to be sent.")
     for name, n in counters.items():
         say(f"{name}: {n}")
 
@@ -272,11 +326,11 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
 @click.option("--ticket", type=click.Path(path_type=Path), help="A file with a ticket and its signature, as JSON.")
 @_policy_option
 def enrol(vault: Path, proxy: str, invitation: str | None, ticket: Path | None, policy_file: Path | None) -> None:
-    """Get a token from PROXY, an address, and write it into your settings: shares may go there from then on."""
+    """Get a token from the proxy at the address PROXY and add it to your settings, so that shares can go there."""
     path = policy_file or vault.with_name(vault.name + ".policy.toml")
     settings = TomlFile.read(path, PolicyError)
     if any(isinstance(table, dict) and table.get("address") == proxy for table in settings.tree.get("proxies", [])):
-        raise PolicyError("proxies", proxy, "is among your proxies already", path.name)
+        raise PolicyError("proxies", proxy, "is already among your proxies", path.name)
     request = {"invitation": invitation} if invitation else {}
     if ticket is not None:
         try:
@@ -300,8 +354,8 @@ def enrol(vault: Path, proxy: str, invitation: str | None, ticket: Path | None, 
 def conformance(vectors: Path, command: tuple[str, ...], as_json_: bool) -> None:
     """Compare a client in another language with VECTORS (tests/vectors/client-v1.json in the source).
 
-    COMMAND is started once. It reads a JSON object per line and prints one for each, as docs/wire.md says; put -- before it. The
-    exit code is 1 if any step differs.
+    COMMAND is started once. It reads one JSON object per line and prints one for each (docs/wire.md); put -- before it. The exit
+    code is 1 if any step differs.
     """
     found = read_vectors(vectors)
     n_steps = sum(len(case["steps"]) for case in found["cases"])
@@ -328,12 +382,12 @@ def conformance(vectors: Path, command: tuple[str, ...], as_json_: bool) -> None
 @client.command()
 @_VAULT
 @_policy_option
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on this machine [default: any that is free].")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on this machine [default: any free port].")
 @click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
 def ui(vault: Path, policy_file: Path | None, port: int, no_browser: bool) -> None:
-    """Open a page that shows what was asked, what it cost and what is left, where you can refuse an analyst. Until Ctrl-C.
+    """Open a page that shows what was asked, what it cost and what is left, and lets you refuse an analyst. Runs until Ctrl-C.
 
-    It can be reached from this machine only, and only by the address that is printed here.
+    It can be reached only from this machine, and only at the printed address.
     """
     path = Vault.open(vault).path
     file = policy_file or vault.with_name(vault.name + ".policy.toml")

@@ -27,15 +27,15 @@ _POINTS = 8
     default="0.5:4",
     show_default=True,
     metavar="A:B|A,B,…",
-    help=f"One epsilon, several, or a range, of which {_POINTS} are taken.",
+    help=f"One epsilon, several, or a range, which becomes {_POINTS} points.",
 )
 @click.option("--data", type=_FILE, metavar="FILE", help="Take the proportions from a CSV or Parquet file; needs --column.")
 @click.option("--column", metavar="NAME", help="The file's column.")
 @click.option("--metric", type=click.Choice(list(METRICS)), default="mse", show_default=True, help="How the error is measured.")
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only this one. Repeatable.")
-@click.option("--runs", type=int, default=10, show_default=True, help="Simulated collections of each.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the values and all coins.")
-@click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw errors against epsilon, theory dashed.")
+@click.option("--runs", type=int, default=10, show_default=True, help="Simulated collections per protocol.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the values and of all coins.")
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the errors against epsilon, with theory dashed.")
 @output_options
 def compare(
     values: int,
@@ -53,11 +53,12 @@ def compare(
 ) -> None:
     """Compare protocols: error by theory and by simulation, bytes, time, and the chance of guessing one person right.
 
-    Without --data, proportions fall with the rank of a value. With it, they are the file's: what is printed is then not private.
+    Without --data, proportions decrease with the rank of a value. With it, they come from the file, and the output is not
+    private.
     """
     epsilons = _epsilons(epsilon)
     if (data is None) != (column is None):
-        raise ParameterError("column", column, "goes with --data, and --data with it")
+        raise ParameterError("column", column, "and --data must be given together")
     shares = typical_shares(values) if data is None or column is None else _shares(data, column)
     with progress_bar("comparing protocols") as progress:
         found = compare_protocols(
@@ -94,7 +95,7 @@ def _shares(path: Path, column: str) -> np.ndarray[Any, Any]:
         table = CodedTable.of((chunk.columns for chunk in read_chunks(path, [column], progress)), [column])
     counts = np.bincount(table.codes[column], weights=table.counts)
     if counts.size < 2:
-        raise ReleaseError(f"{path}: column {column!r} has {counts.size} value, and a comparison needs at least 2")
+        raise ReleaseError(f"{path}: column {column!r} has {counts.size} value; a comparison needs at least 2")
     return np.asarray(counts / counts.sum())
 
 
@@ -115,7 +116,7 @@ def _table(found: list[ProtocolErrors], metric: str, users: int, values: int, ru
             lines.append(f"{'  theory':<20}" + "".join(f"{cell:>10}" for cell in theory))
     what = {"mse": "Mean squared error of a proportion"}.get(metric, f"{metric.capitalize()} distance between proportions")
     lines.append(
-        f"{what}, mean of {runs} simulations; {users:,} users, {values} values. Theory is of the unbiased estimate; "
+        f"{what}, mean of {runs} simulations; {users:,} users, {values} values. Theory is for the unbiased estimate; "
         f"DistanceSensitive fits by maximum likelihood. Bytes, time and guesses at epsilon {epsilons[-1]:g}; a blind guess is "
         f"right {100 / values:.1f} % of the time."
     )

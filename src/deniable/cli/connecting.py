@@ -16,7 +16,7 @@ __all__ = ["aggregator_options", "connect"]
 
 
 def aggregator_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options `--aggregator` and `--token-file`, which the environment can give as well."""
+    """The options `--aggregator` and `--token-file`, which can also be set in the environment."""
     command = click.option(
         "--token-file",
         type=click.Path(path_type=Path),
@@ -37,7 +37,7 @@ def connect(url: str, token_file: Path | None) -> Analyst:
     if token_file is None:
         token = os.environ.get("DENIABLE_TOKEN", "")
         if not token:
-            raise ParameterError("--token-file", None, "is missing: an aggregator answers only those who have a token")
+            raise ParameterError("--token-file", None, "is missing: the aggregator requires a token")
     else:
         try:
             token = token_file.read_text(encoding="utf-8").strip()

@@ -1,4 +1,4 @@
-"""`deniable curate`: statistics of a table with noise, out of a budget that is kept beside it."""
+"""`deniable curate`: noisy statistics of a table, paid from a budget kept beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say
 from deniable.curator import Budget, Curator, Grouped, GroupedCurator, Histogram, question
 from deniable.curator.questions import Question
 from deniable.errors import CuratorError, SurveyError
@@ -25,16 +25,16 @@ _HELP = {
     "variance": "The variance of a column.",
     "std": "The standard deviation of a column.",
     "median": "The median of a column.",
-    "minimum": "The smallest value that noise does not hide.",
-    "maximum": "The largest value that noise does not hide.",
+    "minimum": "The smallest value that stands out from the noise.",
+    "maximum": "The largest value that stands out from the noise.",
     "noisy_max": "The maximum plus noise as wide as the bounds, for comparison.",
 }
 _RULE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<operator>==|!=|<=|>=|<|>|\sin\s)\s*(?P<value>.+?)\s*$")
 
 
 def _statistics(command: Callable[..., Any]) -> Callable[..., Any]:
-    """One option a statistic."""
-    options = [click.option("--count", is_flag=True, help="How many rows there are.")]
+    """One option per statistic."""
+    options = [click.option("--count", is_flag=True, help="The number of rows.")]
     for name in _OF_NUMBERS:
         text = f"{_HELP[name]} Needs --bounds. Repeatable."
         options.append(click.option(f"--{name.replace('_', '-')}", multiple=True, metavar="COLUMN", help=text))
@@ -46,7 +46,7 @@ def _statistics(command: Callable[..., Any]) -> Callable[..., Any]:
             "--histogram", multiple=True, metavar="COLUMN", help="Counts by --labels, or by --bins of numbers. Repeatable."
         ),
         click.option(
-            "--most-frequent", multiple=True, metavar="COLUMN", help="The label most rows have. Needs --labels. Repeatable."
+            "--most-frequent", multiple=True, metavar="COLUMN", help="The most frequent label. Needs --labels. Repeatable."
         ),
     ]
     for option in reversed(options):
@@ -56,31 +56,42 @@ def _statistics(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--epsilon", required=True, metavar="EPSILON", help="What this run spends, shared evenly by its statistics.")
+@click.option("--epsilon", required=True, metavar="EPSILON", help="What this run spends, split evenly among its statistics.")
 @_statistics
-@click.option("--bounds", multiple=True, metavar="COLUMN=LOW,HIGH", help="What values are clamped to. Declare it. Repeatable.")
-@click.option("--step", multiple=True, metavar="COLUMN=STEP", help="All values are multiples of it. Repeatable.")
-@click.option("--labels", multiple=True, metavar="COLUMN=A|B|…", help="The values a column may have. Declare them. Repeatable.")
-@click.option("--bins", multiple=True, metavar="COLUMN=N or EDGE,EDGE,…", help="Equal bins between bounds, or edges. Repeatable.")
-@click.option("--where", multiple=True, metavar="RULE", help="Only such rows, e.g. 'age>=18' or 'city in Oslo|Rome'. Repeatable.")
-@click.option("--group-by", metavar="COLUMN", help="One result per group; its keys are the column's --labels.")
-@click.option("--person", metavar="COLUMN", help="The column that says whose row it is [default: each row is a person].")
+@click.option("--bounds", multiple=True, metavar="COLUMN=LOW,HIGH", help="The range that values are clamped to. Repeatable.")
+@click.option("--step", multiple=True, metavar="COLUMN=STEP", help="A number that all values are multiples of. Repeatable.")
+@click.option("--labels", multiple=True, metavar="COLUMN=A|B|…", help="The values a column may have. Repeatable.")
+@click.option(
+    "--bins",
+    multiple=True,
+    metavar="COLUMN=N or EDGE,EDGE,…",
+    help="The number of equal bins within the bounds, or the edges. Repeatable.",
+)
+@click.option(
+    "--where", multiple=True, metavar="RULE", help="Use only these rows, e.g. 'age>=18' or 'city in Oslo|Rome'. Repeatable."
+)
+@click.option("--group-by", metavar="COLUMN", help="One result per group: the column's --labels.")
+@click.option("--person", metavar="COLUMN", help="The column that identifies the person [default: each row is a person].")
 @click.option("--rows", type=int, default=1, show_default=True, help="How many rows a person may have.")
 @click.option(
     "--neighbours",
     type=click.Choice(["add-remove", "replace-one"]),
     default="add-remove",
     show_default=True,
-    help="What is hidden: that a person is in the table, or only what they say in it.",
+    help="What is hidden: whether a person is in the table, or only what they say.",
 )
 @click.option(
-    "--missing", type=click.Choice(["refuse", "drop"]), default="refuse", show_default=True, help="Rows without a value."
+    "--missing",
+    type=click.Choice(["refuse", "drop"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with missing values.",
 )
 @click.option("--budget", type=_FILE, metavar="FILE", help="Where the budget is kept [default: FILE.budget.json].")
 @click.option("--total", metavar="EPSILON", help="The total of a new budget [default: what this run spends].")
-@click.option("--preview", is_flag=True, help="Print the errors that this run would buy, and spend nothing.")
-@click.option("--size", type=int, metavar="N", help="How many rows --preview expects, where their number is private.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@click.option("--preview", is_flag=True, help="Print the errors of this run without spending anything.")
+@click.option("--size", type=int, metavar="N", help="How many rows --preview assumes, if their number is private.")
+@confidence_option
 @output_options
 def curate(
     file: Path,
@@ -102,8 +113,8 @@ def curate(
 ) -> None:
     """Release statistics of a CSV or Parquet FILE with noise, as a trusted curator.
 
-    Noise hides each person; every release is paid from one budget, which is kept beside FILE and refuses when it is spent. Bounds
-    and labels are declared, never looked up in the data.
+    Noise hides each person. Every release is paid from one budget, kept beside FILE; once it is spent, further releases are
+    refused. Bounds and labels are declared, never read from the data.
     """
     check_confidence(confidence)
     questions = _questions(options)
@@ -112,7 +123,7 @@ def curate(
     rules = [_rule(text) for text in where]
     keys = None if group_by is None else dict(_pairs("labels", options["labels"])).get(group_by)
     if group_by is not None and keys is None:
-        raise CuratorError(f"--group-by {group_by} needs --labels {group_by}=A|B|…: which groups there are is private")
+        raise CuratorError(f"--group-by {group_by} needs --labels {group_by}=A|B|…, because the groups in the data are private")
     kept = _budget(budget or file.with_name(file.name + ".budget.json"), total, epsilon, preview)
     needed = [*(column for made in questions for column in made.columns), *(rule[0] for rule in rules)]
     curator: Curator = Curator(
@@ -154,7 +165,7 @@ def _budget(path: Path, total: str | None, epsilon: str, preview: bool) -> Budge
 
 
 def _questions(options: dict[str, Any]) -> list[Question]:
-    """Each statistic that was asked for."""
+    """The requested statistics."""
     bounds = {column: _numbers("bounds", column, text) for column, text in _pairs("bounds", options["bounds"])}
     steps = {column: _numbers("step", column, text)[0] for column, text in _pairs("step", options["step"])}
     labels = {column: _labels(text) for column, text in _pairs("labels", options["labels"])}
@@ -203,7 +214,7 @@ def _labels(text: str) -> list[Any]:
 
 
 def _value(text: str) -> Any:
-    """A number if the text is how it is written, so that it fits numbers of Parquet as well as texts of CSV."""
+    """A number if the text is exactly how it is written, so that it matches both Parquet numbers and CSV texts."""
     for kind in (int, float):
         try:
             if str(kind(text)) == text:
@@ -222,7 +233,7 @@ def _rule(text: str) -> tuple[str, str, Any]:
 
 
 def _read(file: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """The named columns of the file; if there are none, all, for they tell how many rows there are."""
+    """The named columns of the file; if none are named, all, to count the rows."""
     table: dict[str, list[Any]] = {}
     with progress_bar(f"reading {file.name}") as progress:
         for chunk in read_chunks(file, list(dict.fromkeys(columns)) or None, progress):

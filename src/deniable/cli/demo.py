@@ -23,19 +23,19 @@ _ADAPTIVE_CLIENTS = 4_000
 
 @click.command()
 @click.option("--dataset", "name", default="taxi", show_default=True, help="Who is asked: taxi, electricity or tweets.")
-@click.option("--clients", type=int, default=10_000, show_default=True, help="How many there are.")
+@click.option("--clients", type=int, default=10_000, show_default=True, help="How many people.")
 @click.option("--seconds", type=int, help="How long they answer [default: until Ctrl-C if a page was opened, else 20].")
 @click.option("--proxies", type=int, default=2, show_default=True, help="How many proxies, 2 or 3.")
 @click.option("--no-browser", is_flag=True, help="Print the console's address and open nothing.")
 @click.option("--adaptive", is_flag=True, help="Show a query that adapts to a drifting crowd, on a fast clock, in one process.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser: bool, adaptive: bool, wants_json: bool) -> None:
-    """Ask a crowd of this machine's making, and watch the estimates beside the truth that only a demo can know.
+    """Ask a simulated crowd on this machine, and watch the estimates beside the truth, which only a demo can know.
 
-    The console opens in your browser, where there is one, signed in and with the truth beside the estimates.
+    The console opens in your browser, if there is one, signed in and with the truth beside the estimates.
 
-    Proxies and aggregator run as processes and are reached over HTTP, as they would be elsewhere. All of it is in a temporary
-    folder and ends with the command.
+    Proxies and aggregator run as separate processes and talk HTTP, as in a deployment. Everything is kept in a temporary folder
+    and ends with the command.
     """
     for option, value, least, most in (
         ("--clients", clients, 10, _LARGEST),
@@ -72,7 +72,7 @@ def demo(name: str, clients: int, seconds: int | None, proxies: int, no_browser:
 
 
 def _address(simulation: Simulation) -> str:
-    """The console, signed in, with the truth that only a simulation knows. What is behind # is sent to no server."""
+    """The console, signed in, with the truth that only a simulation knows. The part after # is not sent to any server."""
     services = simulation.services
     token = services.analyst_token_file.read_text(encoding="utf-8").strip()
     truth = ",".join(f"{share:.5f}" for share in simulation.truth)

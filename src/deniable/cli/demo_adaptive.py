@@ -1,4 +1,4 @@
-"""`deniable demo --adaptive`: the error beside the wish, and the parameters as they move."""
+"""`deniable demo --adaptive`: the error beside its target, and the parameters as they change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEAR = 1.2
 
 
 def run_adaptive(people: int, wants_json: bool) -> None:
-    """Run the loop, a line for each window, and say at the end how often the wish was fulfilled."""
+    """Run the loop, print one line per window, and say at the end how often the target was met."""
     run = AdaptiveRun(people, wish=round(0.035 * (4_000 / people) ** 0.5, 4))
     if wants_json:
         say(as_json(_document(run)))
@@ -27,8 +27,8 @@ def run_adaptive(people: int, wants_json: bool) -> None:
         f"deniable demo: a query that adapts, asked of {people:,} people.",
         'Once a minute for an hour, on a fast clock. The share of "yes" drifts from 2',
         "to 40 %, and half of the people leave after half an hour.",
-        f"Wish: ± {100 * run.wish:.2f} points. Envelope: {ranges};",
-        f"at most {envelope.epsilon_per_answer:g} an answer, {run.limit:g} in all. █ is the error, │ the wish.",
+        f"Target: ± {100 * run.wish:.2f} points. Envelope: {ranges};",
+        f"epsilon at most {envelope.epsilon_per_answer:g} per answer, {run.limit:g} in all. █ is the error, │ the target.",
         f"{'window':>6} {'people':>6} {'truth':>7} {'estimate':>8} {'±':>5} {'error':<{_WIDTH}} {'s':>5} {'p':>5} {'q':>5}",
     ):
         console.print(line, markup=False, soft_wrap=True)
@@ -90,8 +90,8 @@ def _figures(run: AdaptiveRun, steps: list[AdaptiveStep]) -> dict[str, Any]:
 def _summary(run: AdaptiveRun, steps: list[AdaptiveStep]) -> list[str]:
     figures = _figures(run, steps)
     return [
-        f"After the first five windows, {figures['within_1_2_of_wish']:.0%} were within 1.2 times the wish;"
-        f" {figures['covered']:.0%} of all intervals hold the truth; {figures['changes']} changes of parameters.",
+        f"After the first five windows, {figures['within_1_2_of_wish']:.0%} were within 1.2 times the target;"
+        f" {figures['covered']:.0%} of all intervals contain the truth; {figures['changes']} parameter changes.",
         f"A device spent {figures['spent']:.1f} on average and {figures['most_spent']:.1f} at most, of {figures['limit']:g}.",
     ]
 

@@ -1,4 +1,4 @@
-"""`deniable graph`: collect a graph with edge privacy, estimate from the reports, compare what methods would cost."""
+"""`deniable graph`: collect a graph with edge privacy, estimate from the reports, and compare methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, save_figure, say
 from deniable.errors import GraphError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.graphs import (
@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path)
 _nodes = click.option(
     "--nodes",
     metavar="FILE|N",
-    help="The roster of nodes: a file whose first column lists them, or their number if they are called 0 to N - 1.",
+    help="The roster of nodes: a file whose first column lists them, or their number if they are named 0 to N - 1.",
 )
 
 
@@ -48,14 +48,14 @@ def _load(edges: Path, nodes: str | None) -> Graph:
 @graph.command()
 @click.argument("edges", type=_FILE)
 @click.option("--output", "-o", type=_FILE, required=True, help="The file of reports to write.")
-@click.option("--epsilon", type=float, required=True, help="The loss of an edge, over all rounds.")
+@click.option("--epsilon", type=float, required=True, help="The loss per edge, over all rounds.")
 @_nodes
 @click.option(
     "--rounds",
     type=click.Choice(["1", "2", "auto"]),
     default="1",
     show_default=True,
-    help="Rounds of reports; 'auto' takes what the planner expects to be better, by --mean-degree.",
+    help="Rounds of reports; 'auto' chooses what the planner expects to be better, given --mean-degree.",
 )
 @click.option("--mean-degree", type=float, help="A public guess at the mean degree, for --rounds auto.")
 @click.option(
@@ -63,7 +63,7 @@ def _load(edges: Path, nodes: str | None) -> Graph:
     type=click.Choice(["once", "both"]),
     default="once",
     show_default=True,
-    help="Who reports a pair in one round: its end with the larger number, or both ends at half of epsilon each.",
+    help="Who reports a pair in one round: the end with the larger number, or both ends at half of epsilon each.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 def randomize(
@@ -76,9 +76,9 @@ def randomize(
     reporting: str,
     force: bool,
 ) -> None:
-    """Randomize an edge list EDGES (CSV or Parquet, two columns), as the people in it would themselves.
+    """Randomize an edge list EDGES (CSV or Parquet, two columns), as the people in it would.
 
-    Without --nodes, the nodes are those that have an edge, which is then no secret.
+    Without --nodes, the nodes are those with at least one edge, which is then public.
     """
     if output.exists() and not force:
         raise GraphError(f"{output} exists already")
@@ -88,7 +88,7 @@ def randomize(
         protocol = TwoRounds(epsilon)
     elif rounds == "auto":
         if mean_degree is None:
-            raise ParameterError("mean_degree", None, "must be given with --rounds auto: the true one is not public")
+            raise ParameterError("mean_degree", None, "must be given with --rounds auto, because the true one is not public")
         protocol = plan_graph(loaded.nodes, epsilon, mean_degree=mean_degree).protocol
     with progress_bar(f"randomizing {edges.name}") as progress:
         reports = protocol.privatize(loaded, progress=progress)
@@ -102,12 +102,12 @@ def randomize(
 @graph.command()
 @click.argument("reports", type=_FILE)
 @click.option("--triangles/--no-triangles", default=True, show_default=True, help="Count triangles, wedges and clustering.")
-@click.option("--distribution", is_flag=True, help="Estimate how degrees are distributed.")
-@click.option("--group", metavar="FILE:COLUMN", help="Estimate the assortativity by a public attribute of the nodes.")
+@click.option("--distribution", is_flag=True, help="Estimate the degree distribution.")
+@click.option("--group", metavar="FILE:COLUMN", help="Estimate assortativity by a public attribute of the nodes.")
 @click.option("--synthetic", type=_FILE, metavar="OUT.csv", help="Write the edge list of a synthetic graph.")
 @click.option("--force", is_flag=True, help="Replace the synthetic graph if it exists.")
-@click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the degrees with their intervals.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the degrees with their intervals.")
+@confidence_option
 @output_options
 def estimate(
     reports: Path,
@@ -173,8 +173,10 @@ def _groups(text: str, labels: Any) -> list[str]:
 @_nodes
 @click.option("--epsilon", "epsilons", type=float, multiple=True, default=(1.0,), show_default=True, help="Repeatable.")
 @click.option("--trials", type=int, default=20, show_default=True, help="Simulated collections and releases per method.")
-@click.option("--delta", type=float, default=1e-6, show_default=True, help="Of smooth sensitivity, which is (epsilon, delta).")
-@click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the errors against epsilon.")
+@click.option(
+    "--delta", type=float, default=1e-6, show_default=True, help="Delta of smooth sensitivity, which is (epsilon, delta)-private."
+)
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the errors against epsilon.")
 @output_options
 def compare(
     edges: Path,
@@ -188,7 +190,7 @@ def compare(
 ) -> None:
     """Compare methods on a graph that you hold: randomized response, two rounds, and a trusted curator's Laplace noise.
 
-    It simulates each of them on the true graph: what it prints is not private.
+    Each is simulated on the true graph, so the output is not private.
     """
     loaded = _load(edges, nodes)
     with progress_bar(f"comparing on {edges.name}") as progress:
@@ -211,8 +213,6 @@ def _table(errors: list[MethodError]) -> str:
     for error in errors:
         cells = ["-" if value is None else f"{value:,.1f}" for value in (error.degrees, error.node_triangles, error.triangles)]
         lines.append(f"{error.epsilon:<8g} {error.method:<15} {cells[0]:>9} {cells[1]:>18} {cells[2]:>12}")
-    lines.append(
-        "Mean absolute error per node; of the number of triangles, root mean squared error. Not private: the true graph was used."
-    )
+    lines.append("Mean absolute error per node; for triangles, root mean squared error. Not private: the true graph was used.")
     lines += [f"{name}: {text}" for name, text in METHODS.items()]
     return "\n".join(lines)

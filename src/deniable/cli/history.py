@@ -1,4 +1,4 @@
-"""`deniable history`: what people have answered already, asked again in any cut."""
+"""`deniable history`: new questions to stored reports, over any period and cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["history"]
 
 @dataclasses.dataclass(frozen=True)
 class _Export:
-    """Where to, and which rows."""
+    """Where to write, and which rows."""
 
     path: Path | None
     sql: str | None
@@ -30,29 +30,31 @@ class _Export:
 @click.command()
 @click.argument("query_id", metavar="QUERY")
 @aggregator_options
-@click.option("--from", "start", help="The first time of the period (ISO 8601, UTC) [default: the first stored report].")
-@click.option("--to", "end", help="The first time after the period [default: the last stored report].")
-@click.option("--fraction", type=float, help="Read this part of the reports, chosen at random: above 0, at most 1.")
-@click.option("--seconds", type=float, help="Read for about so many seconds.")
-@click.option("--margin", type=float, help="Read as few reports as make every interval at most ± this, such as 0.01.")
+@click.option("--from", "start", help="Start of the period (ISO 8601, UTC) [default: the first stored report].")
+@click.option("--to", "end", help="End of the period, exclusive [default: the last stored report].")
+@click.option("--fraction", type=float, help="Read only this fraction of the reports, chosen at random (above 0, at most 1).")
+@click.option("--seconds", type=float, help="Read for about this many seconds.")
+@click.option(
+    "--margin", type=float, help="Read only as many reports as needed for every interval to be at most ± this, such as 0.01."
+)
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="How often intervals cover the truth.")
-@click.option("--simultaneous", is_flag=True, help="Let all intervals cover the truth together.")
+@click.option("--simultaneous", is_flag=True, help="Make the intervals simultaneous: all cover the truth together.")
 @click.option(
     "--merge",
     multiple=True,
-    help="A coarser bucket: a range such as '[0,5)', or name=label|label; may be given several times. Or a number: so many "
-    "neighbours become one.",
+    help="A coarser bucket: a range such as '[0,5)', or name=label|label. Repeatable. Or a number: merge that many "
+    "neighbours into one.",
 )
-@click.option("--by", type=click.Choice(CUTS), help="Cut the period into parts; by day, with the trend.")
-@click.option("--marginal", help="Of composite buckets, the column to show.")
-@click.option("--given", help="Of composite buckets, show the others among those who have each label of this column.")
-@click.option("--against-from", help="The first time of a second period to compare with.")
-@click.option("--against-to", help="The first time after the second period.")
-@click.option("--panes", is_flag=True, help="Answer from the counts of each epoch instead of reports: at once, and the same.")
+@click.option("--by", type=click.Choice(CUTS), help="Split the period into parts; by day, with the trend.")
+@click.option("--marginal", help="With composite buckets: the column to show.")
+@click.option("--given", help="With composite buckets: show the other columns given each label of this one.")
+@click.option("--against-from", help="Start of a second period to compare with.")
+@click.option("--against-to", help="End of the second period, exclusive.")
+@click.option("--panes", is_flag=True, help="Use the counts of each epoch instead of the reports: faster, with the same result.")
 @click.option("--sql", help="Run this SQL over the views `panes` and `estimates` of the period, and show or export its rows.")
 @click.option("--export", type=click.Path(path_type=Path), help="Write the rows to this file: .csv, .parquet, .arrow or .json.")
 @click.option("--delete", is_flag=True, help="Delete all stored reports of QUERY, and print the receipt.")
-@click.option("--yes", is_flag=True, help="With --delete, do not ask whether you mean it.")
+@click.option("--yes", is_flag=True, help="With --delete, do not ask for confirmation.")
 @click.option("--receipts", is_flag=True, help="Print the receipts of all deletions of QUERY's reports.")
 @output_options
 def history(
@@ -68,7 +70,7 @@ def history(
     as_csv_: bool,
     **asked: Any,
 ) -> None:
-    """Ask stored reports again, for any period and cut of QUERY: nobody answers anew, and nobody's epsilon grows."""
+    """Query stored reports again, for any period and cut of QUERY. Nobody answers again, and nobody's epsilon grows."""
     with connect(url, token_file) as analyst:
         if delete:
             _delete(analyst, query_id, yes)

@@ -1,4 +1,4 @@
-"""A running system in the terminal: the newest window beside the truth, what it costs, and what became of the shares."""
+"""A running system in the terminal: the newest window beside the truth, what it costs, and what happened to the shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORTEST_BAR, _LONGEST_BAR = 10, 40
 _LABEL_WIDTH = 24
 _REFRESH = 0.2
 _INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as shells know it."""
+"""The conventional exit code of a command ended by Ctrl-C."""
 
 
 def run_simulation(
@@ -41,8 +41,8 @@ def run_simulation(
 ) -> None:
     """Run it and show it: live in a terminal, as plain tables elsewhere, or as one JSON object at the end.
 
-    `crowd` says who the people are, `seconds` how long they answer (None: until somebody presses Ctrl-C). `started` is called
-    once everything runs, unless only JSON is wanted.
+    `crowd` says who the people are, `seconds` how long they answer (None: until Ctrl-C). `started` is called once everything is
+    running, except for JSON output.
     """
     interrupted = False
     with ending_in_order():
@@ -65,7 +65,7 @@ def run_simulation(
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Have every polite way of ending this process run the same cleaning up, once, and let nothing interrupt that."""
+    """Run the same cleanup once for SIGINT, SIGTERM and SIGHUP, and let nothing interrupt it."""
     signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
     before = {each: signal.getsignal(each) for each in signals}
 
@@ -134,7 +134,7 @@ def _run_live(simulation: Simulation, words: _Words, seconds: float | None, star
                 simulation.look()
                 live.update(_screen(simulation, words, console.width))
                 time.sleep(_REFRESH)
-            simulation.finish(lambda: live.update(_screen(simulation, words, console.width, "The last ones are being counted.")))
+            simulation.finish(lambda: live.update(_screen(simulation, words, console.width, "Counting the last answers.")))
             live.update(_screen(simulation, words, console.width, "Finished."))
     finally:
         simulation.__exit__(None, None, None)
@@ -147,8 +147,8 @@ class _Words:
         self.title, self.crowd = title, crowd
 
 
-def _screen(simulation: Simulation, words: _Words, width: int, last: str = "Ctrl-C ends it.") -> RenderableType:
-    """All of it, in 80 columns and 24 lines if there are two proxies and eleven buckets."""
+def _screen(simulation: Simulation, words: _Words, width: int, last: str = "Press Ctrl-C to stop.") -> RenderableType:
+    """The whole view; it fits 80 columns and 24 lines with two proxies and eleven buckets."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -171,8 +171,8 @@ def _head(simulation: Simulation, words: _Words) -> RenderableType:
     lines = [
         (f"{words.title}\n", "bold"),
         (f"{who}\n{how} {asked}\n", ""),
-        (f"epsilon, local    {query.epsilon_local:.4f}  an answer, against anyone who sees who answered\n", "cyan"),
-        (f"epsilon, sampled  {query.epsilon_sampled:.4f}  against those who cannot tell who took part", "cyan"),
+        (f"epsilon, local    {query.epsilon_local:.4f}  per answer, against anyone who sees who answered\n", "cyan"),
+        (f"epsilon, sampled  {query.epsilon_sampled:.4f}  per answer, against anyone who cannot tell who took part", "cyan"),
     ]
     return Text.assemble(*lines)
 
@@ -189,7 +189,7 @@ def _window(simulation: Simulation, window: Window, width: int) -> RenderableTyp
     when = f"{_clock(window.start)} to {_clock(window.end)}"
     title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {simulation.condition(window)}", style="bold")
     if window.estimate is None:
-        return Group(title, Text(f"There is no estimate: the query wants {simulation.query.minimum_cohort:,} answers at least."))
+        return Group(title, Text(f"No estimate: the query requires at least {simulation.query.minimum_cohort:,} answers."))
     estimate = window.estimate
     interval = estimate.interval(0.95)
     scale = _nice(max(float(interval[:, 1].max()), float(simulation.truth.max())))
@@ -208,7 +208,7 @@ def _window(simulation: Simulation, window: Window, width: int) -> RenderableTyp
 
 
 def _nice(share: float) -> float:
-    """The next full tenth, so that the scale does not jump with every window."""
+    """Rounded up to a tenth, so that the scale does not jump with every window."""
     return max(0.1, math.ceil(share * 10 - 1e-9) / 10)
 
 
@@ -228,7 +228,7 @@ def _bar(low: float, high: float, truth: float, scale: float, n_cells: int) -> R
 
 
 def _statement(window: Window) -> RenderableType:
-    """What became of the shares of a window, per proxy."""
+    """What happened to the shares of a window, per proxy."""
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
@@ -254,7 +254,7 @@ def _foot(simulation: Simulation, last: str) -> RenderableType:
     rate = simulation.answers_per_second
     overload = f"\n{simulation.overload}" if simulation.overload else ""
     return Text(
-        f"▒ is the 95 % interval, ┃ the truth: {n_held} of {n_bars} intervals so far hold it.\n"
+        f"▒ is the 95 % interval, ┃ the truth: {n_held} of {n_bars} intervals so far contain it.\n"
         f"{'All accounts balance.' if balanced else 'The accounts do NOT balance.'} "
         f"{rate:,.0f} answers per second counted. {last}{overload}"
     )

@@ -19,20 +19,24 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=_FILE)
 @click.option("--column", required=True, metavar="NAME", help="The column whose proportions are estimated.")
-@click.option("--labels", metavar="A|B|…", help="The values the column may have [default: those it has].")
-@click.option("--bins", metavar="EDGE,EDGE,…", help="For a column of numbers: count by these bins.")
-@click.option("--epsilon", type=float, default=1.0, show_default=True, help="What each person loses at most, in every model.")
-@click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the release, which is (epsilon, delta).")
+@click.option("--labels", metavar="A|B|…", help="The values the column may have [default: those in the file].")
+@click.option("--bins", metavar="EDGE,EDGE,…", help="For a column of numbers: the edges of its bins.")
+@click.option("--epsilon", type=float, default=1.0, show_default=True, help="The largest loss of each person, in every model.")
+@click.option(
+    "--delta", type=float, default=1e-5, show_default=True, help="Delta of the release, which is (epsilon, delta)-private."
+)
 @click.option(
     "--neighbours",
     type=click.Choice(["replace-one", "add-remove"]),
     default="replace-one",
     show_default=True,
-    help="What curator and release hide: what a person says, as the local model does, or that they are there.",
+    help="What the curator and the release hide: what a person says, as the local model does, or whether they are in the table.",
 )
 @click.option("--repetitions", type=int, default=50, show_default=True, help="Simulated collections and releases per model.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of all coins but the curator's, which OpenDP draws.")
-@click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw estimates and errors.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of all coins except the curator's, which OpenDP draws."
+)
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot estimates and errors.")
 @output_options
 def models(
     file: Path,
@@ -50,7 +54,7 @@ def models(
 ) -> None:
     """Compare the local model, a trusted curator and a release on a CSV or Parquet FILE that you hold.
 
-    Each is simulated on the true answers of one column, at the same epsilon: what it prints is not private.
+    Each is simulated on the true answers of one column, at the same epsilon, so the output is not private.
     """
     edges = None if bins is None else _edges(bins)
     known = None if labels is None else [label.strip() for label in labels.split("|")]
@@ -83,7 +87,7 @@ def _edges(text: str) -> list[float]:
     try:
         return [float(edge) for edge in text.split(",")]
     except ValueError:
-        raise ReleaseError(f"--bins {text!r} must be numbers with commas between them") from None
+        raise ReleaseError(f"--bins {text!r} must be numbers separated by commas") from None
 
 
 def _csv(found: ModelComparison) -> str:

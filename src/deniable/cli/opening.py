@@ -13,7 +13,7 @@ __all__ = ["has_screen", "open_page"]
 
 
 def open_page(address: str, no_browser: bool, what: str) -> None:
-    """Say where a page is, and open it unless that is not wanted or there is no screen to show it on."""
+    """Print a page's address, and open it unless `no_browser` is set or there is no screen."""
     say(f"{what} at {address}")
     if no_browser or not has_screen():
         return

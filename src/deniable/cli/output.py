@@ -1,7 +1,8 @@
-"""What commands have in common: how results are printed, and the bar that shows that something is going on.
+"""What commands share: how results are printed, and the progress bar.
 
-All that is printed goes through :func:`say` or a :func:`make_console`: texts come from query files, labels and other people's
-services, and a terminal obeys control characters. They are shown as JSON writes them, `\\u001b`, so that JSON stays JSON.
+Everything printed goes through :func:`say` or :func:`make_console`, because texts come from query files, labels and other
+people's services, and terminals obey control characters. These are shown as JSON escapes, `\\u001b`, so that JSON output stays
+JSON.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_csv",
     "as_json",
+    "confidence_option",
     "loss_text",
     "make_console",
     "output_options",
@@ -42,11 +44,11 @@ __all__ = [
 ]
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What steers a terminal, breaks a line or turns the reading direction; but for the tab and the end of a line."""
+"""Characters that control a terminal, break a line or change the reading direction, except tab and newline."""
 
 
 def plain(text: str, lines: bool = True) -> str:
-    """The text, with what would steer a terminal made visible; without `lines`, ends of lines too.
+    """The text, with control characters made visible; without `lines`, newlines too.
 
     >>> print(plain("City\\x1b[2J of\\u202e nope"))
     City\\u001b[2J of\\u202e nope
@@ -61,7 +63,7 @@ def say(text: object = "", err: bool = False) -> None:
 
 
 def make_console(**options: Any) -> Console:
-    """A console for tables and live views, on which texts cannot steer the terminal either."""
+    """A console for tables and live views that shows control characters instead of obeying them."""
     from rich.console import Console, ConsoleOptions, RenderableType  # noqa: PLC0415 - slow to import, and only for people
     from rich.segment import Segment  # noqa: PLC0415
 
@@ -79,6 +81,12 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")(command)
 
 
+def confidence_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--confidence` of commands that print intervals."""
+    text = "What the intervals of --json and --csv cover."
+    return click.option("--confidence", type=float, default=0.95, show_default=True, help=text)(command)
+
+
 def as_json(content: Any) -> str:
     """One JSON object."""
     return json.dumps(content, ensure_ascii=False, indent=2, default=str)
@@ -94,7 +102,7 @@ def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure of matplotlib's, in the format that the file's name ends in."""
+    """Write a matplotlib figure, in the format given by the file's extension."""
     try:
         figure.savefig(path)
     except OSError as error:
@@ -105,7 +113,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 @contextmanager
 def shown_warnings(category: type[Warning]) -> Iterator[None]:
-    """Warnings of this kind, each once and as one line on standard error, when the work is over; not if it failed."""
+    """Print warnings of this kind on standard error when the work is done: each once, one line each; none if it failed."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", category)
         yield
@@ -114,14 +122,14 @@ def shown_warnings(category: type[Warning]) -> Iterator[None]:
 
 
 def warn_without_history() -> None:
-    """Say, on standard error, that reports are not kept, where what keeps them is not installed."""
+    """Say on standard error that reports are not kept, if PyArrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
-        say("deniable: history is off: PyArrow is not installed; pip install 'deniable[history]' brings it.", err=True)
+        say("deniable: history is off because PyArrow is not installed: pip install 'deniable[history]'", err=True)
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
-    """A bar on standard error while the work goes on, if a person is looking; yields what to tell the finished share."""
+    """A progress bar on standard error if it is a terminal; yields the function to call with the finished fraction, or None."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -134,11 +142,11 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
 
 
 def write_new(path: Path, content: str, refusal: type[DeniableError]) -> None:
-    """Write a file that must not be there yet."""
+    """Write a file that must not exist yet."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(content)
     except FileExistsError:
-        raise refusal(f"{path} exists already and is not overwritten") from None
+        raise refusal(f"{path} already exists and is not overwritten") from None
     except OSError as error:
         raise refusal(f"{path} cannot be written: {error.strerror}") from None

@@ -35,45 +35,63 @@ def number(text: str) -> int | float:
 
 @click.command()
 @click.option("--population", type=number, help="People who may be asked.")
-@click.option("--share", type=float, help="The share that is to be seen, as 0.05.")
-@click.option("--cv", type=float, help="Standard error wanted, relative to the share.")
-@click.option("--margin", type=float, help="± wanted; without --share, whatever the share is.")
-@click.option("--epsilon", type=float, help="Most that anyone may learn from a report (local).")
-@click.option("--sampled-epsilon", type=float, help="Most that anyone may learn who cannot tell who took part (sampled).")
-@click.option("--buckets", type=number, default=1, show_default=True, help="1: a yes/no question; more: one of them is chosen.")
+@click.option("--share", type=float, help="The proportion to detect, such as 0.05.")
+@click.option("--cv", type=float, help="Target standard error, relative to the proportion.")
+@click.option("--margin", type=float, help="Target ±; without --share, for any proportion.")
+@click.option("--epsilon", type=float, help="Largest local epsilon: what anyone may learn from a report.")
 @click.option(
-    "--epochs", type=number, default=1, show_default=True, help="How often the same people are asked; epsilons are for all."
+    "--sampled-epsilon", type=float, help="Largest sampled epsilon: what anyone who cannot tell who took part may learn."
+)
+@click.option(
+    "--buckets", type=number, default=1, show_default=True, help="1 for a yes/no question; otherwise, how many to choose from."
+)
+@click.option(
+    "--epochs",
+    type=number,
+    default=1,
+    show_default=True,
+    help="How often the same people are asked; each epsilon covers all of them.",
 )
 @click.option("--memoized", is_flag=True, help="Answers are drawn once and replayed.")
 @click.option(
-    "--distinct", type=number, default=1, show_default=True, help="True answers a memoizing client may have in all epochs."
+    "--distinct",
+    type=number,
+    default=1,
+    show_default=True,
+    help="Different true answers a memoizing client may have over all epochs.",
 )
-@click.option("--rate", type=float, help="Answers a second that the aggregator can take.")
+@click.option("--rate", type=float, help="Answers per second that the aggregator can handle.")
 @click.option("--every", type=float, default=1.0, show_default=True, help="Seconds over which the answers of an epoch arrive.")
-@click.option("--bytes", "report_bytes", type=number, help="Most bytes a device may send in a report.")
+@click.option("--bytes", "report_bytes", type=number, help="Most bytes a report may have.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="What the ± covers.")
-@click.option("--finite", is_flag=True, help="The population is all there is, not a sample of more people.")
+@click.option("--finite", is_flag=True, help="The population is everyone, not a sample of more people.")
 @click.option("--mechanism", help="Plan for this mechanism, by name.")
 @click.option(
     "--questions",
     type=_FILE,
     metavar="FILE.toml",
-    help="Plan all questions of a survey, a table [questions.NAME] each, together.",
+    help="Plan all questions of a survey together: one table [questions.NAME] per question.",
 )
-@click.option("--answer-epsilon", type=float, help="With --questions: most that a row may tell about one answer.")
-@click.option("--way", type=click.Choice(get_args(Way)), help="With --questions: how to ask. [default: what errs least]")
+@click.option("--answer-epsilon", type=float, help="With --questions: largest epsilon of one answer, given the whole row.")
+@click.option(
+    "--way", type=click.Choice(get_args(Way)), help="With --questions: how to ask. [default: the way with the least error]"
+)
 @click.option(
     "--split",
     type=click.Choice(get_args(Split)),
     default="importance",
     show_default=True,
-    help="With --questions: how a budget is split.",
+    help="With --questions: how the budget is split.",
 )
 @click.option(
-    "--output", "-o", type=_FILE, metavar="OUT.toml", help="With --questions: the mechanisms, for `deniable randomize`."
+    "--output",
+    "-o",
+    type=_FILE,
+    metavar="OUT.toml",
+    help="With --questions: where to write the mechanisms, for `deniable randomize`.",
 )
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the trade-off into this file.")
+@click.option("--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Plot the trade-off to this file.")
 @click.option(
     "--query", "query_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a query with this plan to a new file."
 )
@@ -85,15 +103,15 @@ def plan(
     output: Path | None,
     **request: Any,
 ) -> None:
-    """Find what is left open of population, share, target (--cv or --margin) and epsilon.
+    """Find whichever of population, share, target (--cv or --margin) and epsilon is not given.
 
-    With all four given, find the least epsilon that reaches the target: sampled if --sampled-epsilon is given, else local. With a
-    population and an epsilon alone, find what can be seen at all. With --questions, find how to ask several questions within one
-    epsilon, and what ± to expect of each.
+    With all four given, find the smallest epsilon that reaches the target: sampled if --sampled-epsilon is given, otherwise
+    local. With only a population and an epsilon, find the smallest proportion that can be detected. With --questions, find how to
+    ask several questions within one epsilon, and the ± to expect for each.
     """
     if questions is not None:
         if plot_file is not None:
-            raise PlanError("--plot draws the trade-off of one question, and not of --questions")
+            raise PlanError("--plot draws the trade-off of one question and cannot be combined with --questions")
         plan_questions(questions, output, wants_json, request)
         return
     for name in ("answer_epsilon", "way", "split"):
@@ -130,7 +148,7 @@ def _show(made: deniable.Plan) -> None:
     console.print(facts)
     excess = local_excess(made)
     if excess is not None:
-        console.print(f"\n[bold red]Watch out:[/bold red] {excess}")
+        console.print(f"\n[bold red]Warning:[/bold red] {excess}")
     console.print("\n[bold]What the person answering risks[/bold]")
     for line in made.risk:
         console.print(line, markup=False)
@@ -148,7 +166,7 @@ def _show(made: deniable.Plan) -> None:
         console.print("\n[bold]Mechanisms compared[/bold]")
         console.print(alternatives)
     for name, why in made.excluded.items():
-        console.print(f"{name} is out: it {why}.", markup=False)
+        console.print(f"{name} is excluded: it {why}.", markup=False)
     console.print(made.reason, markup=False)
     for line in made.notes:
         if line != excess:
@@ -168,20 +186,20 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
         ),
     ]
     if request.open_ended:
-        facts.append(("Any share", f"is known to ± {percent(made.widest_margin)} at most"))
+        facts.append(("Any share", f"is estimated to within ± {percent(made.widest_margin)}"))
     if made.detectable_difference is not None:
         facts.append(
             (
                 "Two groups",
-                f"halves of these people are told apart if one has {percent(made.share)} and the other at least "
+                f"two halves of these people can be distinguished if one has {percent(made.share)} and the other at least "
                 f"{percent(made.share + made.detectable_difference)} (power 80 %, level 5 %)",
             )
         )
     facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against anyone who sees who answers"))
     facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against anyone who cannot tell who took part"))
-    zero_knowledge = "none, for everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
+    zero_knowledge = "none, because everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
     facts.append(("Zero-knowledge", zero_knowledge))
-    whom = f"against anyone who sees the shuffled reports only, but for a chance of {SHUFFLED_DELTA:g}"
+    whom = f"against anyone who sees only the shuffled reports, except with probability {SHUFFLED_DELTA:g}"
     facts.append(("Shuffled", f"{loss_text(made.epsilon_shuffled)}  {whom}"))
     if request.answers > 1:
         facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
@@ -190,7 +208,7 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
 
 
 def _seen(request: PlanRequest) -> str:
-    return "with that cv" if request.margin is None and not request.open_ended else "can be told from nothing"
+    return "with that cv" if request.margin is None and not request.open_ended else "can be distinguished from zero"
 
 
 def _how(made: deniable.Plan) -> str:

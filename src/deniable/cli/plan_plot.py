@@ -13,7 +13,7 @@ __all__ = ["draw"]
 
 _FACTORS = np.geomspace(1 / 6, 6, 41).tolist()
 _LABELS = {
-    "share": "smallest share that can be seen (%)",
+    "share": "smallest detectable share (%)",
     "population": "people needed",
     "error": "± at a share of {share:.3g} % (percentage points)",
 }
@@ -21,7 +21,7 @@ _ENDINGS = (".png", ".svg", ".pdf")
 
 
 def draw(made: Plan, path: Path) -> None:
-    """Write two panels: what can be seen, and what the local epsilon is, for larger and smaller budgets."""
+    """Write two panels, for smaller and larger budgets: what can be detected, and the local epsilon."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra, and slow to import
         from matplotlib.figure import Figure  # noqa: PLC0415

@@ -15,11 +15,11 @@ from deniable.survey.questions_file import read_questions, write_plan
 __all__ = ["plan_questions"]
 
 _TAKEN = ("population", "epsilon", "answer_epsilon", "way", "split", "confidence")
-_WAYS = {"split": "everybody answers all", "sampled": "{ask} of {d}, drawn", "fake": "1 of {d}, among fakes"}
+_WAYS = {"split": "everybody answers all", "sampled": "{ask} of {d}, at random", "fake": "1 of {d}, among fakes"}
 
 
 def plan_questions(path: Path, output: Path | None, wants_json: bool, request: dict[str, Any]) -> None:
-    """Plan the questions of a file; write the file of mechanisms, or say how they are asked best."""
+    """Plan the questions of a file, write the file of mechanisms, and show the best way to ask them."""
     _check(request)
     made = plan_questionnaire(read_questions(path), **{name: request[name] for name in _TAKEN if request[name] is not None})
     if output is not None:
@@ -38,11 +38,11 @@ def _check(request: dict[str, Any]) -> None:
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         if given and name not in _TAKEN:
             raise PlanError(
-                f"--{name.replace('_', '-')} is not an option of --questions, which takes a population and an epsilon"
+                f"--{name.replace('_', '-')} cannot be combined with --questions, which takes a population and an epsilon"
             )
     for name in ("population", "epsilon"):
         if request[name] is None:
-            raise PlanError(f"--questions needs --{name}: the ± of each question is what is found")
+            raise PlanError(f"--questions needs --{name}, and finds the ± of each question")
 
 
 def _show(made: QuestionnairePlan) -> None:
@@ -73,7 +73,7 @@ def _show(made: QuestionnairePlan) -> None:
     ways = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     ways.add_column("way")
     ways.add_column("who answers what")
-    for heading in ("error", "epsilon of a row", "of one answer"):
+    for heading in ("error", "epsilon per row", "of one answer"):
         ways.add_column(heading, justify="right")
     for other in made.alternatives:
         asked = other.questionnaire
@@ -82,6 +82,4 @@ def _show(made: QuestionnairePlan) -> None:
         ways.add_row(other.way, who, f"{100 * other.error:.3g} %", loss_text(asked.epsilon), loss_text(largest))
     console.print("\n[bold]Ways to ask compared[/bold]")
     console.print(ways)
-    console.print(
-        "Error: the root of the mean squared standard error, weighed by importance; of numbers, in parts of their range."
-    )
+    console.print("Error: root mean squared standard error, weighted by importance; for numbers, relative to their range.")

@@ -1,4 +1,4 @@
-"""`deniable power`: how many people a survey design needs, or what it finds with those there are."""
+"""`deniable power`: how many people a survey design needs, or its power with a given number."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def numbers(name: str, text: str, kind: type) -> Any:
 
 @click.command()
 @click.argument("design", metavar="NAME:PARAMETER=VALUE,…")
-@click.option("--value", required=True, help="The prevalence to be found; where a design needs two figures, both: 0.2,0.6.")
-@click.option("--null", type=float, default=0.0, show_default=True, help="What it is to be told from.")
-@click.option("--n", "people", help="People asked, or those of each sample: 250,250. Without it the number needed is found.")
-@click.option("--power", "wanted", type=float, default=0.8, show_default=True, help="Power wanted where --n is not given.")
-@click.option("--parameter", help="Which parameter: pi, u, beta, gamma, t or mean; the design's first by default.")
+@click.option("--value", required=True, help="The prevalence to detect; for a design with two parameters, both: 0.2,0.6.")
+@click.option("--null", type=float, default=0.0, show_default=True, help="The value it is tested against.")
+@click.option("--n", "people", help="People asked, or people per sample: 250,250. Without it, the number needed is found.")
+@click.option("--power", "wanted", type=float, default=0.8, show_default=True, help="Target power, without --n.")
+@click.option("--parameter", help="Which parameter: pi, u, beta, gamma, t or mean [default: the design's first].")
 @click.option("--significance", type=float, default=0.05, show_default=True, help="Level of the test.")
 @click.option("--alternative", default="two-sided", show_default=True, help="two-sided, greater or less.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option(
-    "--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the power against the number of people."
+    "--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Plot the power against the number of people."
 )
 def power(
     design: str, value: str, people: str | None, wanted: float, wants_json: bool, plot_file: Path | None, **options: Any
 ) -> None:
-    """Find the people a survey design needs, or its power with those there are.
+    """Find how many people a survey design needs, or its power with a given number.
 
-    Designs are those of docs/designs.md, such as Crosswise:p=1/4 or CheaterDetection:p1=1/4,p2=3/4.
+    The designs are listed in docs/designs.md, such as Crosswise:p=1/4 or CheaterDetection:p1=1/4,p2=3/4.
     """
     made, truth = design_from_text(design), numbers("value", value, float)
     if people is None:
@@ -73,7 +73,7 @@ def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], pa
         [sum(found.n)], [100 * found.power], "o", color="#c2410c", label=f"{sum(found.n):,} people: {100 * found.power:.1f} %"
     )
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # where less than a decade is shown, 100 alone says little
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # on an axis shorter than a decade, a single label says little
     axes.xaxis.set_major_formatter(lambda people, _: f"{people:,.0f}")
     axes.xaxis.set_minor_formatter(lambda *_: "")
     axes.set_xlabel("people asked, all samples together")

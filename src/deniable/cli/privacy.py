@@ -1,4 +1,4 @@
-"""`deniable privacy`: what one answer, many, a sample of them or a shuffled crowd of them gives away."""
+"""`deniable privacy`: what one answer, several, sampled or shuffled answers give away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["privacy"]
 
 
 class Figure(NamedTuple):
-    """One loss, and what it holds against."""
+    """One loss, and whom it protects against."""
 
     name: str
     epsilon: float
@@ -29,16 +29,16 @@ class Figure(NamedTuple):
 
 @click.command()
 @click.option("--epsilon", type=float, help="The local epsilon of one answer.")
-@click.option("--p", type=float, help="Two coins instead of --epsilon: how often the truth is told.")
-@click.option("--q", type=float, help="Two coins: how often the second coin says yes.")
+@click.option("--p", type=float, help="Two coins, instead of --epsilon: the probability of telling the truth.")
+@click.option("--q", type=float, help="Two coins: the probability that the second coin says yes.")
 @click.option("--ones", type=number, default=1, show_default=True, help="Two coins: buckets that one answer may be in.")
 @click.option("--bit", is_flag=True, help="Two coins: the answer is a single yes or no, not one of several buckets.")
 @click.option("--mechanism", "name", metavar="NAME", help="The mechanism that draws the answer, for the shuffled figure.")
 @click.option("--values", type=number, default=8, show_default=True, help="How many values the mechanism chooses from.")
-@click.option("--sampling", type=float, help="The chance that a client answers at all.")
+@click.option("--sampling", type=float, help="The probability that a client answers at all.")
 @click.option("--answers", type=number, default=1, show_default=True, help="Answers about the same data, with fresh coins.")
 @click.option("--reports", type=number, help="Reports that are shuffled together.")
-@click.option("--delta", type=float, default=1e-6, show_default=True, help="The chance for which nothing is promised.")
+@click.option("--delta", type=float, default=1e-6, show_default=True, help="The probability with which the bound may fail.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 def privacy(wants_json: bool, **given: Any) -> None:
     """Compute what answers give away: local, sampled, zero-knowledge, composed and shuffled epsilon.
@@ -58,7 +58,7 @@ def privacy(wants_json: bool, **given: Any) -> None:
 def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:
     epsilon, p, q = given["epsilon"], given["p"], given["q"]
     if (epsilon is None) == (p is None and q is None) or (p is None) != (q is None):
-        raise ParameterError("epsilon", epsilon, "must be given, or else both p and q")
+        raise ParameterError("epsilon", epsilon, "must be given, or both p and q")
     if given["name"] is not None and epsilon is None:
         raise ParameterError("mechanism", given["name"], "is made from --epsilon, not from two coins")
     if given["name"] is not None:
@@ -78,16 +78,16 @@ def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -
         sampled = losses.sampled_epsilon(local, sampling)
         found.append(Figure("sampled", sampled, "against anyone who cannot tell who took part"))
         zero = losses.zero_knowledge_epsilon(local, sampling)
-        found.append(Figure("zero-knowledge", zero, "the same, for someone who knows a random sample of the others"))
+        found.append(Figure("zero-knowledge", zero, "the same, against someone who also knows a random sample of the others"))
     if answers > 1:
         found.append(Figure("composed", losses.repeated_epsilon(local, answers), f"{answers} answers: the sum"))
         least = losses.optimal_composition(local, answers, delta)
-        found.append(Figure("composed, delta", least, f"{answers} answers, but for a chance of {delta:g}", delta))
+        found.append(Figure("composed, delta", least, f"{answers} answers, except with probability {delta:g}", delta))
     if reports is not None:
-        anyone = f"against anyone who sees {reports:,} shuffled reports only, but for a chance of {delta:g}"
+        anyone = f"against anyone who sees only {reports:,} shuffled reports, except with probability {delta:g}"
         if mechanism is None:
             worst = losses.shuffled_epsilon(local, reports, delta)
-            found.append(Figure("shuffled", worst, f"{anyone}; whatever the mechanism (--mechanism gives that of one)", delta))
+            found.append(Figure("shuffled", worst, f"{anyone}; for any mechanism (--mechanism gives the bound of one)", delta))
         else:
             found.append(Figure("shuffled", losses.blanket_epsilon(mechanism, reports, delta), anyone, delta))
     return found

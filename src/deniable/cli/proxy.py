@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from deniable.cli.audit_log import audit_options, show_audit_log
+from deniable.cli.backups import Back, Restore, add_backup_commands
 from deniable.cli.output import say
 from deniable.cli.settings_commands import (
     FILE,
@@ -244,3 +245,12 @@ def _of_topic(settings: KafkaSettings) -> dict[str, Any]:
     marks = {f"{channel:016x}": {"closed_before": epoch} for channel, epoch in seen.closed.items()}
     facts = {"identity": seen.identity, "topic": settings.topic, "channels": marks}
     return {**facts, "first_offset": list(seen.firsts), "last_offset": [end - 1 for end in seen.ends]}
+
+
+def _backups() -> tuple[Back, Restore]:
+    from deniable.proxy.proxy_backup import back_up_proxy, restore_proxy  # noqa: PLC0415 - for these commands alone
+
+    return back_up_proxy, restore_proxy
+
+
+add_backup_commands(proxy, "proxy", _backups)

@@ -27,29 +27,29 @@ _TEMPLATE = """\
 # A query for deniable. `deniable query check {file}` says in plain words what it asks.
 
 id = "{id}"                 # 1 to 64 of a-z, 0-9, '.', '_' and '-'
-serial = 1                  # the version: one higher with every change, and signed anew
+serial = 1                  # the version: increase it with every change, and sign again
 analyst = "{analyst}"       # who asks; the signing key must be theirs
 question = "How long are your trips?"
 sql = "SELECT distance FROM trips"
 proxies = ["https://proxy-one.example", "https://proxy-two.example"]   # at least two, run by different people
 
 sampling = 0.6              # the probability that a device answers at all
-minimum_cohort = 100        # no result of fewer answers is released
+minimum_cohort = 100        # results with fewer answers are not released
 rows = "random"             # of several rows: "random" draws one; "aggregate" allows one; "several" sends up to most_rows
 # most_rows = 3             # only with rows = "several"; each row costs its own epsilon
 # memoize = true            # draw a permanent answer once for each true answer, and answer from it
-# distinct = 3              # for up to so many different true answers; all are paid for with the first answer
+# distinct = 3              # for up to this many different true answers; all are paid for with the first answer
 # cover = true              # devices that do not answer send a message of the same length that says so
-# size_class = 1            # longer shares than needed, to look like other queries
+# size_class = 1            # shares longer than needed, to look like those of other queries
 # channel = "trips"         # what proxies see instead of this query: share it to make queries look alike
-# population = 10000        # how many devices there are, if that is known
+# population = 10000        # how many devices there are, if known
 
 [schedule]
-origin = {origin}    # where epoch 0 starts
+origin = {origin}    # when epoch 0 starts
 expires = {expires}
 every = "10 min"            # how often a device answers
 window = "1 h"              # how much a result covers
-slide = "10 min"            # how often a result comes
+slide = "10 min"            # how often a result is released
 
 [mechanism]
 name = "TwoCoin"            # or a mechanism of the library: "OptimizedUnary", "DirectEncoding", … with its parameters
@@ -63,9 +63,9 @@ epsilon = 20.0              # the most one person may lose over the query's whol
 [[columns]]                 # one for each column of the SQL's result, in order
 name = "distance"
 buckets = ["[0,1)", "[1,2)", "[2,5)", "[5,10)", "[10,inf)"]   # for texts: "yes", {{ glob = "New *" }}, {{ regex = "[a-c]+" }}
-other = false               # true: a last bucket for whatever is in none of them
+other = false               # true: adds a last bucket for everything else
 
-# [[strata]]                # parts of the population that are sampled and counted on their own
+# [[strata]]                # parts of the population that are sampled and counted separately
 # name = "north"
 # sampling = 0.8
 # population = 4000
@@ -77,7 +77,8 @@ _SELF_TEST = {
     '["[0,1)", "[1,2)", "[2,5)", "[5,10)", "[10,inf)"]': str([f"[{i},{i + 1})" for i in range(13)]).replace("'", '"'),
     "sampling = 0.6 ": "sampling = 1.0 ",
 }
-"""What turns the template into a query whose truth is known. Bits that are packed from the wrong end land in another bucket."""
+"""Replacements that turn the template into a query whose true answer is known. A client that packs bits from the wrong end fills
+another bucket."""
 
 
 @click.group()
@@ -86,7 +87,7 @@ def query() -> None:
 
 
 def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
-    """The query in a TOML file, in a file of its canonical bytes or in a signed file, and the signed form if there is one."""
+    """The query in a TOML file, a file of canonical bytes or a signed file, and the signed form if there is one."""
     try:
         with path.open("rb") as file:
             signed = file.read(1) == b"{"
@@ -99,10 +100,10 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
         except QueryFileError as error:
             if error.name != "mechanism" or error.value is not None:
                 raise
-            rule = f"is missing: write one, or have it planned from the budget by  deniable query plan {path}"
+            rule = f"is missing: write one, or plan it from the budget with  deniable query plan {path}"
             raise QueryFileError("mechanism", None, rule, path.name) from None
     content = b"{" + rest
-    if b'"format":"deniable query 1"' in content:  # canonical bytes have no space; a signed file has them inside a text
+    if b'"format":"deniable query 1"' in content:  # canonical bytes contain no spaces; in a signed file they are inside a string
         try:
             return Query.from_content(content.strip()), None
         except ParameterError as error:
@@ -115,14 +116,16 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--id", "query_id", default="trip-distance", show_default=True, help="The query's id.")
 @click.option("--analyst", default="City of Exampleton", show_default=True, help="Who asks.")
-@click.option("--self-test", is_flag=True, help="Ask for a constant, so that windows show whether all clients answer rightly.")
+@click.option(
+    "--self-test", is_flag=True, help="Ask for a constant, so that windows show whether every client answers correctly."
+)
 def new(file: Path, query_id: str, analyst: str, self_test: bool) -> None:
-    """Write a commented template to FILE, a query that can be signed as it is."""
+    """Write a commented template to FILE: a query that can be signed as it is."""
     day = 86400
     today = int(time.time()) // day * day
     times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (today, today + 365 * day)]
     if '"' in analyst or "\\" in analyst:
-        raise QueryFileError("analyst", analyst, "must not hold quotation marks or backslashes here", file.name)
+        raise QueryFileError("analyst", analyst, "must not contain quotation marks or backslashes here", file.name)
     content = _TEMPLATE.format(file=file.name, id=query_id, analyst=analyst, origin=times[0], expires=times[1])
     for usual, tested in _SELF_TEST.items() if self_test else ():
         content = content.replace(usual, tested)
@@ -168,7 +171,8 @@ def write_planned(file: Path, made: Any) -> None:
 def check(file: Path, **given: Any) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what.
 
-    Budgets that its parameters cannot keep are refused, with the nearest that can be kept.
+    If its parameters cannot meet
+    its budgets, the command fails and names the nearest budgets that can be met.
     """
     found = load_query(file)[0]
     costs = costs_of(found, given)
@@ -184,13 +188,13 @@ query.add_command(plan_command)
 
 @query.command(name="sign")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key: of keygen, or PKCS#8 PEM.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write; FILE with .signed.json by default.")
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key, from keygen or as PKCS#8 PEM.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write [default: FILE.signed.json].")
 def sign_command(file: Path, key: Path, out: Path | None) -> None:
     """Sign the query in FILE, so that devices can trust it."""
     found, signed_before = load_query(file)
     if signed_before is not None:
-        raise QueryError(f"{file} is signed already: sign the TOML file it was made from")
+        raise QueryError(f"{file} is already signed: sign the TOML file it was made from")
     signed = sign(found, _signing_key(key, found.analyst))
     target = out or file.with_suffix(".signed.json")
     write_new(target, signed.to_bytes().decode(), QueryError)
@@ -198,7 +202,7 @@ def sign_command(file: Path, key: Path, out: Path | None) -> None:
 
 
 def _signing_key(path: Path, owner: str) -> AnalystKey:
-    """The key in a file; of an encrypted PEM file, the password is asked for."""
+    """The key in a file; prompts for the password of an encrypted PEM file."""
     try:
         return AnalystKey.load(path, owner)
     except KeyFileError as error:
@@ -210,9 +214,9 @@ def _signing_key(path: Path, owner: str) -> AnalystKey:
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @aggregator_options
-@click.option("--json", "wants_json", is_flag=True, help="Print what the aggregator says of the query, as JSON.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the aggregator's record of the query, as JSON.")
 def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> None:
-    """Publish the signed query in FILE, or its next version, at an aggregator, which passes it on to the proxies."""
+    """Publish the signed query in FILE, or its next version, to an aggregator, which passes it on to the proxies."""
     found, signed = load_query(file)
     if signed is None:
         raise QueryError(f"{file} is not signed: sign it first, with  deniable query sign {file} --key KEY")
@@ -227,7 +231,7 @@ def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> 
 
 
 def _first_end(found: Query) -> int:
-    """When the first window ends that begins from now on."""
+    """When the first window that begins from now on ends."""
     schedule = found.schedule
     epoch = min(schedule.epochs_begun(int(time.time())), schedule.n_epochs - 1)
     later = [schedule.bounds_of_window(index)[1] for index in schedule.windows_of_epoch(epoch)]
@@ -238,17 +242,17 @@ def _first_end(found: Query) -> int:
 @click.argument("query_id")
 @aggregator_options
 def stop(query_id: str, url: str, token_file: Path | None) -> None:
-    """Stop the query QUERY_ID for good: devices are asked no more, and answers of the present epoch are still counted."""
+    """Stop the query QUERY_ID for good: devices are no longer asked; answers of the current epoch are still counted."""
     with connect(url, token_file) as analyst:
         analyst.stop(query_id)
-    say(f"Stopped {query_id}. Answers of the present epoch are still counted.")
+    say(f"Stopped {query_id}. Answers of the current epoch are still counted.")
 
 
 @query.command("list")
 @aggregator_options
 @output_options
 def list_queries(url: str, token_file: Path | None, as_json_: bool, as_csv_: bool) -> None:
-    """List the queries of an aggregator: their versions, whether they run, and which proxies have them."""
+    """List an aggregator's queries: their versions, whether they are running, and which proxies have them."""
     with connect(url, token_file) as analyst:
         found = analyst.queries()
     if as_json_:
@@ -281,7 +285,7 @@ def versions(query_id: str, url: str, token_file: Path | None, as_json_: bool, a
         say(as_csv(names, rows))
         return
     for serial, since, parameters, local, sampled, achieved, why in rows:
-        error = "" if achieved is None else f" (the window before: ± {100 * achieved:.2f} points)"
+        error = "" if achieved is None else f" (previous window: ± {100 * achieved:.2f} points)"
         say(f"version {serial}, from {since}: {parameters}; epsilon {local:.4g} local, {sampled:.4g} sampled\n  {why}{error}")
 
 
@@ -303,8 +307,8 @@ def _state(entry: dict[str, Any]) -> str:
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "wants_json", is_flag=True, help="Every field, as JSON.")
-@click.option("--ring", type=click.Path(path_type=Path), help="A key ring: say whether the signature holds.")
+@click.option("--json", "wants_json", is_flag=True, help="Print every field, as JSON.")
+@click.option("--ring", type=click.Path(path_type=Path), help="A key ring to verify the signature with.")
 def show(file: Path, wants_json: bool, ring: Path | None) -> None:
     """Show the query in FILE with its digest and signature."""
     found, signed = load_query(file)

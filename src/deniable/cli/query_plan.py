@@ -1,4 +1,4 @@
-"""`deniable query plan`, and what `deniable query check` says of budgets."""
+"""`deniable query plan`, and what `deniable query check` says about budgets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from deniable.toml_file import TomlFile
 __all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]
 
 _UNITS = {
-    "epsilon": "local epsilon for life, as expected",
-    "epsilon_per_answer": "local epsilon of an answer",
-    "sampled": "sampled epsilon for life",
-    "sampled_per_answer": "sampled epsilon of an answer",
-    "zero_knowledge": "zero-knowledge epsilon for life",
-    "zero_knowledge_per_answer": "zero-knowledge epsilon of an answer",
-    "answers_per_second": "answers a second at the peak",
-    "bytes_per_day": "bytes a device sends in a day",
+    "epsilon": "expected lifetime local epsilon",
+    "epsilon_per_answer": "local epsilon per answer",
+    "sampled": "lifetime sampled epsilon",
+    "sampled_per_answer": "sampled epsilon per answer",
+    "zero_knowledge": "lifetime zero-knowledge epsilon",
+    "zero_knowledge_per_answer": "zero-knowledge epsilon per answer",
+    "answers_per_second": "peak answers per second",
+    "bytes_per_day": "bytes per device per day",
     "latency": "seconds from a window's end to its result",
     "money_per_month": "money a month",
     "error": "± of a window, at 95 %",
@@ -42,34 +42,42 @@ def cost_options(command: Any) -> Any:
     for option in (
         click.option("--people", type=number, help="People whose devices may answer [default: the query's population]."),
         click.option(
-            "--participation", type=float, default=1.0, show_default=True, help="Part of them who are reachable in an epoch."
+            "--participation", type=float, default=1.0, show_default=True, help="Fraction of people reachable in an epoch."
         ),
         click.option(
-            "--figures", "figures_file", type=click.Path(path_type=Path), help="TOML of your own measurements (deniable size)."
+            "--figures",
+            "figures_file",
+            type=click.Path(path_type=Path),
+            help="Your own measurements, as TOML (see deniable size).",
         ),
-        click.option("--aggregator", "url", envvar="DENIABLE_AGGREGATOR", help="Use what this aggregator measured of itself."),
+        click.option("--aggregator", "url", envvar="DENIABLE_AGGREGATOR", help="Use this aggregator's own measurements."),
         click.option(
-            "--token-file", type=click.Path(path_type=Path), envvar="DENIABLE_TOKEN_FILE", help="The file with your token for it."
+            "--token-file",
+            type=click.Path(path_type=Path),
+            envvar="DENIABLE_TOKEN_FILE",
+            help="The file with your token for the aggregator.",
         ),
-        click.option("--price-storage", type=float, default=Prices.storage, show_default=True, help="A terabyte for a month."),
         click.option(
-            "--price-egress", type=float, default=Prices.egress, show_default=True, help="A gigabyte that leaves a proxy."
+            "--price-storage", type=float, default=Prices.storage, show_default=True, help="Price of a terabyte for a month."
         ),
-        click.option("--price-core", type=float, default=Prices.core, show_default=True, help="A core for an hour."),
+        click.option(
+            "--price-egress", type=float, default=Prices.egress, show_default=True, help="Price of a gigabyte sent by a proxy."
+        ),
+        click.option("--price-core", type=float, default=Prices.core, show_default=True, help="Price of a core for an hour."),
     ):
         command = option(command)
     return command
 
 
 def costs_of(query: Query, given: dict[str, Any]) -> Costs | None:
-    """The costs that the options state; None if nobody knows how many people there are."""
+    """The costs given by the options; None if the number of people is not known."""
     people = given["people"] if given["people"] is not None else query.population
     if people is None:
         return None
     if people != int(people) or people < 1:
         raise ParameterError("--people", people, "must be a whole number of at least 1")
     if not 0 < given["participation"] <= 1:
-        raise ParameterError("--participation", given["participation"], "must be a part above 0 and at most 1")
+        raise ParameterError("--participation", given["participation"], "must be above 0 and at most 1")
     figures = Figures() if given["figures_file"] is None else read_figures(given["figures_file"])
     if given["url"]:
         with connect(given["url"], given["token_file"]) as analyst:
@@ -81,28 +89,28 @@ def costs_of(query: Query, given: dict[str, Any]) -> Costs | None:
 
 
 def budget_words(query: Query, costs: Costs | None) -> list[str]:
-    """What a query's parameters come to beside its budgets, and when devices would fall silent, in lines for people."""
+    """What a query's parameters cost beside its budgets, and when devices would fall silent, as lines of text."""
     lines = []
     if costs is not None:
         lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
     elif query.budget.wish is not None:
-        lines = ["The error cannot be told: state the query's population, or give --people."]
+        lines = ["The error is not known: state the query's population, or give --people."]
     usual = silence(
         query, [(float(limit.epsilon), limit.period, f"a person's usual limit, {limit},") for limit in DEFAULT_LIMITS]
     )
     if usual is not None:
-        lines.append(f"Under the settings that devices come with: {usual}.")
+        lines.append(f"With a device's default settings: {usual}.")
     return lines
 
 
 def _reached(each: Assessment) -> str:
     if each.name == "error":
-        return f"{100 * each.reached:.3g} points, and {100 * each.budget:.3g} is wished for"
+        return f"{100 * each.reached:.3g} points; {100 * each.budget:.3g} is requested"
     return f"{each.reached:,.4g} of {each.budget:,.4g}"
 
 
 def check_budgets(query: Query, costs: Costs | None) -> None:
-    """Refuse budgets that the query's own parameters break, with the nearest that can be had."""
+    """Refuse budgets that the query's own parameters exceed, and name the nearest feasible ones."""
     broken = [] if costs is None else [each for each in assess(query, costs) if not each.met]
     if not broken or costs is None:
         return
@@ -125,19 +133,19 @@ def check_budgets(query: Query, costs: Costs | None) -> None:
 @click.command(name="plan")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the planned query [default: FILE itself].")
-@click.option("--json", "wants_json", is_flag=True, help="Print the parameters and what they come to, as JSON.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the parameters and their costs, as JSON.")
 @cost_options
 def plan_command(file: Path, out: Path | None, wants_json: bool, **given: Any) -> None:
     """Plan the sampling and the coins of the query in FILE from its budgets, and write them into it.
 
-    FILE is a query that may lack `sampling` and `[mechanism]`; those it has are replaced. What cannot be met is refused with the
-    nearest that can be.
+    FILE may lack `sampling` and
+    `[mechanism]`; existing ones are replaced. If the budgets cannot be met, the command fails and names the nearest that can be.
     """
     source = TomlFile.read(file, QueryFileError)
     draft = source.made(lambda tree: query_of_tree(drafted(tree)))
     costs = costs_of(draft, given)
     if costs is None:
-        raise ParameterError("population", None, "must be stated in the query, or --people given: a plan needs to know how many")
+        raise ParameterError("population", None, "must be given in the query or with --people")
     planned = initialize(draft, costs)
     text = filled(source.text, planned)
     target = out or file
@@ -159,7 +167,7 @@ def plan_command(file: Path, out: Path | None, wants_json: bool, **given: Any) -
 
 
 def filled(text: str, planned: Query) -> str:
-    """The text of a query file with these parameters in the place of its own; all else stays as it is written."""
+    """The text of a query file with its parameters replaced; everything else stays as written."""
     lines = text.splitlines()
     kept: list[str] = []
     table = ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say, shown_warnings
-from deniable.cli.survey import column_options, format_options, given_mechanisms
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say, shown_warnings
+from deniable.cli.survey import column_options, format_options, given_mechanisms, missing_option
 from deniable.errors import SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.linear_regression import LinearRegression
@@ -23,42 +23,32 @@ _FILE = click.Path(path_type=Path)
 
 
 def sample_options(command: Any) -> Any:
-    """The columns that tell how people were drawn."""
+    """The columns that say how people were sampled."""
     for option in (
-        click.option("--clusters", metavar="COLUMN", help="The cluster in which a person was drawn, such as a school."),
-        click.option("--strata", metavar="COLUMN", help="The stratum of which a person was drawn."),
+        click.option("--clusters", metavar="COLUMN", help="The cluster each person was sampled in, such as a school."),
+        click.option("--strata", metavar="COLUMN", help="The stratum each person was sampled from."),
         click.option("--probabilities", metavar="COLUMN", help="Inclusion probabilities, instead of weights."),
-        click.option("--weights", metavar="COLUMN", help="How many people of the population each person stands for."),
+        click.option("--weights", metavar="COLUMN", help="How many people in the population each person represents."),
     ):
         command = option(command)
     return command
-
-
-_missing = click.option(
-    "--missing",
-    type=click.Choice(get_args(Missing)),
-    default="refuse",
-    show_default=True,
-    help="What to do with a missing value.",
-)
-_confidence = click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover."
-)
 
 
 @click.command()
 @click.argument("formula", metavar="'OUTCOME ~ A + B'")
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
 @column_options
-@click.option("--linear", is_flag=True, help="A linear regression of a number or of a scored answer, instead of a logistic one.")
+@click.option("--linear", is_flag=True, help="Linear regression of a number or a scored answer, instead of logistic.")
 @click.option(
-    "--design", metavar="NAME:PARAMETER=VALUE,…", help="How the outcome was asked: a design with two samples, or Scrambling."
+    "--design",
+    metavar="NAME:PARAMETER=VALUE,…",
+    help="The design of the outcome's question: one with two samples, or Scrambling.",
 )
-@click.option("--group", metavar="COLUMN", help="The sample of each person, 1 or 2, where the design has two.")
+@click.option("--group", metavar="COLUMN", help="The sample of each person, 1 or 2, for a design with two.")
 @click.option("--random-intercept", metavar="COLUMN", help="Clusters whose log-odds differ by a random intercept.")
 @sample_options
 @click.option(
-    "--category", "categories", multiple=True, metavar="COLUMN", help="Take a column of numbers as categories. Repeatable."
+    "--category", "categories", multiple=True, metavar="COLUMN", help="Treat a column of numbers as categories. Repeatable."
 )
 @click.option(
     "--errors",
@@ -66,8 +56,8 @@ _confidence = click.option(
     help="The kind of standard errors. [default: observed, and sandwich with weights, strata or clusters]",
 )
 @click.option("--test", "tests", multiple=True, metavar="A,B,…", help="Test whether these coefficients are all 0. Repeatable.")
-@_confidence
-@_missing
+@confidence_option
+@missing_option
 @format_options
 @output_options
 def regress(
@@ -92,12 +82,12 @@ def regress(
     as_csv_: bool,
     **layout: str | None,
 ) -> None:
-    """Fit how an answer depends on other columns of FILEs, any of which may be randomized.
+    """Regress an answer on other columns of FILEs, any of which may be randomized.
 
-    The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; a name with spaces stands between
-    backticks. Randomized columns are known by FILE.toml, --column or --mechanisms; all others are taken as they are, texts as
-    categories. The model is logistic, or multinomial for several answers, unless --linear. Tests are likelihood-ratio tests, and
-    Wald tests where there are weights, strata, clusters or --linear.
+    The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; put names with spaces in
+    backticks. FILE.toml, --column or --mechanisms say which columns are randomized; all others are used as they are, text as
+    categories. The model is logistic, or multinomial for several answers, unless --linear is given. Tests are likelihood-ratio
+    tests, or Wald tests with weights, strata, clusters or --linear.
     """
     check_confidence(confidence)
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
@@ -130,11 +120,11 @@ def regress(
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
-@click.option("--of", "pair", required=True, metavar="A,B,…", help="The columns: two, or more for all pairs of them.")
+@click.option("--of", "pair", required=True, metavar="A,B,…", help="Two columns, or more for all pairs.")
 @column_options
 @sample_options
-@_confidence
-@_missing
+@confidence_option
+@missing_option
 @format_options
 @output_options
 def correlate(
@@ -154,8 +144,8 @@ def correlate(
 ) -> None:
     """Estimate correlations between columns of FILEs, any of which may be randomized.
 
-    Randomized columns are known by FILE.toml, --column or --mechanisms: two labels count 0 and 1, labels that are numbers for
-    themselves. All others must be numbers.
+    FILE.toml, --column or --mechanisms say which columns are randomized; of these, two labels count as 0 and 1, and numeric
+    labels as their values. All other columns must be numbers.
     """
     check_confidence(confidence)
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:

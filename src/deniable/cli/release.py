@@ -1,4 +1,4 @@
-"""`deniable release`: a table that can be given away."""
+"""`deniable release`: a table that can be published."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from deniable.survey.writing import table_writer
 
 _FILE = click.Path(path_type=Path)
 _SEARCH_PART = 10
-"""Of epsilon, a tenth pays for the search if nothing else is said."""
+"""By default, a tenth of epsilon pays for the search."""
 
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--output", "-o", type=_FILE, required=True, help="The file to write: CSV, or Parquet by its name.")
+@click.option("--output", "-o", type=_FILE, required=True, help="The file to write: CSV or Parquet, by its extension.")
 @click.option(
     "--attribute",
     "-a",
@@ -58,41 +58,47 @@ _SEARCH_PART = 10
     "--level", "-l", "levels", multiple=True, metavar="NAME=2", help="Fix a column's level, or a range such as 1-3. Repeatable."
 )
 @click.option("--epsilon", type=float, help="Differential privacy: the whole budget, search included.")
-@click.option("--delta", type=float, help="The probability with which the loss may exceed epsilon.")
+@click.option("--delta", type=float, help="The probability that the loss may exceed epsilon.")
 @click.option("--search-epsilon", type=float, help="What the search for levels costs [default: a tenth of epsilon].")
 @click.option(
-    "--public", type=_FILE, metavar="FILE", help="Public data with the same columns: these decide the levels, for free."
+    "--public", type=_FILE, metavar="FILE", help="Public data with the same columns, used to choose the levels at no cost."
 )
-@click.option("--public-scale", type=float, default=1.0, show_default=True, help="Rows of FILE per row of the public data.")
-@click.option("--sampling", type=float, help="The probability of keeping a row [default: one that balances rows and threshold].")
-@click.option("--person", metavar="NAME", help="A column that says whose row it is, to refuse a second row of one person.")
-@click.option("--k", type=int, help="k-anonymity; with --epsilon, a threshold above the one that is needed.")
+@click.option("--public-scale", type=float, default=1.0, show_default=True, help="Rows of FILE per row of public data.")
+@click.option("--sampling", type=float, help="The probability of keeping a row [default: a balance of rows and threshold].")
 @click.option(
-    "--l-diversity", multiple=True, metavar="NAME=3", help="Different values per class; NAME=3:entropy, NAME=3:recursive=2."
+    "--person", metavar="NAME", help="The column that identifies the person; a second row of the same person is refused."
 )
-@click.option("--t-closeness", multiple=True, metavar="NAME=0.2", help="Distance of each class from the table; NAME=0.2:ordered.")
-@click.option("--sensitive", multiple=True, metavar="NAME", help="A column to release as it is (without --epsilon). Repeatable.")
+@click.option("--k", type=int, help="k-anonymity; with --epsilon, a threshold above the required one.")
 @click.option(
-    "--suppress", type=float, default=0.05, show_default=True, help="The part of the rows that may be dropped for k, l, t."
+    "--l-diversity", multiple=True, metavar="NAME=3", help="Distinct values per class; also NAME=3:entropy, NAME=3:recursive=2."
+)
+@click.option(
+    "--t-closeness", multiple=True, metavar="NAME=0.2", help="Largest distance of a class from the table; also NAME=0.2:ordered."
+)
+@click.option("--sensitive", multiple=True, metavar="NAME", help="A column to release unchanged (without --epsilon). Repeatable.")
+@click.option(
+    "--suppress", type=float, default=0.05, show_default=True, help="The fraction of rows that may be dropped for k, l, t."
 )
 @click.option(
     "--objective",
     type=click.Choice(["granularity", "entropy"]),
     default="granularity",
     show_default=True,
-    help="What to keep for k, l, t.",
+    help="What to preserve for k, l, t.",
 )
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Stop the search for k, l, t with the best levels so far.")
-@click.option("--local", is_flag=True, help="Randomize each column instead, at its level, with epsilon split evenly among them.")
-@click.option("--combinations", is_flag=True, help="Write each combination once, with its number of rows, instead of rows.")
+@click.option(
+    "--local", is_flag=True, help="Randomize each column at its level instead, with epsilon split evenly among the columns."
+)
+@click.option("--combinations", is_flag=True, help="Write each combination once, with its number of rows.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 @click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")
 def release(file: Path, output: Path, attributes: tuple[str, ...], levels: tuple[str, ...], **options: Any) -> None:
-    """Release a table of people, CSV or Parquet, that can be given away.
+    """Make a table of people, CSV or Parquet, safe to publish.
 
-    With --epsilon and --delta: rows are sampled, generalised, and combinations that are too rare are dropped; differentially
-    private. With --k, --l-diversity or --t-closeness: generalised as little as these allow. With --local: a randomized copy from
-    which anyone can estimate. Beside the output stands OUTPUT.toml, which says how it was made.
+    With --epsilon and --delta, rows are sampled and generalised, and rare combinations are dropped, which is differentially
+    private. With --k, --l-diversity or --t-closeness, rows are generalised as little as these allow. With --local, the output is
+    a randomized copy from which anyone can estimate. OUTPUT.toml, written beside the output, records how it was made.
     """
     hierarchies = dict(parse_hierarchy(text) for text in attributes)
     if not hierarchies:
@@ -122,7 +128,9 @@ def _make_private(
         raise ReleaseError("--epsilon and --delta go together")
     for name in ("sensitive", "time_limit"):
         if options[name]:
-            raise ReleaseError(f"--{name.replace('_', '-')} is not for --epsilon: every released column is protected")
+            raise ReleaseError(
+                f"--{name.replace('_', '-')} cannot be combined with --epsilon, which protects every released column"
+            )
     epsilon = check_epsilon(options["epsilon"])
     public = None
     if options["public"] is not None:
@@ -132,7 +140,7 @@ def _make_private(
         known = {}
         for name, found in hierarchies.items():
             if found is None:
-                raise ReleaseError(f"--attribute {name}=auto looks at the data: with --epsilon it needs --public")
+                raise ReleaseError(f"--attribute {name}=auto reads the data: with --epsilon it needs --public")
             known[name] = found
     search = options["search_epsilon"]
     is_open = any(isinstance(levels.get(name, ()), tuple) for name in known)
@@ -187,7 +195,7 @@ def _make_anonymous(
 def _release_locally(
     file: Path, output: Path, hierarchies: Mapping[str, Hierarchy | None], levels: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    """The same columns, generalised to a fixed level and randomized, by what `deniable randomize` does."""
+    """The same columns, generalised to a fixed level and randomized as `deniable randomize` does."""
     if options["epsilon"] is None:
         raise ReleaseError("--local needs --epsilon")
     epsilon = check_epsilon(options["epsilon"] / len(hierarchies))
@@ -197,9 +205,7 @@ def _release_locally(
         level = levels.get(name, 0)
         labels = hierarchy.domain(level) if hierarchy and isinstance(level, int) and 0 <= level < hierarchy.levels else None
         if hierarchy is None or labels is None or len(labels) < 2:
-            raise ReleaseError(
-                f"--local needs a fixed --level of {name} whose labels are known without the data, and two or more"
-            )
+            raise ReleaseError(f"--local needs a fixed --level of {name} with two or more labels that are known without the data")
         # Direct encoding has the smaller variance up to about 3 exp(epsilon) + 2 labels (Wang et al. 2017).
         few = len(labels) < 3 * exp(epsilon) + 2
         mechanisms[name] = DirectEncoding(labels, epsilon) if few else OptimizedUnary(labels, epsilon)
@@ -239,7 +245,7 @@ def _read(file: Path, columns: list[str], person: str | None = None) -> CodedTab
 
 @contextmanager
 def _file_named(file: Path) -> Iterator[None]:
-    """Errors about a row say of which file."""
+    """Errors about a row name the file."""
     try:
         yield
     except ReleaseError as error:
@@ -265,11 +271,11 @@ def _constraints(options: dict[str, Any]) -> list[Constraint]:
         elif kind.startswith("recursive=") and value == int(value):
             found.append(RecursiveDiversity(name, int(value), _number(kind.removeprefix("recursive="), text)))
         else:
-            raise ReleaseError(f"--l-diversity {text!r} must end in :entropy or :recursive=C, or in neither")
+            raise ReleaseError(f"--l-diversity {text!r} may only end in :entropy or :recursive=C")
     for text in options["t_closeness"]:
         name, value, kind = _rule(text, "--t-closeness")
         if kind not in {"", "ordered"}:
-            raise ReleaseError(f"--t-closeness {text!r} must end in :ordered, or not")
+            raise ReleaseError(f"--t-closeness {text!r} may only end in :ordered")
         found.append(TCloseness(name, value, ordered=bool(kind)))
     return found
 
@@ -290,7 +296,7 @@ def _number(value: str, text: str) -> float:
 
 
 def _write(output: Path, made: Released, combinations: bool) -> None:
-    """The table and what describes it: both, or neither."""
+    """Write the table and its description: both, or neither."""
     rows: dict[str, list[Any]] = made.combinations() if combinations else made.rows()
     described = made.description()
     levels = described.pop("levels")
@@ -319,7 +325,7 @@ def _readable(output: Path, made: Released) -> str:
             f"a combination of labels with fewer than {made.guarantee.k} kept rows was dropped."
         )
     if not made.n:
-        lines.append("Nothing was frequent enough to be released: take coarser levels, fewer columns or a larger epsilon.")
+        lines.append("Nothing was frequent enough to be released: use coarser levels, fewer columns or a larger epsilon.")
     else:
         lines += [f"{constraint!r}: the worst class has {achieved:.4g}" for constraint, achieved in made.achieved.items()]
     if made.found is not None:

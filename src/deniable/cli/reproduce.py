@@ -1,4 +1,4 @@
-"""`deniable reproduce`: the papers' tables and figures, computed again."""
+"""`deniable reproduce`: the papers' tables and figures, recomputed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--all", "every", is_flag=True, help="Run all of them.")
 @click.option("--out", type=_PATH, metavar="DIR", help="Write a CSV file and a picture (SVG and PNG) of each to this folder.")
 @click.option("--page", type=_PATH, metavar="FILE.md", help="Write a page with all verdicts; needs --out for its pictures.")
-@click.option("--quick", is_flag=True, help="Smaller crowds and fewer repetitions: seconds, not minutes.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the data and of all coins but OpenDP's.")
-@click.option(
-    "--data", type=_PATH, metavar="FILE", help="The real data where you have them; see docs/papers.md for their columns."
-)
+@click.option("--quick", is_flag=True, help="Use smaller crowds and fewer repetitions: seconds, not minutes.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the data and of all coins except OpenDP's.")
+@click.option("--data", type=_PATH, metavar="FILE", help="The real data, if you have them; docs/papers.md lists their columns.")
 @click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")
 def reproduce(
     names: tuple[str, ...],
@@ -40,9 +38,9 @@ def reproduce(
     data: Path | None,
     as_json_: bool,
 ) -> None:
-    """Compute the papers' tables and figures again, ours beside theirs, with a verdict.
+    """Recompute the papers' tables and figures, ours beside theirs, with a verdict.
 
-    NAMES are those of --list, or beginnings of them: `deniable reproduce galanis quoc-table-1`.
+    NAMES are those that --list shows, or prefixes of them: `deniable reproduce galanis quoc-table-1`.
     """
     if listed:
         _list(as_json_)

@@ -1,4 +1,4 @@
-"""`deniable results`: what a query has found so far, or finds from now on."""
+"""`deniable results`: a query's windows, past and future."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ["window", "start", "end", "condition", "n", "label", "estimate", "st
 @click.command()
 @click.argument("query_id", metavar="QUERY")
 @aggregator_options
-@click.option("--follow", is_flag=True, help="Go on with every window as it closes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Print every window as it closes, until Ctrl-C.")
 @click.option("--from", "start", help="Windows that begin at this time (ISO 8601, UTC) or later.")
 @click.option("--to", "end", help="Windows that begin before this time.")
 @click.option("--all", "wants_all", is_flag=True, help="All windows, oldest first, instead of the newest.")
@@ -35,11 +35,11 @@ _COLUMNS = ["window", "start", "end", "condition", "n", "label", "estimate", "st
     show_default=True,
     help="How often intervals cover the truth.",
 )
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Plot the newest window to this file (PNG, SVG, PDF).")
+@click.option("--table", "wants_table", is_flag=True, help="Show the newest window as a joint table of the query's columns.")
 @click.option(
-    "--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the newest window into this file (PNG, SVG, PDF)."
+    "--conditional", metavar="'OF|GIVEN'", help="Show its conditional table, such as 'next|current'; separate names with commas."
 )
-@click.option("--table", "wants_table", is_flag=True, help="The newest window as a joint table of the query's columns.")
-@click.option("--conditional", metavar="'OF|GIVEN'", help="Its conditional table, such as 'next|current'; commas between names.")
 @output_options
 def results(
     query_id: str,
@@ -56,7 +56,7 @@ def results(
     as_json_: bool,
     as_csv_: bool,
 ) -> None:
-    """Show the windows of QUERY, the id of a published query: the newest one, those of a period, or each as it closes.
+    """Show the windows of the published query with the id QUERY: the newest, those of a period, or each as it closes.
 
     With --follow, --json prints one object per line.
     """
@@ -72,7 +72,7 @@ def results(
             return
         windows = list(found)
     if not windows:
-        raise DeniableError(f"Query {query_id!r} has no window there yet.")
+        raise DeniableError(f"Query {query_id!r} has no windows there yet.")
     if tabular:
         _print_table(windows[-1], conditional, confidence, as_json_)
     elif plot_file is not None:
@@ -146,4 +146,4 @@ def _plot(window: Window, path: Path, confidence: float) -> None:
         axes.figure.savefig(path)
     except (OSError, ValueError) as error:
         raise ParameterError("--plot", str(path), f"cannot be written: {error}") from None
-    say(f"Drew window {window.index} into {path}.")
+    say(f"Plotted window {window.index} to {path}.")

@@ -28,6 +28,7 @@ retention = "7 d"            # how long blocks stay in the log
 # prefix_bits = 6            # blocks are cut by up to so many bits of the message id
 # most_ids = 50000000        # message ids of open epochs that are held; above it, uploads are put off
 # most_waiting = 4000000     # shares that wait for a log that is away; above it, uploads are put off
+# reserve = "64 MiB"         # stays free on the disk; below it, uploads are put off
 
 [limits]
 largest_body = "4 MiB"       # of one upload
@@ -58,6 +59,7 @@ token_file = {token_file}    # holds what  deniable proxy token add PROXY.toml -
 host = {host}                # where it listens
 port = {port}                # 0 lets the operating system choose
 refresh = "2 s"              # how often it looks for new tokens and queries
+# silent = "10 s"            # without an answer for so long, the proxy is called silent
 
 [limits]
 largest_body = "4 MiB"       # of one upload
@@ -88,6 +90,8 @@ port = {port}                # 0 lets the operating system choose
 [limits]
 patience = "30 min"          # how long after its end an epoch waits for a proxy: longer than the proxies' grace
 # behind = "15 min"          # after that, a proxy that has not marked an epoch is called behind
+# silent = "10 s"            # without an answer for so long, a proxy is called silent
+# reserve = "256 MiB"        # of the state's disk; below it, health says that the disk is low
 # early = "10 min"           # after that, windows of queries with a grace get a first result
 # skew = "5 min"             # how far a device's clock may be ahead
 # step_bytes = "64 MiB"      # read from each log in one step

@@ -30,7 +30,7 @@ _Command = Callable[..., Any]
 
 
 def _seconds(name: str) -> Any:
-    """A duration, as seconds or as '10 min'; 0 stands for none."""
+    """A duration, as seconds or as '10 min'; 0 means none."""
 
     def read(_: click.Context, __: click.Parameter, given: str | None) -> int | None:
         if given is None or given == "0":
@@ -47,37 +47,44 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
 
 @click.command()
 @click.argument("query_file", metavar="[QUERY]", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--clients", type=number, required=True, help="People who are asked; may be written as 1e6.")
+@click.option("--clients", type=number, required=True, help="How many people are asked; 1e6 is accepted.")
 @_time("every", "Epoch length [default: from QUERY, else 1 h].")
 @click.option("--sampling", type=float, help="Proportion of people who answer in an epoch [default: from QUERY, else 1].")
 @click.option("--proxies", type=int, help="Number of shares an answer is split into [default: from QUERY, else 2].")
 @click.option("--buckets", type=int, help="Number of buckets, one bit each [default: from QUERY, else 11].")
-@click.option("--report-bytes", type=int, help="Bytes of a report, for other mechanisms (deniable plan says how many).")
-@_time("poll", "Time between two rounds of a device, in which it asks for queries.", _POLL)
+@click.option("--report-bytes", type=int, help="Bytes per report, for other mechanisms (see deniable plan).")
+@_time("poll", "Time between two rounds of a device, each of which asks for queries.", _POLL)
 @_time("within", "Time within which a device sends its answer; 0 for at once.", Demand.within)
-@click.option("--collected", type=number, default=1, show_default=True, help="Shares in one upload, if somebody collects them.")
+@click.option("--collected", type=number, default=1, show_default=True, help="Shares per upload, with a collector.")
 @_time("grace", "How long proxies keep an epoch open after its end.", Demand.grace)
 @_time("retention", "How long shares stay in the log.", Demand.retention)
 @_time("history", "How long results are kept.", Demand.history)
 @click.option("--replication", type=int, default=3, show_default=True, help="Copies of the log in Kafka.")
-@click.option("--front", is_flag=True, help="Something in front of proxies ends TLS, keeps connections and caches the queries.")
+@click.option(
+    "--front", is_flag=True, help="A front end before the proxies terminates TLS, keeps connections open and caches queries."
+)
 @click.option("--log", type=click.Choice(LOGS), default="auto", show_default=True, help="Where shares are logged.")
-@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What counts them.")
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="Which engine counts them.")
 @click.option(
-    "--figures", "figures_file", type=click.Path(path_type=Path), help="TOML of your own measurements, by the names of --sources."
+    "--figures",
+    "figures_file",
+    type=click.Path(path_type=Path),
+    help="Your own measurements, as TOML, with the names that --sources lists.",
 )
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="One figure of your own; may be given several times.")
-@click.option("--price-storage", type=float, default=Prices.storage, show_default=True, help="A terabyte for a month (example).")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Set one figure. Repeatable.")
 @click.option(
-    "--price-egress", type=float, default=Prices.egress, show_default=True, help="A gigabyte that leaves a proxy (example)."
+    "--price-storage", type=float, default=Prices.storage, show_default=True, help="Price of a terabyte for a month (example)."
 )
-@click.option("--price-core", type=float, default=Prices.core, show_default=True, help="A core for an hour (example).")
+@click.option(
+    "--price-egress", type=float, default=Prices.egress, show_default=True, help="Price of a gigabyte sent by a proxy (example)."
+)
+@click.option("--price-core", type=float, default=Prices.core, show_default=True, help="Price of a core for an hour (example).")
 @click.option("--sources", is_flag=True, help="Also list each measured figure and its source.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 def size(query_file: Path | None, wants_json: bool, sources: bool, **given: Any) -> None:
     """Estimate the resources a query needs, from the file QUERY (TOML or signed) or from options.
 
-    All is linear in people, or nearly: what matters is which resource runs out first, and what would relieve it.
+    Nearly everything is linear in the number of people: what matters is which resource runs out first, and what would relieve it.
     """
     figures = _figures(given["figures_file"], given["changes"])
     prices = Prices(given["price_storage"], given["price_egress"], given["price_core"])
@@ -117,7 +124,7 @@ def _demand(query_file: Path | None, given: dict[str, Any]) -> Demand:
     if query_file is not None:
         shape = [name for name in ("every", "sampling", "proxies", "buckets", "report_bytes") if given[name] is not None]
         if shape:
-            raise ParameterError(shape[0], given[shape[0]], f"is what {query_file.name} says: leave one of them out")
+            raise ParameterError(shape[0], given[shape[0]], f"is already set by {query_file.name}: leave one of them out")
         return Demand.of_query(load_query(query_file)[0], **others)
     buckets = 11 if given["buckets"] is None else given["buckets"]
     if given["report_bytes"] is not None:
@@ -163,7 +170,7 @@ def _show(made: Sizing, run: Run, sources: bool) -> None:
         box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title="What runs out", title_justify="left", title_style="bold"
     )
     loads.add_column("resource", no_wrap=True)
-    for heading in ("needed, of one", "planned", "used at the peak", "one serves, people"):
+    for heading in ("units needed", "planned", "peak use", "people per unit"):
         loads.add_column(heading, justify="right")
     for each in sorted(made.resources, key=lambda resource: -resource.load):
         full = made.clients_at_full(each)
@@ -174,7 +181,7 @@ def _show(made: Sizing, run: Run, sources: bool) -> None:
     console.print(f"First bottleneck: [bold]{first.name}[/bold] ({enough}). What would relieve it: {first.relief}.")
     if sources:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-        for heading in ("figure", "value", "of what", "from"):
+        for heading in ("figure", "value", "unit", "source"):
             table.add_column(heading, no_wrap=heading == "figure")
         for name, (unit, source) in Figures.explain().items():
             table.add_row(name, f"{getattr(made.figures, name):,g}", unit, source)
@@ -195,41 +202,41 @@ def _facts(made: Sizing, run: Run) -> dict[str, list[tuple[str, str]]]:
         if made.engine == "embedded"
         else f"Spark, {made.aggregator_cores:,g} executor cores"
     )
-    waits = "never" if run.latency == float("inf") else f"{run.latency:,.0f} s after the end of its epoch"
+    waits = "never" if run.latency == float("inf") else f"{run.latency:,.0f} s after the end of the epoch"
     return {
         "Asked": [
-            ("people", f"{demand.clients:,}, every {spoken_duration(demand.every)}: {demand.messages:,.0f} messages an epoch"),
+            ("people", f"{demand.clients:,}, every {spoken_duration(demand.every)}: {demand.messages:,.0f} messages per epoch"),
             (
-                "shares a second",
+                "shares per second",
                 f"{_rate(demand.mean)} on average, {_rate(demand.peak)} at the peak, at each of {demand.proxies} proxies",
             ),
             (
                 "requests for queries",
-                f"{_rate(demand.polls)} a second at each proxy{', which the front answers' if made.front else ''}",
+                f"{_rate(demand.polls)} per second at each proxy{', which the front answers' if made.front else ''}",
             ),
-            ("a share", f"{demand.share_bytes} bytes on its way to a proxy, {made.row_bytes:.1f} in the log"),
+            ("one share", f"{demand.share_bytes} bytes on the way to a proxy, {made.row_bytes:.1f} in the log"),
         ],
         "Needed": [
-            ("proxies", f"{made.proxy_processes:,} processes, {made.cells:,} a proxy{cells}; {_bytes(made.proxy_memory)} each"),
+            ("proxies", f"{made.proxy_processes:,} processes, {made.cells:,} per proxy{cells}; {_bytes(made.proxy_memory)} each"),
             *([("collectors", f"{made.collector_processes:,} processes")] if made.collector_processes else []),
             ("log", kafka),
-            ("aggregator", f"{counted}; {_bytes(made.aggregator_memory)} of ids and waiting shares each"),
-            ("a result", waits),
+            ("aggregator", f"{counted}; {_bytes(made.aggregator_memory)} each for ids and waiting shares"),
+            ("results", waits),
         ],
         "Bytes": [
             ("into a proxy", f"{_bytes(made.upload_bytes)}/s of shares and HTTP on average"),
             (
                 "to devices",
-                f"{_bytes(made.poll_bytes)}/s of queries from each proxy; a device moves {_bytes(made.device_bytes)} a month",
+                f"{_bytes(made.poll_bytes)}/s of queries from each proxy; {_bytes(made.device_bytes)} per device per month",
             ),
-            ("into the log", f"{_bytes(made.log_bytes)}/s of all proxies on average, {_bytes(made.log_peak)}/s at the peak"),
+            ("into the log", f"{_bytes(made.log_bytes)}/s from all proxies on average, {_bytes(made.log_peak)}/s at the peak"),
             (
                 "kept",
                 f"{_bytes(made.stored_bytes)} of shares in {copies}, {_bytes(made.history_bytes)} of results",
             ),
         ],
-        "A month, at example prices": [
+        "Per month, at example prices": [
             ("all", f"{cost['all']:,.0f}"),
-            ("of it", f"cores {cost['cores']:,.0f}, storage {cost['storage']:,.0f}, egress {cost['egress']:,.0f}"),
+            ("of which", f"cores {cost['cores']:,.0f}, storage {cost['storage']:,.0f}, egress {cost['egress']:,.0f}"),
         ],
     }

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, save_figure, say, shown_warnings
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
@@ -33,25 +33,29 @@ _columns = click.option(
     help="A column and how it is randomized, e.g. 'city=DirectEncoding:values=Oslo|Paris|Rome,epsilon=1'. Repeatable.",
 )
 _mechanisms = click.option(
-    "--mechanisms", "-m", type=_FILE, metavar="FILE.toml", help="The same as a TOML file with a table [columns.NAME] a column."
+    "--mechanisms",
+    "-m",
+    type=_FILE,
+    metavar="FILE.toml",
+    help="The same as a TOML file, with one table [columns.NAME] per column.",
 )
 
 
-_missing = click.option(
+missing_option = click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
     default="refuse",
     show_default=True,
-    help="What to do with a missing value: refuse the file, drop the row, or take it as the label 'missing'.",
+    help="What to do with missing values: refuse the file, drop the row, or use the label 'missing'.",
 )
 
 
 def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what a file's name does not."""
+    """Options for what a file's name does not say."""
     for option in (
-        click.option("--sheet", metavar="NAME", help="The sheet of an Excel file. [default: the first one]"),
+        click.option("--sheet", metavar="NAME", help="The sheet of an Excel file. [default: the first]"),
         click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1. [default: UTF-8]"),
-        click.option("--delimiter", metavar="CHARACTER", help="What separates the fields of text files. [default: sniffed]"),
+        click.option("--delimiter", metavar="CHARACTER", help="The field separator of text files. [default: detected]"),
     ):
         command = option(command)
     return command
@@ -63,7 +67,7 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Questionnaire | None:
-    """How the columns that the options name were randomized; None if none is named."""
+    """How the columns named in the options were randomized; None if no column is named."""
     named = parse_columns(columns)
     if mechanisms is None:
         return Questionnaire(named) if named else None
@@ -78,13 +82,13 @@ def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Quest
     "-o",
     type=_FILE,
     required=True,
-    help="CSV, TSV, gzip or Parquet by its name; - is standard output.",
+    help="The file to write: CSV, TSV, gzip or Parquet, by its extension; - is standard output.",
 )
 @_columns
 @_mechanisms
-@click.option("--keep", multiple=True, metavar="NAME", help="A column to copy as it is. All others are left out. Repeatable.")
+@click.option("--keep", multiple=True, metavar="NAME", help="A column to copy unchanged. Repeatable.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
-@_missing
+@missing_option
 @format_options
 def randomize(
     files: tuple[Path, ...],
@@ -98,12 +102,12 @@ def randomize(
 ) -> None:
     """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
-    Columns that are neither randomized nor kept are left out. Beside the output stands OUTPUT.toml, which says how each column
-    was randomized, so that `deniable estimate OUTPUT` needs no options.
+    Columns that are neither randomized nor kept are left out. OUTPUT.toml, written beside the output, records how each column was
+    randomized, so that `deniable estimate OUTPUT` needs no options.
     """
     given = given_mechanisms(columns, mechanisms)
     if given is None:
-        raise SurveyError("there is no column to randomize: name them by --column or --mechanisms")
+        raise SurveyError("no column to randomize: name at least one with --column or --mechanisms")
     options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
         rows = randomize_file(files, output, given, progress=progress, **options)
@@ -124,13 +128,13 @@ def _loss(epsilon: float) -> str:
 
 
 def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
-    """What a person's row tells as a whole, and what of it has no protection at all."""
+    """The loss of a person's whole row, and which columns are not protected at all."""
     total = _loss(given.epsilon)
     if not keep:
         return f"A person's row as a whole: epsilon {total}."
     kept = ", ".join(keep)
     return (
-        f"NOT PROTECTED: {kept} {'is' if len(keep) == 1 else 'are'} copied as in the input. Anyone who reads the file learns "
+        f"NOT PROTECTED: {kept} {'is' if len(keep) == 1 else 'are'} copied unchanged. Anyone who reads the file learns "
         f"{'it' if len(keep) == 1 else 'them'}, and may recognize people by {'it' if len(keep) == 1 else 'them'}.\n"
         f"The randomized columns of a person's row together: epsilon {total}, about those columns only."
     )
@@ -146,19 +150,23 @@ def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
 @click.option(
     "--estimator", "estimators", multiple=True, metavar="NAME=ESTIMATOR", help="How to estimate a column, e.g. 'age=ems'."
 )
-@click.option("--candidates", multiple=True, metavar="NAME=A|B|…", help="The texts to look for in a column of RAPPOR reports.")
+@click.option("--candidates", multiple=True, metavar="NAME=A|B|…", help="The strings to look for in a column of RAPPOR reports.")
 @click.option(
     "--conditional",
     "conditions",
     multiple=True,
     metavar="OF|GIVEN",
-    help="Estimate the shares of OF among those with each answer to GIVEN, e.g. 'smokes|city'. Repeatable.",
+    help="Estimate the distribution of OF given each answer to GIVEN, e.g. 'smokes|city'. Repeatable.",
 )
-@click.option("--by", metavar="NAME", help="Estimate each group of a column in clear; of a randomized one, conditional shares.")
-@click.option("--population", type=int, help="How many people there are, if all who reported are a part of so many.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
-@click.option("--plot", type=_FILE, metavar="OUT.png", help="Draw the estimates with their error bars.")
-@_missing
+@click.option(
+    "--by",
+    metavar="NAME",
+    help="Estimate separately per group of a column that is not randomized; for a randomized one, conditionally on it.",
+)
+@click.option("--population", type=int, help="The size of the population, if those who reported are part of it.")
+@confidence_option
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the estimates with error bars.")
+@missing_option
 @format_options
 @output_options
 def estimate(
@@ -180,7 +188,7 @@ def estimate(
 ) -> None:
     """Estimate what a crowd answered from CSV, TSV, Excel or Parquet FILEs of already randomized answers (- is standard input).
 
-    Several files are taken together. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
+    Several files are combined. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
     given = given_mechanisms(columns, mechanisms)

@@ -22,18 +22,20 @@ def survey() -> None:
 
 @survey.command()
 @click.argument("pilot", type=_FILE, required=False)
-@click.option("--dictionary", "-d", type=_FILE, help="A table with one row per label: column, value and, if there is one, label.")
-@click.option("--epsilon", type=float, required=True, help="The loss of a person's whole row, in equal parts for its columns.")
-@click.option("--at-least", type=int, default=3, show_default=True, help="Propose a pilot's label if so many people gave it.")
+@click.option("--dictionary", "-d", type=_FILE, help="A table with one row per label: column, value and, optionally, label.")
+@click.option("--epsilon", type=float, required=True, help="The loss of a person's whole row, split equally among its columns.")
+@click.option(
+    "--at-least", type=int, default=3, show_default=True, help="Propose a pilot's label if at least this many people gave it."
+)
 @click.option("--output", "-o", type=_FILE, metavar="FILE.toml", help="The file to write. [default: print]")
 @format_options
 def template(
     pilot: Path | None, dictionary: Path | None, epsilon: float, at_least: int, output: Path | None, **layout: str | None
 ) -> None:
-    """Propose the TOML file of mechanisms that `deniable randomize --mechanisms` takes.
+    """Propose a TOML file of mechanisms for `deniable randomize --mechanisms`.
 
-    The labels come from a dictionary of the survey, from a PILOT file of answers, or from both. Check what is proposed: the file
-    is public, and people can only give the answers it lists.
+    Labels come from a dictionary of the survey, from a PILOT file of answers, or from both. Check the proposal: the file is
+    public, and people can give only the answers it lists.
     """
     text = propose_columns(epsilon, pilot=pilot, dictionary=dictionary, at_least=at_least, layout=TableFormat(**layout))
     if output is None:

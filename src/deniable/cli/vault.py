@@ -19,7 +19,7 @@ _WALLS = {
     "rlimits": "limits on descriptors, file size, processes and processor time (rlimits)",
     "address space": "limit on memory, by the kernel (rlimit on address space)",
     "landlock": "no file and no TCP connection can be opened (Landlock)",
-    "seccomp": "no system call but those for its pipes, memory and time (seccomp)",
+    "seccomp": "no system calls except those for its pipes, memory and time (seccomp)",
     "heap": "limit on SQLite's memory (hard_heap_limit)",
 }
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -27,7 +27,7 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def vault() -> None:
-    """Keep your data in a file of your own, and say what of it may be asked about.
+    """Keep your data in a file of your own, and choose what queries may ask about.
 
     Nothing is shared until you share it, column by column. What you share can be read by the queries you allow; their answers
     are randomized before they leave your device.
@@ -37,20 +37,20 @@ def vault() -> None:
 @vault.command()
 @_FILE
 def init(file: Path) -> None:
-    """Make an empty vault in FILE, which only you can open. It shares nothing."""
+    """Create an empty vault in FILE, which only you can open. It shares nothing."""
     Vault.create(file)
     say(f"{file} is an empty vault. Nothing is shared.")
 
 
 @vault.command("import")
 @_FILE
-@click.option("--table", required=True, help="The table the rows go to; it is made if it is not there.")
+@click.option("--table", required=True, help="The table to add rows to; it is created if it does not exist.")
 @click.argument("data", type=click.Path(path_type=Path))
 def import_data(file: Path, table: str, data: Path) -> None:
     """Add the rows of DATA (.csv or .parquet) to a table of the vault in FILE.
 
-    All rows are added or, if one cannot be, none. A CSV file is UTF-8 text with commas and a first line of column names; an empty
-    cell means that there is no value.
+    Either all rows are added or none. A CSV file is UTF-8 text with commas and a first line of column names; an empty cell is a
+    missing value.
     """
     readers = {".csv": Vault.import_csv, ".parquet": Vault.import_parquet}
     if data.suffix.lower() not in readers:
@@ -66,20 +66,21 @@ def import_data(file: Path, table: str, data: Path) -> None:
 @click.argument("table")
 @click.argument("values", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 def record(file: Path, table: str, values: tuple[str, ...]) -> None:
-    """Add one row to TABLE, with the present time, as an app would: km=3.5 city=Lyon.
+    """Add one row to TABLE, with the current time, as an app would: km=3.5 city=Lyon.
 
-    What reads as a number is one; put text in JSON quotes to keep it text.
+    Values that look like numbers are stored as
+    numbers; put text in JSON quotes to keep it text.
     """
     row = {}
     for each in values:
         column, equals, text = each.partition("=")
         if not equals or column in row:
-            raise click.UsageError(f"{each!r} must be COLUMN=VALUE, and each column can be given once")
+            raise click.UsageError(f"{each!r} must be COLUMN=VALUE, with each column given once")
         row[column] = _value(text)
     opened = Vault.open(file)
     opened.record(table, row)
     info = next(each for each in opened.tables() if each.name.lower() == table.lower())
-    say(f"{info.name} has {_counted(info.n_rows, 'row')} now. {_sentence(info)}")
+    say(f"{info.name} now has {_counted(info.n_rows, 'row')}. {_sentence(info)}")
 
 
 def _value(text: str) -> Any:
@@ -93,10 +94,10 @@ def _value(text: str) -> Any:
 @vault.command()
 @_FILE
 @click.argument("table")
-@click.option("--age", help="How long recorded rows are kept, such as '90 d'; by default, for any time.")
+@click.option("--age", help="How long recorded rows are kept, such as '90 d' [default: forever].")
 @click.option("--rows", type=int, default=MOST_ROWS, show_default=True, help="How many recorded rows are kept.")
 def keep(file: Path, table: str, age: str | None, rows: int) -> None:
-    """Say how long, and how many, recorded rows of TABLE are kept. The oldest go first."""
+    """Set how many recorded rows of TABLE are kept, and for how long. The oldest are deleted first."""
     Vault.open(file).keep(table, age, rows)
     say(f"{table} keeps up to {_counted(rows, 'recorded row')}{f' of the last {age}' if age else ''}.")
 
@@ -106,7 +107,7 @@ def keep(file: Path, table: str, age: str | None, rows: int) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True)
 def share(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Share COLUMNS of TABLE, besides what is shared already. Anyone who may ask about a table can also count its rows."""
+    """Share COLUMNS of TABLE, in addition to those already shared. Anyone who may ask about a table can also count its rows."""
     opened = Vault.open(file)
     opened.share(table, columns)
     _show(opened)
@@ -117,7 +118,7 @@ def share(file: Path, table: str, columns: tuple[str, ...]) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1)
 def unshare(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Share COLUMNS of TABLE no longer; without COLUMNS, nothing of it. Queries that start from now on obey."""
+    """Stop sharing COLUMNS of TABLE; without COLUMNS, all of it. This applies to every query that starts from now on."""
     opened = Vault.open(file)
     opened.unshare(table, columns or None)
     _show(opened)
@@ -127,7 +128,7 @@ def unshare(file: Path, table: str, columns: tuple[str, ...]) -> None:
 @_FILE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def show(file: Path, as_json: bool) -> None:
-    """Say what the vault in FILE holds, what of it is shared and what is not. No data are printed."""
+    """Show what the vault in FILE contains, and which columns are shared. No data are printed."""
     opened = Vault.open(file)
     if not as_json:
         _show(opened)
@@ -142,15 +143,16 @@ def show(file: Path, as_json: bool) -> None:
 @vault.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def sandbox(as_json: bool) -> None:
-    """Show which walls this machine puts around the process that runs an analyst's SQL.
+    """Show how this machine confines the process that runs an analyst's SQL.
 
-    That process holds a copy of what you share, and nothing else; the walls keep it from everything outside.
+    That process has a copy of what you share and
+    nothing else; the walls below keep it from everything outside.
     """
     walls = walls_here()
     if as_json:
         say(json.dumps({"walls": walls}, indent=2))
         return
-    say("An analyst's SQL runs in a process that holds a copy of what you share. Around it:")
+    say("An analyst's SQL runs in a process that has a copy of what you share. It is confined by:")
     for name, held in walls.items():
         say(f"  {'yes' if held else 'no ':<4}{_WALLS[name]}")
 
@@ -165,7 +167,7 @@ def _show(opened: Vault) -> None:
 
 def _sentence(info: TableInfo) -> str:
     if not info.shared:
-        return "Nothing of it is shared."
+        return "Nothing is shared."
     rest = f"Not shared: {', '.join(info.unshared)}." if info.unshared else "Nothing is held back."
     return f"Shared: {', '.join(info.shared)}. {rest}"
 

@@ -1,10 +1,10 @@
-"""When a device asks for queries, answers and uploads: times that are drawn beforehand, whatever the work between them takes.
+"""When a device asks for queries, answers and uploads: at times drawn in advance, however long the work in between takes.
 
 A client that slept *after* its work would put the duration of an analyst's SQL between two polls, where a proxy can read it.
 So time is cut into rounds of equal length. In the first half of a round, at times drawn for it, the device talks to its proxies:
 once to ask for queries, once to upload what is due. The second half is for answering, and nothing is sent in it. Each answer has
-a slot of fixed length (:attr:`Policy.slot`), of which SQL that is cut off at its deadline uses a part; only as many queries are
-answered in a round as have room, and what they lead to is sent in later rounds.
+a slot of fixed length (:attr:`Policy.slot`), longer than SQL that is cut off at its deadline can take; only as many queries are
+answered in a round as fit, and their answers are sent in later rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Cadence", "Round", "rounds"]
 
 _PARTS = 1000
 _LATE = 1
-"""Seconds that a machine may wake up late: slots have more to spare."""
+"""How many seconds late a machine may wake up: slots have more to spare."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Cadence:
             raise ParameterError("every", self.every, rule)
 
     def room(self, seconds: float) -> int | None:
-        """For how many answers there is room in what is left of a round: fewer where the network took long."""
+        """How many answers fit into the rest of a round: fewer if the network was slow."""
         if not self.slot:
             return None
         return max(0, min(self.every // 2, int(seconds + _LATE)) // self.slot)
 
     def times(self, start: float, source: Source) -> Iterator[Round]:
-        """The rounds from `start` on, each drawn before it begins, from coins and nothing else."""
+        """The rounds from `start` on, each drawn before it begins, from coins only."""
         for i in itertools.count():
             begin, half = start + i * self.every, self.every / 2
             fetch, upload = (half * int(part) / _PARTS for part in source.below(_PARTS, 2))
@@ -81,7 +81,7 @@ def rounds(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[tuple[list[Receipt], Uploaded]]:
-    """Live by the cadence; gives what each round came to, at its end. Rounds that the machine slept through are left out."""
+    """Run the rounds; yields the result of each at its end. Rounds that the machine slept through are skipped."""
 
     def until(moment: float) -> None:
         sleep(max(0.0, moment - clock()))

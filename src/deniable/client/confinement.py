@@ -1,11 +1,12 @@
-"""What binds the process that runs an analyst's SQL: no file, no network, no other process, so much memory and time.
+"""Confines the process that runs an analyst's SQL: no files, no network, no other processes, limited memory and time.
 
-It imports nothing of this package: it is loaded in a bare interpreter (`sandbox_main.py`). Each wall that the platform has is
-raised, for good; what it does not have is reported as absent, and nothing is claimed for it.
+It imports nothing from this package, because it is loaded in a bare interpreter (`sandbox_main.py`). Each protection that the
+platform has is enabled for good; one that it lacks is reported as absent, and nothing is claimed for it.
 
-* rlimits (POSIX): no new descriptor, no byte written to a file, no child, no core dump, so much address space and processor time;
+* rlimits (POSIX): no new descriptor, no byte written to a file, no child, no core dump, limited address space and processor time;
 * Landlock (Linux 5.13): no file or folder can be opened; from 6.7 no TCP, from 6.12 no signal or abstract socket leaves;
-* seccomp (Linux, x86-64 and arm64): every system call fails but those that read and write open pipes, take memory and tell time.
+* seccomp (Linux, x86-64 and arm64): every system call fails except those that read and write open pipes, allocate memory and read
+  the time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class _Program(ctypes.Structure):
 
 
 def confine(memory: int, seconds: int) -> dict[str, bool]:
-    """Bind this process to `memory` bytes on top of its address space and `seconds` of processor time. Says which walls hold."""
+    """Bind this process to `memory` bytes on top of its address space and `seconds` of processor time. Returns which protections
+    are in force."""
     # The address space is measured from a file, and Landlock goes through a descriptor: in this order.
     space = _limit_address_space(memory)
     landlock = _landlock()
@@ -67,14 +69,14 @@ def _limit(seconds: int) -> bool:
         return False
     bounds = {"CPU": seconds, "FSIZE": 0, "CORE": 0, "NOFILE": 3, "NPROC": 0}
     for name, bound in bounds.items():
-        what = getattr(resource, f"RLIMIT_{name}", None)  # not all systems have all of them
+        what = getattr(resource, f"RLIMIT_{name}", None)  # not every system has all of them
         if what is not None:
             resource.setrlimit(what, (bound, bound))
     return True
 
 
 def _limit_address_space(memory: int) -> bool:
-    if sys.platform != "linux":  # macOS takes the limit and does not keep it
+    if sys.platform != "linux":  # macOS accepts the limit but does not enforce it
         return False
     with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib takes longer to import than all else here
         used = int(statm.read().split()[0]) * resource.getpagesize()
@@ -86,7 +88,7 @@ def _libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     libc.syscall.restype = ctypes.c_long
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)  # without it only root may raise the two walls below
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)  # without it only root may enable the two protections below
     return libc
 
 

@@ -13,12 +13,12 @@ from deniable.errors import ConformanceError
 
 __all__ = ["Difference", "compare", "read_vectors"]
 
-_PATIENCE = 60.0  # seconds until a port that was told that nothing more comes must end
+_PATIENCE = 60.0  # seconds within which a port must exit after its input ends
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A step in which a port does not do what the vectors say."""
+    """A step in which a port differs from the vectors."""
 
     case: str
     step: int
@@ -36,7 +36,7 @@ def read_vectors(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConformanceError(f"{path} cannot be read as vectors: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(found, dict) or found.get("client_version") != 1:
-        raise ConformanceError(f"{path} has no client_version = 1: it does not hold the vectors of a client")
+        raise ConformanceError(f"{path} has no client_version = 1: these are not the vectors of a client")
     return found
 
 

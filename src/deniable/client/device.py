@@ -1,18 +1,18 @@
 """The walk of one answer on a person's device: from a signed query to shares that wait for their proxies.
 
-Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, charge, randomizing, splitting, queue: all that this
-changes on the disk changes in one transaction, at its end. A device that is killed on the way has done nothing; it draws afresh,
-and what it drew before was never seen by anybody.
+Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, charge, randomizing, splitting, queue: everything this
+changes on disk changes in one transaction at the end. A device that is killed on the way has done nothing; it draws again, and
+nobody has seen what it drew before.
 
-Whether a device sends, when, how much, to whom, what it charges and what it refuses next are functions of the query, the owner's
-policy, the clock and coins, and of nothing else (docs/threat-model.md). Only the report depends on the data:
+Whether a device sends, when, how much, to whom, what it charges and what it refuses next depend only on the query, the owner's
+policy, the clock and coins (docs/threat-model.md). Only the report depends on the data:
 
-* whether to answer, when to send and what to charge are settled before the data are read;
+* whether to answer, when to send and what to charge are decided before the data are read;
 * SQL that does not compile on what is shared is refused before that, by a process that has no data;
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
   "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
-* the number of messages is the query's `most_rows`, not that of the rows there are;
-* nothing is sent before the slot of time is over that is set aside for the answer, however long the SQL took.
+* the number of messages is the query's `most_rows`, not the number of rows;
+* nothing is sent before the answer's time slot is over, however long the SQL took.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from deniable.randomness import Source, system_source
 __all__ = ["STEPS", "Device"]
 
 STEPS = ("verified", "allowed", "sampled", "read", "charged", "randomized", "queued", "written", "committed")
-"""The stations of the walk, in order: what `on_step` is told."""
+"""The steps of the walk, in order, as passed to `on_step`."""
 _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
-"""Why a query is refused once its SQL was looked at, which takes a slot like an answer."""
-_START_UP = 2.0  # seconds that a busy machine may take to start a process, beside the SQL's deadline
+"""Reasons for refusing a query after its SQL was examined, which takes a slot like an answer."""
+_START_UP = 2.0  # seconds that a busy machine may take to start a process, in addition to the SQL's deadline
 _T = TypeVar("_T")
 
 
@@ -75,7 +75,7 @@ class _Late(Exception):  # noqa: N818 - not an error: the slot is over
 
 
 def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
-    """The receipt of a query that is not to be trusted; it names the query if only a controller's version of it is at fault."""
+    """The receipt of an untrusted query; it names the query if only a controller's version of it is at fault."""
     known = query or error.base
     names = ("", "", 0, "") if known is None else (known.analyst, known.id, known.serial, known.question)
     return Receipt(now, "refused", error.reason, str(error), *names, verified=error.base is not None)
@@ -84,8 +84,8 @@ def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
 class Device:
     """One person's device: a vault, the owner's policy, and a store beside the vault.
 
-    It holds no thread, connection or file open, so that a process may hold thousands. With `isolated=False` their vaults take
-    turns in one process of the sandbox (:func:`deniable.client.sandbox.run`): for simulated devices.
+    It keeps no thread, connection or file open, so that one process can hold thousands. With `isolated=False`, for simulated
+    devices, their vaults take turns in one sandbox process (:func:`deniable.client.sandbox.run`).
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class Device:
         self._revoked: dict[str, frozenset[str]] = {}
         """What each proxy said of revoked keys, as it is written down."""
         self.skew: float | None = None
-        """Seconds that the proxies' clocks are ahead of this one, when they were last asked; None if that is not known."""
+        """How many seconds the proxies' clocks were ahead when last asked; None if not known."""
 
     def __repr__(self) -> str:
         return f"<device of {self.vault.path.name}>"
 
     def answer(self, signed: SignedQuery | bytes, now: int | None = None) -> Receipt:
-        """Answer a query for the present epoch, if all checks let it, and give the receipt. At most once an epoch."""
+        """Answer a query for the current epoch, if all checks pass, and return the receipt. At most once per epoch."""
         now = int(self.clock()) if now is None else now
         with self.store.transaction() as book:
             receipt = self._receipt(book, signed, now)
@@ -130,12 +130,12 @@ class Device:
     def answer_all(
         self, queries: Iterable[SignedQuery | bytes] | None = None, now: int | None = None, most: int | None = None
     ) -> list[Receipt]:
-        """Answer many queries, or all those accepted before. Of several versions of one, the newest that holds.
+        """Answer many queries, or all those accepted before. Of several versions of one, the newest valid one.
 
-        Anyone who relays queries may mix old and forged ones in. Signatures are checked first, and nothing else of a forged one
-        is looked at; of the others the newest are tried first, and those that a verified one replaces are passed over. A query
-        that cannot be answered stops no other. Each query that runs SQL takes a slot of the policy's length, and is answered as
-        if it were the time at which its slot begins; after `most` of them the others are left for the next call.
+        Anyone who relays queries may mix in old and forged ones. Signatures are checked first, and nothing else of a forged query
+        is read; of the others the newest are tried first, and those replaced by a verified one are skipped. A query that cannot
+        be answered does not stop the others. Each query that runs SQL takes a slot of the policy's length and is answered as of
+        the beginning of its slot; after `most` of them the rest is left for the next call.
         """
         now = int(self.clock()) if now is None else now
         if queries is None:
@@ -154,10 +154,10 @@ class Device:
             try:
                 receipt = self.answer(signed, at)
             except (StoreError, SystemError):
-                raise  # no query's fault: nothing could be kept of the others either
+                raise  # not the query's fault: nothing could be stored for the others either
             except Exception as error:
                 names = query.analyst, query.id, query.serial, query.question
-                receipt = Receipt(at, "refused", "failed", f"{type(error).__name__} while it was answered", *names)
+                receipt = Receipt(at, "refused", "failed", f"{type(error).__name__} while answering", *names)
             receipts.append(receipt)
             if receipt.verified:
                 done.add((receipt.analyst, receipt.query))
@@ -165,7 +165,7 @@ class Device:
         return receipts
 
     def _refusals(self, errors: Sequence[QueryError], now: int) -> list[Receipt]:
-        """A receipt for each reason why queries are refused unread: anyone who relays queries can send thousands of them."""
+        """One receipt per reason for refusing unread queries: anyone who relays queries can send thousands of them."""
         if not errors:
             return []
         receipts = {}
@@ -180,22 +180,23 @@ class Device:
         return list(receipts.values())
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
-        """Ask the proxies for queries, upload what is due, and answer the queries. Without a network, go on with those known.
+        """Ask the proxies for queries, upload what is due, and answer the queries. Without a network, continue with the known
+        ones.
 
-        The uploads come before the answers, or the time between a poll and an upload would tell how long the SQL took; they come
-        after them where the policy says that answers are sent at once.
+        Uploads come before answers, because otherwise the time between a poll and an upload would reveal how long the SQL took;
+        they come after them if the policy sends answers at once.
         """
         found = self.fetch(transport)
         if not self.policy.upload_within:
             return self.answer_all(found, now), self.upload(transport, now)
         uploaded = self.upload(transport, now)
-        return self.answer_all(found, now), uploaded  # the network may have taken long: what epoch it is, is seen after it
+        return self.answer_all(found, now), uploaded  # the network may have been slow: the epoch is determined afterwards
 
     def fetch(self, transport: Transport) -> list[bytes] | None:
         """The signed queries that the proxies relay; None if none of them can be reached.
 
-        How far the clock is from the proxies' is noted, before an epoch is decided by it: the smallest difference counts, so
-        that one proxy with a wrong clock, or one that lies, stops nobody.
+        The difference to the proxies' clocks is recorded before the clock decides an epoch: the smallest difference counts, so
+        that one proxy with a wrong clock, or a lying one, stops nobody.
         """
         fetched = fetch_queries(self.policy, transport, self._polls)
         self.skew = min(fetched.skews, key=abs, default=None)
@@ -207,7 +208,7 @@ class Device:
         return None if len(fetched.problems) >= len(self.policy.proxies) else fetched.queries
 
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
-        """Bring what is due to the proxies."""
+        """Upload what is due to the proxies."""
         now = int(self.clock()) if now is None else now
         return upload(self.store, self.policy, transport, now, self.source, self._on_step, self._uploads)
 
@@ -230,7 +231,7 @@ class Device:
             check_version(query, now, seen)
             version = Seen(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:
-                book.accept(query.analyst, query.id, version, parsed.to_bytes())
+                book.accept(query.analyst, query.id, version, parsed.to_bytes(), query.proxies)
             self._step("verified")
             refusal = self.policy.check(query)
             if refusal is not None:
@@ -255,27 +256,27 @@ class Device:
         if epoch >= query.schedule.n_epochs:
             raise _Stop("waiting", "", "the query's last epoch has passed")
         if book.is_decided(query.analyst, query.id, epoch):
-            raise _Stop("again", "", f"epoch {epoch} is decided already")
+            raise _Stop("again", "", f"epoch {epoch} is already decided")
         if self.skew is not None and abs(self.skew) > self.policy.clock_tolerance:
             side = "behind" if self.skew > 0 else "ahead of"
             differs = f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every proxy that answered"
-            raise _Stop("refused", "clock", f"{differs}, so which epoch it is cannot be told")
+            raise _Stop("refused", "clock", f"{differs}, so the current epoch is uncertain")
         return epoch
 
     def _answer(self, book: StoreTransaction, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
-        """Draw, charge and queue one epoch's answer; gives what it cost, and the accountant after it."""
+        """Draw, charge and queue one epoch's answer; returns its cost, and the accountant afterwards."""
         policy = self.policy
         book.drop_expired(now)
         if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(query.proxies):
-            book.decide(query.analyst, query.id, epoch)  # so that each epoch that is lost is counted once
-            raise _Stop("refused", "queue full", f"{policy.queue_messages} messages wait for their proxies already")
+            book.decide(query.analyst, query.id, epoch)  # so that each lost epoch is counted once
+            raise _Stop("refused", "queue full", f"{policy.queue_messages} messages are already waiting for their proxies")
         payment = Payment(book, policy, query, now)
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
         try:
             self._check_sql(book, query)
         except _Stop:
-            book.decide(query.analyst, query.id, epoch)  # it took a slot, and is not to take another in this epoch
+            book.decide(query.analyst, query.id, epoch)  # it took a slot, and must not take another in this epoch
             raise
         stratum = policy.stratum(query) or 0
         end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
@@ -304,14 +305,14 @@ class Device:
         return payment.cost, payment.accountant
 
     def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is shared: the last that can be refused, and before the data are read."""
+        """Refuse SQL that does not compile on what is shared: the last possible refusal, before the data are read."""
         policy = self.policy
         try:
             shape = self._shared(book)
             caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
             n_columns = self._in_time(lambda: sandbox.compiles(shape, query.sql, **caps))
         except _Late:
-            return  # the machine is starved: what is allowed to be compiled takes a small part of this time
+            return  # the machine is starved: allowed SQL compiles in a small fraction of this time
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except SandboxError as error:
@@ -319,29 +320,29 @@ class Device:
         except VaultError as error:
             raise _Stop("refused", "vault", str(error)) from None
         if n_columns not in (None, len(query.columns)):
-            detail = f"the SQL gives {n_columns} columns, and the query has buckets for {len(query.columns)}"
+            detail = f"the SQL returns {n_columns} columns, but the query has buckets for {len(query.columns)}"
             raise _Stop("refused", "columns", detail)
 
     def _shared(self, book: StoreTransaction) -> Shape:
         """What is shared; while the owner is writing, what was shared when the vault could last be read.
 
-        Refusing then would show when the owner is at work, and for how long.
+        Refusing would reveal when, and for how long, the owner is writing.
         """
         try:
             shape = self._in_time(lambda: sandbox.shared(self.vault, patience=self.policy.deadline, isolated=self._isolated))
         except (VaultBusyError, _Late):
             known = book.shared()
             if known is None:
-                raise VaultError("the vault is in use, and could not be read once so far") from None
+                raise VaultError("the vault is in use and has never been readable so far") from None
             return known
         book.keep_shared(shape)
         return shape
 
     def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
-        """The buckets of the true answer, `most_rows` of them whatever the data are and whatever goes wrong."""
+        """The buckets of the true answer, always `most_rows` of them, whatever the data and whatever goes wrong."""
         try:
             found = self._read(book, query)
-        except Exception:  # any error here may be caused by the data, and silence would tell
+        except Exception:  # any error here may be caused by the data, and silence would reveal it
             found = []
         if query.ones > 1:
             return encoding.checked(query, np.array([[*found, *[NONE] * (query.ones - len(found))]], dtype=np.intp))
@@ -388,16 +389,16 @@ class Device:
         return [inside[i] for i in self._some(len(inside), query.ones)]
 
     def _one_of(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
-        """The place of one row: drawn or, where answers are memoized, the same of the same rows."""
+        """The index of one row: drawn or, for memoized answers, always the same for the same rows."""
         if not query.memoize or len(rows) < 2:
             return self._some(len(rows), 1)
         firsts = {query.buckets.index(rows[place]): place for place in reversed(range(len(rows)))}
         return [firsts[index] for index in book.choose(scope_of(query), sorted(firsts), 1)]
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
-        """What the work gives, if it takes no longer than the slot allows; else it goes on without anyone waiting for it.
+        """The result of the work, if it finishes within the slot; otherwise it continues and nobody waits for it.
 
-        SQL keeps its deadline by itself. But a vault that has changed is copied before, and that takes as long as it is large.
+        SQL keeps its own deadline. But a changed vault is copied first, which takes time in proportion to its size.
         """
         if not self.policy.slot:
             return work()
@@ -419,7 +420,7 @@ class Device:
         return cast("_T", result)
 
     def _some(self, n: int, most: int) -> list[int]:
-        """Up to `most` of `n` rows, every choice of them equally likely (the first steps of a Fisher-Yates shuffle)."""
+        """Up to `most` of `n` rows, every choice equally likely (the first steps of a Fisher-Yates shuffle)."""
         places = list(range(n))
         for i in range(min(n, most)):
             if n - i > 1:

@@ -6,9 +6,9 @@ A device is a fleet of one. For n devices in one epoch the source is asked, in t
 2. the randomized answers of those who answer, all permanent steps before all reports where answers are memoized;
 3. the ids, keys and shares, message by message (:mod:`deniable.wire.shares`).
 
-Each of these draws gives every device a part of its own, a coin or a row, that depends on nobody else. A single device whose
-source gives it the same parts sends the same bytes. (Mechanisms that draw for
-groups of devices, or raw bytes for all, give the same laws and not the same bytes.)
+Each of these draws gives every device its own part, a coin or a row, that depends on nobody else. A single device whose source
+gives it the same parts sends the same bytes. (Mechanisms that draw for groups of devices, or raw bytes for all, give the same
+laws but not the same bytes.)
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ _Bytes = NDArray[np.uint8]
 
 
 def cost_of_row(query: Query) -> Fraction:
-    """What the ledger is charged for one freshly drawn row: the loss of the report or, where it is kept, of what is kept."""
+    """What the ledger is charged for one freshly drawn row: the loss of the report or, if memoized, of the permanent answer."""
     return Fraction(repr(query.epsilon_charged))
 
 
 def cost_of_answer(query: Query) -> Fraction:
-    """What a device pays for an epoch's answer or, where answers are memoized, once for all of them.
+    """What a device pays for an epoch's answer or, for memoized answers, once for all of them.
 
-    It is a function of the query alone. Each of `most_rows` rows is paid for, whatever rows there are; and of each memoized
-    row, all `distinct` permanent answers that may ever be drawn for it. To charge each when it is drawn would make what is left,
-    and the next refusal, a function of the data.
+    It depends only on the query. All `most_rows` rows are paid for, however many there are; and for each memoized row, all
+    `distinct` permanent answers that may ever be drawn. Charging each when it is drawn would make the remaining budget, and the
+    next refusal, depend on the data.
     """
     return cost_of_row(query) * query.most_rows * query.distinct
 
 
 def no_answer(query: Query) -> int:
-    """The answer of somebody who has none: `other` in every column or, where there is no `other`, in no bucket at all.
+    """The answer of someone who has none: `other` in every column or, without `other`, no bucket at all.
 
-    It is randomized like any other answer. A device that kept silent, or said openly that it has nothing, would tell something
-    true of its owner, at no epsilon that anybody could state.
+    It is randomized like any other answer. A device that stayed silent, or openly said that it has nothing, would reveal
+    something true about its owner, without any epsilon to bound it.
     """
     return len(query.buckets) - 1 if query.buckets.complete else NONE
 
 
 def sample(query: Query, n: int, strata: Any, source: Source) -> NDArray[np.bool_]:
-    """Of `n` devices, those whose coin says that they answer. `strata` is the stratum of all, or of each.
+    """Which of `n` devices answer, by their coins. `strata` is the stratum of all, or of each.
 
-    The coin is flipped before the data are looked at, so that silence tells nothing about them.
+    The coin is flipped before the data are read, so that silence reveals nothing about them.
     """
     if np.ndim(strata) == 0:
         return source.coins(query.sampling_of(int(strata)), n).view(np.bool_)
@@ -83,12 +83,13 @@ def sample(query: Query, n: int, strata: Any, source: Source) -> NDArray[np.bool
 
 
 def randomize(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
-    """One freshly drawn report a true answer, each a row of bytes as it travels."""
+    """One freshly drawn report per true answer, each a row of bytes as sent."""
     return _as_bytes(query, _draw(query, checked(query, indices), source))
 
 
 def permanent_rows(query: Query, indices: NDArray[np.intp], source: Source) -> _Bytes:
-    """What a device keeps for each of these true answers: the permanent step of a mechanism of two, or else the report itself."""
+    """What a device keeps for each of these true answers: the permanent step of a two-step mechanism, or otherwise the report
+    itself."""
     indices = checked(query, indices)
     if isinstance(query.mechanism, MemoizedMechanism):
         return _as_bytes(query, query.mechanism.draw_permanent(indices, source))
@@ -102,23 +103,24 @@ def _draw(query: Query, indices: NDArray[np.intp], source: Source) -> NDArray[An
 
 
 def replay_rows(query: Query, permanent: _Bytes, source: Source) -> _Bytes:
-    """A report of each permanent answer: drawn from it by a mechanism of two steps, or else the same again."""
+    """A report of each permanent answer: drawn from it by a two-step mechanism, or otherwise the same again."""
     if isinstance(query.mechanism, MemoizedMechanism):
         return _as_bytes(query, query.mechanism.draw_report(permanent, source))
     return permanent
 
 
 def share_columns(query: Query, epoch: int, reports: _Bytes, strata: Any, kinds: Any, source: Source) -> list[NDArray[np.uint64]]:
-    """Reports as shares: for each proxy the columns that :func:`deniable.wire.blocks.cut` takes. Cover has zeros for a report."""
+    """Reports as shares: for each proxy the columns that :func:`deniable.wire.blocks.cut` takes. Cover messages have zeros for a
+    report."""
     return split_columns(reports, query.tag, epoch, _size_class(query), len(query.proxies), strata, kinds, source)
 
 
 def share_records(
     query: Query, epoch: int, reports: _Bytes | None, n: int, stratum: int, source: Source
 ) -> list[tuple[bytes, ...]]:
-    """The `n` messages of one device, each as the records that travel to the proxies, in their order; cover without `reports`.
+    """The `n` messages of one device, each as the records for the proxies, in order; cover without `reports`.
 
-    The same draws and bytes as :func:`share_columns`, without the cost of arrays of one.
+    The same draws and bytes as :func:`share_columns`, without the overhead of one-element arrays.
     """
     out = []
     for i in range(n):
@@ -130,12 +132,12 @@ def share_records(
 
 
 def _size_class(query: Query) -> int:
-    assert query.size_class is not None  # noqa: S101 - a query settles it when it is made
+    assert query.size_class is not None  # noqa: S101 - a query sets it when it is made
     return query.size_class
 
 
 def checked(query: Query, indices: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The indices with "no answer" in its place. A mechanism would take a wrong one for a bit of somebody else's row."""
+    """The indices, with "no answer" replaced. A mechanism would take a wrong index for a bit of another row."""
     indices = np.asarray(indices)
     if query.ones > 1:
         return _checked_sets(query, indices)
@@ -148,7 +150,7 @@ def checked(query: Query, indices: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _checked_sets(query: Query, sets: NDArray[Any]) -> NDArray[np.intp]:
-    """Rows of up to `ones` different buckets, ascending and filled up with -1: one way of writing each answer."""
+    """Rows of up to `ones` different buckets, ascending and padded with -1: a unique form of each answer."""
     if sets.dtype.kind not in "iu" or sets.ndim != 2 or sets.shape[1] != query.ones:
         raise ParameterError(
             "indices", f"{sets.dtype} {sets.shape}", f"must be rows of {query.ones} buckets' numbers, -1 for none"
@@ -157,7 +159,7 @@ def _checked_sets(query: Query, sets: NDArray[Any]) -> NDArray[np.intp]:
         raise ParameterError("indices", "an answer", f"must lie between {NONE} and {len(query.buckets) - 1}")  # not which one
     last = len(query.buckets)
     ordered = np.sort(np.where(sets == NONE, last, sets), axis=1).astype(np.intp)
-    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = last  # the same bucket twice is once
+    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = last  # a repeated bucket counts once
     ordered = np.sort(ordered, axis=1)
     ordered[ordered == last] = NONE
     if query.buckets.complete:

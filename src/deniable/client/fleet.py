@@ -36,7 +36,7 @@ class FleetShares:
     query: Query
     epoch: int
     columns: list[_Words]
-    """For each proxy, one column a message: its id, then the share. The same place in all of them is the same message."""
+    """For each proxy, one column per message: its id, then the share. The same place in all of them is the same message."""
     n_answers: int
     """How many of the messages hold an answer; the others are cover."""
 

@@ -1,9 +1,8 @@
 """The vault as the sandbox's process is given it: which tables and columns are shared, and their cells.
 
-This is the only code that reads the vault for an analyst, and it runs no word of the analyst's. Whether the vault has changed
-since the last look is asked of SQLite (`PRAGMA data_version`: it counts the commits of all other connections, in every journal
-mode, as one open connection sees them), and of the file's number, size and time, for a file that was replaced or overwritten
-without SQLite.
+This is the only code that reads the vault for an analyst, and it runs none of the analyst's SQL. Whether the vault has changed is
+determined by SQLite (`PRAGMA data_version` counts the commits of all other connections, in every journal mode, as one open
+connection sees them) and by the file's inode, size and time, in case it was replaced or overwritten without SQLite.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ APPLICATION_ID = 0x646E7676
 """Marks an SQLite file as a vault: `dnvv` in the file's header."""
 
 DECLARATION = "deniable_shared"
-"""The table inside the vault that holds what the owner shares. It cannot itself be shared."""
+"""The table inside the vault that records what the owner shares. It cannot itself be shared."""
 
 TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
 _CHUNK = 2_000  # rows
 _PASSING = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "PROTOCOL", "SCHEMA", "READONLY", "CANTOPEN", "IOERR", "NOMEM"))
-"""How SQLite's names for what an owner at work causes begin, and for what a crash leaves; not those of a file that is broken."""
+"""Prefixes of SQLite's error names for a writing owner or the remains of a crash, as opposed to a broken file."""
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
-    """The ordinary tables: a view or a virtual table has no root page, and would show what other tables hold."""
+    """The ordinary tables: a view or a virtual table has no root page, and would show the contents of other tables."""
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
     names = [row[0] for row in connection.execute(sql)]
     return [name for name in names if not fold(name).startswith(TAKEN_PREFIXES)]
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table with their affinities; not the generated ones, for they show others.
+    """The columns of a table with their affinities; not generated ones, because they derive from others.
 
     The rules are those of https://sqlite.org/datatype3.html, section 3.1; ANY in a STRICT table keeps what it is given.
     """
@@ -66,7 +65,7 @@ def _affinity(declared: str) -> str:
 def grants(connection: sqlite3.Connection) -> Shape:
     """What is shared: a share counts only as long as it names an ordinary column of an ordinary table.
 
-    Tables and columns come in the order of their names: that in which the owner made them is nobody's business.
+    Tables and columns are ordered by name: the order in which the owner created them is private.
     """
     declared = {(fold(table), fold(column)) for table, column in connection.execute(f"SELECT * FROM {DECLARATION}")}  # noqa: S608
     shape = []
@@ -80,7 +79,7 @@ def grants(connection: sqlite3.Connection) -> Shape:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The vault at one moment, for as long as the `with` lasts that gave it."""
+    """The vault at one moment, for the duration of the `with` that created it."""
 
     version: tuple[int, int]
     """Equal for two snapshots of one reader only if nothing has changed between them."""
@@ -91,12 +90,12 @@ class Snapshot:
         return grants(self._connection)
 
     def size(self) -> int:
-        """The size of the whole file in bytes: no less than that of the shared cells, or not by much."""
+        """The size of the whole file in bytes: roughly an upper bound for the shared cells."""
         pages, size = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         return int(pages * size)
 
     def chunks(self, shape: Shape) -> list[Generator[list[Any], None, None]]:
-        """The rows of each table, some at a time. To be read to the end, or closed."""
+        """The rows of each table, in chunks. Must be read to the end, or closed."""
 
         def rows(table: str, columns: tuple[tuple[str, str], ...]) -> Generator[list[Any], None, None]:
             names = ", ".join(quoted(name) for name, _ in columns)
@@ -108,7 +107,7 @@ class Snapshot:
 
 
 class VaultReader:
-    """A connection to a vault that reads, and knows whether anything has changed. It locks nothing between two snapshots."""
+    """A read-only connection to a vault that knows whether anything has changed. It holds no locks between snapshots."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -118,7 +117,7 @@ class VaultReader:
 
     @contextmanager
     def snapshot(self, patience: float) -> Iterator[Snapshot]:
-        """The vault as it is now; an owner who is writing is waited for, `patience` seconds at most."""
+        """The vault as it is now; waits up to `patience` seconds for an owner who is writing."""
         try:
             status = self.path.stat()
             file = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
@@ -144,7 +143,7 @@ class VaultReader:
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
@@ -160,7 +159,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _text(raw: bytes) -> str | bytes:
-    """A text, or a blob where the bytes are no UTF-8: neither of them can be an answer, and a blob can be handed on."""
+    """A text, or a blob if the bytes are not UTF-8: neither can be an answer, and a blob can be passed on."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

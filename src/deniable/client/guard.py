@@ -1,13 +1,13 @@
-"""The database that an analyst's SQL runs on: a copy, in memory, of what the owner shares, and of nothing else.
+"""The database that an analyst's SQL runs on: an in-memory copy of what the owner shares, and nothing else.
 
-It imports nothing of this package and runs in a process of its own (`sandbox_main.py`), which is given the names of the shared
+It imports nothing from this package and runs in its own process (`sandbox_main.py`), which is given the names of the shared
 tables and columns, the affinity of each column, and the cells. So there is nothing else to read there, whatever the text of a
-query says: no other table or column, no row number, index, default or type of the vault. Rows are kept in the order of their
-own cells, which tells nothing about the order in which the vault keeps them.
+query says: no other table or column, no row number, index, default or type of the vault. Rows are sorted by their own cells,
+which reveals nothing about their order in the vault.
 
-Behind that wall stand smaller ones, for what a query may *do*:
+Further protections limit what a query may *do*:
 
-* the authorizer allows SELECT, shared columns and a list of functions; everything it does not know, it denies;
+* the authorizer allows SELECT, shared columns and a list of functions; everything else is denied;
 * the limits bound what one statement, one cell and one instruction of SQLite's machine can grow to;
 * the progress handler, called every few hundred instructions, ends what passes the deadline; a timer of the kernel ends what
   passes it inside one instruction, or before the first (`sandbox_main.py`).
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 LARGEST_CELL = 1 << 16
-"""Bytes in the longest text that a query may read, build or return."""
+"""The most bytes of a text that a query may read, build or return."""
 
 LONGEST_SQL = 8_192
 _PROGRESS_EVERY = 400  # instructions; about 20 microseconds
 _CELL_BYTES = 64  # what a cell of a result costs besides its text, at least
 
-# Deterministic. Not here on purpose: whatever draws, looks at the clock, the connection or the build, or makes blobs.
+# Deterministic functions. Deliberately absent: any that draw, read the clock, the connection or the build, or make blobs.
 # fmt: off
 FUNCTIONS = frozenset(
     [
@@ -98,16 +98,16 @@ def fold(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name as SQL writes it, whatever it holds."""
+    """The name quoted for SQL, whatever it contains."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def check_text(sql: str) -> None:
-    """Refuse what is no text of one SELECT of a bearable length. What the text may *mean*, no wall rests on."""
+    """Refuse anything but the text of one SELECT of limited length. No protection depends on what the text *means*."""
     if not isinstance(sql, str):
         raise RefusedError("bad sql", "the query must be a text")
     if "\0" in sql:
-        raise RefusedError("bad sql", "the query holds a NUL character")
+        raise RefusedError("bad sql", "the query contains a NUL character")
     try:
         size = len(sql.encode())
     except UnicodeEncodeError:
@@ -145,7 +145,7 @@ class GrantedCopy:
         self._db.executemany(f"INSERT INTO unsorted.{quoted(name)} VALUES ({marks})", rows)  # noqa: S608 - quoted
 
     def seal(self) -> None:
-        """Sort what was put in, and let nothing but guarded queries happen from now on.
+        """Sort the rows, and allow only guarded queries from now on.
 
         Rows that compare as equal are equal: of 1 and 1.0 the type decides, and -0.0 becomes 0.0.
         """
@@ -185,7 +185,7 @@ class GrantedCopy:
             cursor.close()
 
     def compile(self, sql: str, max_memory: int, deadline: float) -> int | None:
-        """How many columns the SELECT gives, or :class:`RefusedError` if it cannot be compiled. It is not run.
+        """How many columns the SELECT returns, or :class:`RefusedError` if it cannot be compiled. It is not run.
 
         SQLite lists its program instead: `ResultRow` gives out a row, of p2 columns.
         """
@@ -209,9 +209,9 @@ class GrantedCopy:
         size = 0
         for row in cursor:
             if len(rows) == max_rows:
-                raise self._refuse("rows", f"the query gives more than max_rows = {max_rows} rows")
+                raise self._refuse("rows", f"the query returns more than max_rows = {max_rows} rows")
             if any(isinstance(cell, bytes) for cell in row):
-                raise self._refuse("cell", "the query gives a blob; only numbers, text and NULL can be answers")
+                raise self._refuse("cell", "the query returns a blob; only numbers, text and NULL can be answers")
             size += sum(_CELL_BYTES + (len(cell.encode()) if isinstance(cell, str) else 0) for cell in row)
             if size > max_memory:
                 raise self._refuse("memory", _too_much(max_memory))
@@ -221,7 +221,7 @@ class GrantedCopy:
         return rows
 
     def _refuse(self, reason: str, detail: str) -> RefusedError:
-        """Note why; the first reason stands."""
+        """Record the reason; the first one counts."""
         self._refused = self._refused or RefusedError(reason, detail)
         return self._refused
 
@@ -251,14 +251,14 @@ class GrantedCopy:
         return sqlite3.SQLITE_DENY
 
     def _calendar(self, name: str) -> Callable[..., Cell]:
-        """SQLite's own date function, without the words that would show the device's clock or time zone."""
+        """SQLite's own date function, without the modifiers that would reveal the device's clock or time zone."""
 
         def function(*arguments: Cell) -> Cell:
             times = arguments[1:] if name == "strftime" else arguments
             texts = [each.strip() for each in times if isinstance(each, str)]
             # A blob of those words would be read as text: no answer needs a time in a blob.
             if not times or any(isinstance(each, bytes) for each in times) or any(fold(text) in _CLOCK for text in texts):
-                raise self._refuse("forbidden", f"{name}() may not look at the device's clock or time zone")
+                raise self._refuse("forbidden", f"{name}() must not use the device's clock or time zone")
             modifiers = texts[1:] if isinstance(times[0], str) else texts
             if len(modifiers) != len(times) - 1 or not all(_MODIFIER.fullmatch(text) for text in modifiers):
                 return None  # as SQLite does with what it cannot read as a time
@@ -285,7 +285,7 @@ def _too_much(max_memory: int) -> str:
 
 
 def _explain(error: Exception, max_memory: int) -> RefusedError:  # noqa: PLR0911 - one return for each kind of error
-    """Why SQLite itself refused. Its message is passed on only where it speaks of the query's text and never of the data."""
+    """Why SQLite itself refused. Its message is passed on only if it is about the query's text and never about the data."""
     name = getattr(error, "sqlite_errorname", "")
     message = str(error)
     if isinstance(error, MemoryError) or name == "SQLITE_NOMEM":

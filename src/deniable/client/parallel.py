@@ -14,17 +14,17 @@ _T = TypeVar("_T")
 
 
 class Lines(Generic[_T]):
-    """One line of work for each name. A line that is still busy is left alone, and what it comes to is not waited for."""
+    """One worker per name. A worker that is still busy is left alone, and nobody waits for its result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._busy: set[str] = set()
 
     def run(self, work: Mapping[str, Callable[[], _T]], patience: float) -> dict[str, _T]:
-        """Do the work of all names at the same time; gives what is done after `patience` seconds, in the order of the names.
+        """Do the work of all names at the same time; returns what is done after `patience` seconds, in the order of the names.
 
-        An exception in any of the work is raised here. Work that takes longer goes on in the background, and its name is passed
-        over until it ends.
+        An exception in any of the work is raised here. Work that takes longer continues in the background, and its name is
+        skipped until it ends.
         """
         with self._lock:
             free = [name for name in work if name not in self._busy]

@@ -15,14 +15,14 @@ __all__ = ["Payment", "scope_of"]
 
 
 def scope_of(query: Query) -> bytes:
-    """What a permanent answer belongs to: the question and its mechanism, over all versions that leave these as they are."""
+    """What a permanent answer belongs to: the question and its mechanism, over all versions that do not change these."""
     fields = query.to_dict()
     named = [fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")]
     return canonical.encode(named if query.ones == 1 else [*named, query.ones])
 
 
 class Payment:
-    """What an answer costs and whether it may, settled before the data are read.
+    """What an answer costs and whether it is allowed, decided before the data are read.
 
     A memoized question is paid for in advance: all permanent answers that its slots may ever draw, once. As long as another may
     be drawn, that reserve counts as spent today, so that a limit over a period holds in every period.
@@ -40,7 +40,7 @@ class Payment:
             self._answers = {**paid, **wanted}
             total = encoding.cost_of_row(query) * sum(self._answers.values())
         self.cost = total - before
-        """What is spent on it that was not spent before."""
+        """What it costs in addition to what was already spent."""
         self._due = self.cost > 0 or query.distinct > 1
         self._event = PrivacyEvent(query.analyst, query.id, now, total)
         self.accountant = book.accountant(policy.limits, now, self._scope if self._due else None)
@@ -52,13 +52,13 @@ class Payment:
             spent = self._book.spent_on(query.analyst, query.id)
             if spent + self.cost > Fraction(repr(query.budget.epsilon)):
                 return (
-                    f"the query allows itself {query.budget.epsilon:g} in all, {float(spent):.6g} is spent,"
+                    f"the query's budget is {query.budget.epsilon:g} in all, {float(spent):.6g} is spent,"
                     f" and an answer costs {float(self.cost):.6g}"
                 )
         return self.accountant.check(self._event)
 
     def make(self) -> int | None:
-        """Write the charge down; gives its place if it is for this answer alone, and not for permanent answers that are kept."""
+        """Record the charge; returns its row if it is for this answer alone, and not for permanent answers."""
         if not self._due:
             return None
         self.accountant.record(self._event)

@@ -1,6 +1,6 @@
-"""The owner's settings: who may ask, through whom, and how much of the owner any answer and all answers together may cost.
+"""The owner's settings: who may ask, through whom, and how much any answer and all answers together may cost.
 
-Nothing is allowed that is not named: an analyst's key, and every proxy. The proxies matter as much as the analyst does, for a
+Anything not named is refused: an analyst's key, and every proxy. The proxies matter as much as the analyst, because a
 query names them, and an analyst who runs all of them could put the shares of a person together.
 """
 
@@ -35,34 +35,35 @@ DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, peri
 
 @dataclass(frozen=True)
 class Policy:
-    """What one person allows. The defaults are careful; anyone who wants to give more has to say so.
+    """What one person allows. The defaults are cautious; anyone who wants to give more must say so.
 
     >>> print(Policy(KeyRing(), {"https://one.example": "token"}))
     0 keys are trusted. Shares may go to https://one.example.
     One answer may cost at most 3. All answers together: at most 10 in any 30 days for each analyst, at most 30 in any 30 days.
-    Up to 1,000 messages wait for their proxies, for up to 2 w. They are sent within 10 min of the answer.
+    Up to 1,000 messages are queued for their proxies, for up to 2 w. They are sent within 10 min of the answer.
     """
 
     ring: KeyRing
     proxies: Mapping[str, str] = field(repr=False)
-    """The proxies that may have shares, and the token this device shows to each."""
+    """The proxies that may receive shares, and this device's token for each."""
     analysts: tuple[str, ...] | None = None
-    """Who may ask, of those with a key on the ring; None for all of them."""
+    """Who may ask, among those with a key on the ring; None means all of them."""
     refused: tuple[str, ...] = ()
-    """Who may not ask, whatever else is allowed."""
+    """Who may not ask, regardless of everything else."""
     epsilon_per_answer: Any = 3.0
-    """The most that one epoch's answer to one query may cost or, where answers are memoized, all of its answers."""
+    """The most that one epoch's answer to one query may cost or, for memoized answers, all of its answers."""
     limits: tuple[Limit, ...] = DEFAULT_LIMITS
     strata: tuple[str, ...] = ()
     """The parts of populations that this person belongs to, by the names that queries use."""
     queue_messages: int = 1_000
     queue_age: int = USUAL_QUEUE_AGE
-    """Seconds after the end of its epoch that a share is kept for."""
+    """How many seconds after the end of its epoch a share is kept."""
     upload_within: int = 600
     """Seconds over which uploads are spread, from the end of the slot in which the answer is made. With 0 there is neither spread
-    nor slot: uploads happen at once, and their time tells how long the SQL took. That is for simulations."""
+    nor slot: uploads happen at once, and their time reveals how long the SQL took. This is for simulations."""
     clock_tolerance: int = 300
-    """Seconds by which this device's clock may differ from the nearest of the proxies' clocks; beyond, nothing is decided."""
+    """The most seconds by which this device's clock may differ from the closest of the proxies' clocks; beyond that, nothing is
+    decided."""
     deadline: float = 1.0
     max_rows: int = 10_000
     max_memory: int = 32 << 20
@@ -99,7 +100,7 @@ class Policy:
 
     @property
     def slot(self) -> int:
-        """Seconds set aside for one answer, however long it takes: nothing that it leads to happens before they are over.
+        """Seconds reserved for one answer, however long it takes: nothing that follows from it happens earlier.
 
         Compiling the SQL, running it and finding the buckets of its rows take up to `deadline` each; the rest is for starting
         processes and writing to the disk.
@@ -107,25 +108,25 @@ class Policy:
         return math.ceil(3 * self.deadline) + _SPARE if self.upload_within else 0
 
     def keeps(self, query: Query) -> int:
-        """Seconds after the end of its epoch that a share is kept: no longer than the query takes late answers, if it says so."""
+        """How many seconds after the end of its epoch a share is kept: at most as long as the query accepts late answers."""
         return self.queue_age if query.grace is None else min(self.queue_age, query.grace)
 
     def check(self, query: Query) -> tuple[str, str] | None:
-        """Why a query whose signature holds is refused all the same, in a word or two and in a sentence; None if it is not."""
+        """Why a query with a valid signature is refused, in a word or two and in a sentence; None if it is not."""
         if query.analyst in self.refused:
             return "analyst refused", f"you have refused {query.analyst}"
         if self.analysts is not None and query.analyst not in self.analysts:
             return "analyst not allowed", f"{query.analyst} is not among those you allow to ask"
         for proxy in query.proxies:
             if proxy not in self.proxies:
-                return "proxy not allowed", f"it wants to send a share to {proxy}, which is not among the proxies you allow"
+                return "proxy not allowed", f"it would send a share to {proxy}, which is not among the proxies you allow"
         if query.strata and self.stratum(query) is None:
             return "not in a stratum", "you have not said that you belong to any of the parts of the population it asks"
         cost, ceiling = cost_of_answer(query), Limit(self.epsilon_per_answer).epsilon
         if cost > ceiling:
             return (
                 "over the ceiling",
-                f"an answer would cost {_short(cost)}, and your ceiling for one answer is {_short(ceiling)}",
+                f"an answer would cost {_short(cost)}, but your ceiling for one answer is {_short(ceiling)}",
             )
         return None
 
@@ -145,12 +146,12 @@ class Policy:
         sent = (
             f"within {spoken_duration(self.upload_within)} of the answer"
             if self.upload_within
-            else "at once, and the time tells how long the SQL took"
+            else "at once, and the time reveals how long the SQL took"
         )
         return (
             f"{who}. Shares may go to {', '.join(self.proxies) or 'nobody'}.\n"
             f"One answer may cost at most {_short(Limit(self.epsilon_per_answer).epsilon)}. All answers together: {limits}.\n"
-            f"Up to {self.queue_messages:,} messages wait for their proxies, for up to {spoken_duration(self.queue_age)}."
+            f"Up to {self.queue_messages:,} messages are queued for their proxies, for up to {spoken_duration(self.queue_age)}."
             f" They are sent {sent}."
         )
 
@@ -176,7 +177,7 @@ _SETTINGS = {each.name for each in fields(Policy)} - {"ring", "proxies", "limits
 
 
 def read_policy(path: str | os.PathLike[str]) -> Policy:
-    """The settings in a TOML file, which holds this device's tokens and so must be its owner's alone (mode 0600)."""
+    """The settings in a TOML file, which contains this device's tokens and so must be private to its owner (mode 0600)."""
     path = Path(path)
     file = TomlFile.read(path, PolicyError)
     mode = path.stat().st_mode
@@ -225,7 +226,7 @@ def _limit(name: str, table: dict[str, Any]) -> Limit:
 
 
 def refuse_analyst(path: str | os.PathLike[str], analyst: str, refused: bool = True) -> Policy:
-    """Write into the owner's file that an analyst may not ask, or may again; the rest of it, comments too, stays as it is."""
+    """Record in the owner's file that an analyst may not ask, or may again; everything else, comments included, is unchanged."""
     path = Path(path)
     before = read_policy(path)
     names = tuple(name for name in before.refused if name != analyst) + ((analyst,) if refused else ())
@@ -239,7 +240,7 @@ def refuse_analyst(path: str | os.PathLike[str], analyst: str, refused: bool = T
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write("\n".join(kept) + "\n")
     try:
-        after = read_policy(fresh)  # a file that cannot be read is never put in the place of one that can
+        after = read_policy(fresh)  # an unreadable file never replaces a readable one
     except PolicyError:
         fresh.unlink()
         raise

@@ -1,4 +1,4 @@
-"""Receipts: what the owner is told, in plain words. They say that something was answered, never what."""
+"""Receipts: what the owner is told, in plain words. They say that an answer was given, never what it was."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Receipt"]
 
 @dataclass(frozen=True)
 class Receipt:
-    """Who asked what, what came of it, and what it cost.
+    """Who asked what, with what result, and what it cost.
 
     >>> print(Receipt(0, "answered", "", "", "City", "commute", 1, "How far is it?", 7, Fraction(1, 2), Fraction(3, 2)))
     1970-01-01T00:00:00Z  City asked: How far is it? (commute, version 1). Answered for epoch 7, randomized. \
@@ -22,8 +22,8 @@ It cost 0.5; 1.5 is left for City.
 
     time: int
     outcome: str
-    """`answered`, `sampled out`, `refused`, `given back`; `again` and `waiting` where there was nothing to decide, of which none
-    is kept."""
+    """`answered`, `sampled out`, `refused`, `given back`; `again` and `waiting` if there was nothing to decide; these are not
+    kept."""
     reason: str
     """Why it was refused, in a word or two."""
     detail: str
@@ -35,16 +35,16 @@ It cost 0.5; 1.5 is left for City.
     epsilon: Fraction = Fraction(0)
     """What it cost. A permanent answer that is replayed costs nothing."""
     left: Fraction | None = None
-    """What the analyst may still cost at that time; None where no limit covers it or the asker is not known."""
+    """What is left for the analyst at that time; None if no limit applies or the analyst is not known."""
     verified: bool = True
-    """Whether the query is to be trusted. One whose signature does not hold is not read, and has no names here."""
+    """Whether the query is trusted. One with an invalid signature is not read, and has no names here."""
     first: int | None = None
     times: int = 1
     """How often the same refusal happened, since `first`."""
 
     def __str__(self) -> str:
         if not (self.verified or self.analyst):
-            return f"{iso_time(self.time)}  A query that no key you trust has signed was not read. {self._outcome()}"
+            return f"{iso_time(self.time)}  A query not signed by a key you trust was not read. {self._outcome()}"
         question = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
         who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
         version = f" ({self.query}, version {self.serial})" if self.query else ""
@@ -67,7 +67,7 @@ It cost 0.5; 1.5 is left for City.
         return f"Nothing to do: {self.detail}."
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """The receipt as JSON values."""
         return {
             "time": self.time,
             "outcome": self.outcome,

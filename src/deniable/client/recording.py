@@ -1,7 +1,7 @@
-"""What an app writes into its owner's vault as things happen, and how long that is kept.
+"""What an app records in its owner's vault as things happen, and how long that is kept.
 
-A recorded row has a time, in the column `recorded_at` (whole seconds since 1970 UTC), by which it is forgotten again. How long
-and how many rows a table keeps is written in the vault itself, so that it holds for every program that records there.
+A recorded row has a time, in the column `recorded_at` (whole seconds since 1970 UTC), by which it is later deleted. How long and
+how many rows a table keeps is stored in the vault itself, so that it applies to every program that records there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["RECORDED_AT", "Keeping", "forget", "is_over", "keeping", "record", "
 
 RECORDED_AT = "recorded_at"
 MOST_ROWS = 10_000
-"""Rows that a table of recorded rows keeps unless told otherwise: as many as a query may read."""
+"""How many recorded rows a table keeps by default: as many as a query may read."""
 _LONGEST_TEXT = 10_000
 _TABLE = "deniable_keeping"
 _KINDS = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
@@ -32,12 +32,12 @@ class Keeping:
     """How long and how many of a table's recorded rows are kept; the oldest go first."""
 
     age: int | None = None
-    """Seconds; None for any time."""
+    """Seconds; None means forever."""
     rows: int = MOST_ROWS
 
 
 def keeping(connection: sqlite3.Connection, table: str) -> Keeping:
-    """What holds for a table."""
+    """The retention of a table."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_TABLE,)).fetchone():
         return Keeping()
     row = connection.execute(f"SELECT age, rows FROM {_TABLE} WHERE table_name = ?", (fold(table),)).fetchone()  # noqa: S608
@@ -45,7 +45,7 @@ def keeping(connection: sqlite3.Connection, table: str) -> Keeping:
 
 
 def set_keeping(connection: sqlite3.Connection, table: str, given: Keeping) -> None:
-    """Let it hold for a table from now on."""
+    """Set the retention of a table."""
     if given.age is not None:
         whole("age", given.age, 1, 1 << 40)
     whole("rows", given.rows, 1, 1 << 24)
@@ -56,7 +56,7 @@ def set_keeping(connection: sqlite3.Connection, table: str, given: Keeping) -> N
 
 
 def record(connection: sqlite3.Connection, table: str, values: Mapping[str, Any], now: int) -> None:
-    """Add one row. A table, or a column, that is not there yet is made; a value that is left out is NULL."""
+    """Add one row. Missing tables and columns are created; a value that is left out is NULL."""
     kinds = {column: _kind(column, value) for column, value in values.items()}
     name = next((each for each in table_names(connection) if fold(each) == fold(table)), None)
     if name is None:
@@ -79,7 +79,7 @@ def record(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]
 
 
 def is_over(connection: sqlite3.Connection, table: str, now: int) -> bool:
-    """Whether :func:`forget` would delete anything. Most of the time it would not, and nothing has to be written."""
+    """Whether :func:`forget` would delete anything. Usually it would not, and nothing has to be written."""
     kept = keeping(connection, table)
     sql = f"SELECT count(*) > ?, min({RECORDED_AT}) FROM {quoted(table)}"  # noqa: S608 - quoted
     [(too_many, oldest)] = connection.execute(sql, (kept.rows,))
@@ -87,7 +87,7 @@ def is_over(connection: sqlite3.Connection, table: str, now: int) -> bool:
 
 
 def forget(connection: sqlite3.Connection, table: str, now: int) -> int:
-    """Delete the recorded rows of a table that are too old or too many; gives how many."""
+    """Delete the recorded rows of a table that are too old or too many; returns how many."""
     kept = keeping(connection, table)
     n = 0
     if kept.age is not None:
@@ -98,7 +98,7 @@ def forget(connection: sqlite3.Connection, table: str, now: int) -> int:
 
 
 def _kind(column: str, value: Any) -> str | None:
-    """The kind of a value that a vault can hold; None for no value. What is wrong is said without the value."""
+    """The kind of a value that a vault can store; None for no value. Errors never contain the value."""
     if value is None:
         return None
     kind = _KINDS.get(type(value))

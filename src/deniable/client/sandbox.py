@@ -1,13 +1,13 @@
-"""Runs an analyst's SQL on what a person shares, in a process that holds nothing else.
+"""Runs an analyst's SQL on what a person shares, in a process that has nothing else.
 
-What the owner shares is copied, once and again after each change, into a process of its own: `granted.py` reads it, `guard.py`
+What the owner shares is copied, once and again after each change, into a separate process: `granted.py` reads it, `guard.py`
 keeps it and runs the SQL, `sandbox_process.py` and `sandbox_main.py` are the two ends of the pipe between them, and
-`sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or sensed by an error, and
-the process can open no file and no connection (`confinement.py`).
+`sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or inferred from an error,
+and the process cannot open files or connections (`confinement.py`).
 
-Two things can be asked. :func:`compiles` says whether a query compiles, in a process that is given the names of what is shared
-and no row: what it says depends on the query and on what is shared, and on no datum. :func:`run` gives the rows; whether it
-fails may depend on the data.
+There are two operations. :func:`compiles` says whether a query compiles, in a process that is given only the names of what is
+shared: the result depends on the query and on what is shared, never on data. :func:`run` returns the rows; whether it fails may
+depend on the data.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LONGEST_DEADLINE = 600.0
 
 @dataclass(frozen=True, repr=False)
 class Rows(Sequence[Row]):
-    """What a query gave: a sequence of rows, true answers all of them. Printed, it shows their number and nothing else."""
+    """The result of a query: a sequence of rows, all of them true answers. Its repr shows only their number."""
 
     columns: tuple[str, ...]
     _rows: tuple[Row, ...]
@@ -80,12 +80,12 @@ def run(
 ) -> Rows:
     """The rows of one SELECT on what the owner shares; raises a :class:`~deniable.errors.SandboxError` that says why not.
 
-    `deadline` is in seconds: of the query, and of the wait for an owner who is writing. A process that does not keep it is
-    killed. The first query, and one after a change of the vault, also waits for the copy, 60 s at most. `max_memory` is in
-    bytes, on top of what the copy takes. More than `max_rows` rows are refused, not cut: a cut answer would be a wrong one.
+    `deadline` is in seconds, for the query and for waiting for an owner who is writing. A process that exceeds it is killed. The
+    first query, and one after a change of the vault, also waits up to 60 s for the copy. `max_memory` is in bytes, on top of what
+    the copy takes. More than `max_rows` rows are refused, not truncated: a truncated answer would be wrong.
 
-    Each vault has a process of its own, kept for the next query. `isolated=False` lets all vaults take turns in one: for
-    simulations, where thousands of vaults are one person's to read.
+    Each vault has its own process, kept for the next query. With `isolated=False` all vaults take turns in one, for simulations,
+    where one person may read thousands of vaults.
 
     >>> import tempfile, pathlib
     >>> folder = tempfile.TemporaryDirectory()
@@ -119,10 +119,10 @@ def shared(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> gua
 
 
 def compiles(shape: guard.Shape, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20) -> int | None:
-    """How many columns a query gives on what is shared under these names, where that can be known before it runs.
+    """How many columns a query returns on what is shared under these names, if that is known before it runs.
 
-    Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No datum is looked at: the query is
-    compiled, once for all vaults that share the same, in a process that is given the names of tables and columns and no rows.
+    Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No data are read: the query is compiled,
+    once for all vaults that share the same, in a process that is given names of tables and columns but no rows.
     """
     _check_caps(deadline, max_memory)
     with _refusals():
@@ -131,7 +131,7 @@ def compiles(shape: guard.Shape, sql: str, *, deadline: float = 1.0, max_memory:
 
 
 def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20, isolated: bool = True) -> int | None:
-    """What :func:`compiles` says of a query on what the owner shares now."""
+    """:func:`compiles` on what the owner shares now."""
     _check_caps(deadline, max_memory)
     with _refusals():
         guard.check_text(sql)
@@ -139,7 +139,7 @@ def check(vault: Vault, sql: str, *, deadline: float = 1.0, max_memory: int = 32
 
 
 def walls() -> dict[str, bool]:
-    """Which walls this platform puts around the process that runs the SQL, and which it does not have."""
+    """Which protections this platform puts around the process that runs the SQL, and which it lacks."""
     process = SandboxProcess(0, SMALLEST_MEMORY)
     process.close()
     return process.walls

@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -29,6 +29,7 @@ from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
 from deniable.service import row_checks
+from deniable.service.chained_lines import Head
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
@@ -97,9 +98,9 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            mode = os.fstat(handle).st_mode
-            os.close(handle)
+            with suppress(FileExistsError):  # one that is there is not opened: to close it would give up all locks on it
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            mode = self.path.stat().st_mode
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from None
         if os.name == "posix" and mode & 0o077:
@@ -145,10 +146,27 @@ class StoreTransaction:
         """The queries accepted so far, as they came: what a device without a network goes on answering."""
         return [row[0] for row in self._db.execute("SELECT signed FROM versions ORDER BY analyst, query")]
 
-    def accept(self, analyst: str, query: str, seen: Seen, signed: bytes) -> None:
+    def accept(self, analyst: str, query: str, seen: Seen, signed: bytes, proxies: Sequence[str]) -> None:
         """Note a verified version, so that no older one is accepted again."""
         row = (analyst, query, seen.serial, seen.digest, signed)
         self._db.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?)", row)
+        asked = (analyst, query, seen.serial, seen.digest, json.dumps(list(proxies)))
+        self._db.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?, ?)", asked)
+
+    def asked(self) -> list[tuple[str, str, int, bytes, tuple[str, ...]]]:
+        """Every version that was ever accepted: analyst, query, serial, digest, proxies."""
+        check_rows(self._db, self._path, LONG_TABLES)
+        rows = self._db.execute("SELECT analyst, query, serial, digest, proxies FROM asked ORDER BY analyst, query, serial")
+        return [(*row[:4], tuple(json.loads(row[4]))) for row in rows]
+
+    def feed_head(self, address: str) -> Head | None:
+        """How far the public feed at an address went when it was last compared."""
+        row = self._db.execute("SELECT lines, hash FROM feed_heads WHERE address = ?", (address,)).fetchone()
+        return None if row is None else Head(*row)
+
+    def keep_feed_head(self, address: str, head: Head) -> None:
+        """Remember how far a feed goes."""
+        self._db.execute("INSERT OR REPLACE INTO feed_heads VALUES (?, ?, ?)", (address, *head))
 
     def is_decided(self, analyst: str, query: str, epoch: int) -> bool:
         """Whether this epoch was decided, whatever version of the query it was decided for. A clock set back opens none again."""

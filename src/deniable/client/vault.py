@@ -248,7 +248,8 @@ class Vault:
 
 
 def _layout(connection: sqlite3.Connection, table: str) -> tuple[str, dict[str, str]]:
-    """A table's name as the file writes it, and its columns with their kinds; not the generated ones, for they show others."""
+    """A table's name as the file writes it, and its columns with their kinds; not generated ones, because they derive from
+    others."""
     for name in table_names(connection):
         if fold(name) == fold(table):
             kinds = columns_of(connection, name).items()

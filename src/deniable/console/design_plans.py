@@ -1,4 +1,5 @@
-"""A plan as the console shows it: what a design can see, what it costs a person, what would have to change, and what it takes."""
+"""A plan as the console shows it: what a design can detect, what it costs a person, what would have to change, and the resources
+it needs."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     """The design, or why there is none and what is nearest to it."""
     given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
     if len(given) != 2:
-        raise ParameterError("people, margin, epsilon", given, "must be given but for one of them, which is found")
+        raise ParameterError("people, margin, epsilon", given, "must be given, except for one of them, which is found")
     try:
         found = plan(**request.wishes())
     except InfeasiblePlanError as error:
@@ -124,7 +125,7 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
 
 
 def _epsilon_for(request: DesignRequest) -> float:
-    """The epsilon at which the ± is the one that is wished for, as near as there is one."""
+    """The epsilon at which the ± is the requested one, or as close as possible."""
     low, high = 0.05, _LARGEST_EPSILON
     for _ in range(30):
         middle = math.sqrt(low * high)
@@ -174,7 +175,7 @@ def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list
 
 
 def _risk(request: DesignRequest, epsilon: float) -> list[dict[str, Any]]:
-    """What a person risks by an answer, a month and the query's life, against everybody at once."""
+    """What a person risks per answer, per month and over the query's life, against everybody."""
     every = duration("every", request.every)
     affordable = request.epochs if request.budget is None else int(request.budget / epsilon)
     life = max(1, min(request.epochs, affordable))
@@ -216,7 +217,7 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
     """The design on people who do not exist, with the shares that were guessed: what would be seen, several times over."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
-        raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to 1 at most")
+        raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1")
     try:
         found = plan(**request.wishes())
     except PlanError as error:

@@ -160,7 +160,7 @@ class Quantile(Question):
         return min(max(self.bounds[0] + place * self.step, self.bounds[0]), self.bounds[1])
 
     def foresee(self, noise: _Draws, protection: Protection, size: int | None) -> Foresight:
-        """In ranks, for in values it depends on the data: how many rows lie between the value and the quantile, at most."""
+        """In ranks, because in values it depends on the data: how many rows lie between the value and the quantile, at most."""
         if noise.value is not None:
             return Foresight(_ShortfallError(noise.value.scale, self.count, 1 / self.level.denominator), "rows in rank", True)
         return Foresight(_SearchError(_only(noise)), "rows in rank", True)

@@ -4,5 +4,5 @@ from importlib.util import find_spec
 
 from deniable.errors import MissingExtraError
 
-if find_spec("scipy") is None:  # devices install without it, and never come here
+if find_spec("scipy") is None:  # devices are installed without it and never import this package
     raise MissingExtraError("SciPy", "estimation", "estimating")

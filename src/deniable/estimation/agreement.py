@@ -16,7 +16,7 @@ __all__ = ["AgreementTest", "agreement_test"]
 
 @dataclass(frozen=True, eq=False)
 class AgreementTest(Result):
-    """Whether two samples, asked in different ways, say the same: the first's estimate less the second's."""
+    """Whether two samples, asked in different ways, agree: the first estimate minus the second."""
 
     parameter: str
     first: str
@@ -31,12 +31,12 @@ class AgreementTest(Result):
 
     @property
     def p_value(self) -> float:
-        """How probable so large a difference would be, either way, if both said the same."""
+        """The probability of a difference at least this large in either direction, if both agreed."""
         return math.erfc(abs(self.z) / math.sqrt(2))
 
     @property
     def p_more(self) -> float:
-        """The same for the one-sided question whether the first says *more*: what is asked where people hide what they did."""
+        """The same for the one-sided question whether the first is *larger*, as for something people tend to hide."""
         return 0.5 * math.erfc(self.z / math.sqrt(2))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -62,8 +62,8 @@ class AgreementTest(Result):
 def agreement_test(randomized: DesignEstimate, direct: DesignEstimate, parameter: str = "pi") -> AgreementTest:
     """Whether a randomized and a direct question (or any two designs) put to different people give the same estimate.
 
-    If randomizing makes people admit more, the randomized estimate is the larger one ("more is better", which holds only where
-    nobody says yes falsely). z = difference over the root of both variances; with the rates of some hundred people it is normal.
+    If randomizing makes people admit more, the randomized estimate is the larger one ("more is better", which is valid only if
+    nobody falsely says yes). z is the difference over the root of the summed variances; with a few hundred people it is normal.
 
     >>> from deniable import Crosswise, DirectQuestion
     >>> print(agreement_test(Crosswise(1 / 4).estimate_counts(same=198, n=310), DirectQuestion().estimate_counts(yes=7, n=96)))

@@ -1,4 +1,4 @@
-"""Likelihoods of randomized answers given covariates: of several labels, and of yes/no answers with a rate of compliance."""
+"""Likelihoods of randomized answers given covariates: for several labels, and for yes/no answers with a compliance rate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["AnswerModel", "BinaryModel", "binary_terms", "softmax"]
 
 _Floats = NDArray[np.float64]
 _MOST_REPORTS = 256
-"""Different reports up to which the expected information sums over all of them."""
+"""The most different reports for which the expected information sums over all of them."""
 
 
 def softmax(logits: _Floats) -> _Floats:
-    """Probabilities, from log-odds against the first label, which is not among the columns."""
+    """Probabilities from log-odds against the first label, which has no column."""
     full = np.hstack([np.zeros((len(logits), 1)), logits])
     full = np.exp(full - full.max(axis=1, keepdims=True))
     return np.asarray(full / full.sum(axis=1, keepdims=True))
@@ -27,7 +27,7 @@ class AnswerModel:
     """Multinomial logit: P(answer v | x) = softmax(x'beta)_v, seen through the coins. The parameters are beta, row after row."""
 
     likelihood: _Floats
-    """P(report | value): one row a person, up to a factor."""
+    """P(report | value): one row per person, up to a factor."""
     design: _Floats
     channel: _Floats | None = None
     """P[report, value], where reports are numbered."""
@@ -40,7 +40,7 @@ class AnswerModel:
         return total, prior, joint / total[:, None]
 
     def start(self, intercept: bool) -> _Floats:
-        """No covariate matters, and the answers' shares are found by some steps of EM: inside the simplex, which is enough."""
+        """No covariate effects, and shares from a few EM steps: inside the simplex, which is enough."""
         labels = self.likelihood.shape[1]
         beta = np.zeros((labels - 1, self.design.shape[1]))
         if intercept:
@@ -93,13 +93,13 @@ class BinaryModel:
     """Logistic regression of a yes/no answer whose coins depend on a rate: P(report | truth) = constant + rate × slope.
 
     The parameters are beta, and the rate where there is one: of carriers who tell the truth, of people who cheat, or of yes to an
-    unrelated question. The rate is not kept within 0 and 1, as little as the moment estimates are: where it leaves them, chance
-    or another kind of disobedience is at work.
+    unrelated question. Like the moment estimates, the rate is not confined to 0 to 1: if it leaves that range, chance or another
+    kind of noncompliance is at work.
     """
 
     design: _Floats
     yes: _Floats
-    """Of the report given, if "yes" is true: one row a person, constant and slope."""
+    """Of the report given, if "yes" is true: one row per person, constant and slope."""
     no: _Floats
     has_rate: bool
     other: tuple[_Floats, _Floats] | None = None
@@ -111,7 +111,7 @@ class BinaryModel:
         return self.yes[:, 0] + rate * self.yes[:, 1], self.no[:, 0] + rate * self.no[:, 1]
 
     def start(self, intercept: bool) -> _Floats:
-        """The best of a grid of intercepts and rates, no covariate mattering."""
+        """The best of a grid of intercepts and rates, without covariate effects."""
         tried = [(-2.0, 0.1), (0.0, 0.1)] if not intercept else [(at, 0.1) for at in (-2.0, -1.0, 0.0, 1.0, 2.0)]
         if self.has_rate:
             tried = [(at, rate) for at, _ in tried for rate in (0.05, 0.25, 0.5, 0.75, 0.95)]

@@ -1,4 +1,4 @@
-"""How much of a measured dependence is noise: what the intervals of Cramér's V and its kin are made from."""
+"""How much of a measured dependence is noise: the basis of intervals for Cramér's V and related measures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["noise_traces", "quadratic_law"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_DENSE = 400
-"""Cells up to which the covariance of all gaps is looked at as a whole."""
+"""The most cells for which the full covariance of the gaps is used."""
 
 
 def noise_traces(table: Table, matrix: tuple[int, int], n_rows: int) -> tuple[float, float] | None:
     """tr S and tr S^2, with S the covariance of u_ij = (pi_ij - r_i c_j)/sqrt(r_i c_j): phi^2 = |u|^2 for noise alone.
 
-    From the covariance of the table, finite population included, where it has few cells; where every attribute was randomized by
-    itself, the covariance under independence, S_r (x) S_c/n; else unknown.
+    For few cells, from the covariance of the table, including the finite population; if every attribute was randomized
+    separately, the covariance under independence, S_r (x) S_c/n; otherwise unknown.
     """
     p = table.proportions.reshape(matrix)
     r, c = p.sum(axis=1), p.sum(axis=0)
@@ -55,8 +55,8 @@ def quadratic_law(
 ) -> QuadraticLaw:
     """The law of a squared length, whose delta-method variance is `variance`: 4 u' S u.
 
-    The spread along mu is u' S u / u' u, which holds the noise's own part as well, tr S^2 and tr S on average. Where that is
-    small it is taken off; of the two the larger is used, on the careful side.
+    The spread along mu is u' S u / u' u, which includes the noise's own part, tr S^2 and tr S on average. If that is small it is
+    subtracted; the larger of the two is used, to be conservative.
     """
     trace, square_trace = traces
     along = variance / (4 * observed) if observed > 0 else square_trace / trace

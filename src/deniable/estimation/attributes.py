@@ -19,11 +19,11 @@ __all__ = ["Attribute", "Randomizer", "attribute"]
 _Floats = NDArray[np.float64]
 
 LARGEST_MATRIX = 4096
-"""Labels of an attribute whose channel is a matrix: beyond this, the matrix and its inverse would fill the memory."""
+"""The most labels of an attribute whose channel is a matrix: beyond this, the matrix and its inverse would fill memory."""
 
 
 class Randomizer(likelihood.Randomizer, Protocol):
-    """What a table needs to know of a mechanism."""
+    """What a table needs to know about a mechanism."""
 
     def support(self) -> tuple[_Floats, _Floats] | None: ...
 
@@ -37,15 +37,15 @@ class Attribute:
     epsilon: float
     mechanism: str
     data: NDArray[Any]
-    """One row a report; with an inverse, the number of its outcome."""
+    """One row per report; with an inverse, the number of its outcome."""
     inverse: _Floats | None
-    """(labels, outcomes): the contribution of each outcome, where outcomes are few."""
+    """(labels, outcomes): the contribution of each outcome, if there are few."""
     support: tuple[_Floats, _Floats] | None = None
-    """Where there is no inverse: P(supported | true) and P(supported | not true) of each label."""
+    """Without an inverse: P(supported | true) and P(supported | not true) of each label."""
     supports: Callable[[NDArray[Any]], NDArray[np.uint8]] | None = None
     """And which labels each report supports."""
     coins: _Floats | None = None
-    """The least variance that the coins alone give a report's contribution to each label, whatever the truth is."""
+    """The smallest variance that the coins alone give a report's contribution to each label, whatever the truth."""
 
     @property
     def n(self) -> int:
@@ -54,12 +54,12 @@ class Attribute:
     def contributions(self, rows: slice) -> _Floats:
         """(reports, labels): the columns of the inverse; or (supported - b)/(a - b), moved so that they sum to 1.
 
-        The sum is 1 in expectation already. What a report lacks is spread evenly over the labels, the best linear choice
-        where the labels are alike: it costs no bias, takes the noise of the sum away, and makes marginals and totals agree.
+        The sum is 1 in expectation already. What a report lacks is spread evenly over the labels, the best linear choice if the
+        labels are alike: it adds no bias, removes the noise of the sum, and makes marginals and totals agree.
         """
         if self.inverse is not None:
             return np.asarray(self.inverse.T[self.data[rows]], dtype=np.float64)
-        assert self.support is not None  # noqa: S101 - one of the two is there
+        assert self.support is not None  # noqa: S101 - one of the two is set
         assert self.supports is not None  # noqa: S101
         a, b = self.support
         shares = (self.supports(self.data[rows]) - b) / (a - b)
@@ -85,7 +85,7 @@ def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:
         raise ParameterError(
             f"mechanisms[{name!r}]",
             mechanism,
-            "cannot be an attribute of a table: its reports are neither numbered outcomes of a matrix nor do they support labels",
+            "cannot be an attribute of a table: its reports are neither outcomes of a matrix nor sets of supported labels",
         )
     a, b = support
     coins = np.minimum(a * (1 - a), b * (1 - b)) / (a - b) ** 2 * (1 - 1 / len(labels))
@@ -96,8 +96,8 @@ def _matrix(name: str, mechanism: Randomizer, data: NDArray[Any]) -> _Floats | N
     """The channel, where it is a matrix of outcomes by labels and the reports are outcomes."""
     if data.ndim != 1 or data.dtype.kind not in "iu":
         return None
-    if len(mechanism.labels) > LARGEST_MATRIX:  # before the channel is asked for: it would be large
-        raise ParameterError(f"mechanisms[{name!r}]", mechanism, f"has more labels than a table takes, {LARGEST_MATRIX}")
+    if len(mechanism.labels) > LARGEST_MATRIX:  # before the channel is built: it would be large
+        raise ParameterError(f"mechanisms[{name!r}]", mechanism, f"has more labels than a table allows, {LARGEST_MATRIX}")
     channel = mechanism.channel()
     if not isinstance(channel, np.ndarray) or channel.ndim != 2 or channel.shape[1] != len(mechanism.labels):
         return None

@@ -1,14 +1,15 @@
-"""Which of some candidate texts were sent, and how often, from what cohorts of Bloom filters say on the whole.
+"""Which candidate texts were sent, and how often, from the aggregated Bloom filters of cohorts.
 
 Cohort j has n_j reports and, after unbiasing, a share t[j, i] of senders whose filter holds bit i. A text v of share pi_v puts
-that share on each of its own bits x_v[j, i]. A text that is no candidate sets any bit with probability tau = 1 - (1 - 1/bits)^h
-over the hash's choice, and the shares of all texts sum to 1; so
+that share on each of its own bits x_v[j, i]. A text that is not a candidate sets any bit with probability tau = 1 - (1 -
+1/bits)^h over the hash's choice, and the shares of all texts sum to 1; so
 
     E t[j, i] - tau = sum over candidates of pi_v (x_v[j, i] - tau),
 
 exactly if every text that was sent is a candidate, and on average over the hash if not. :func:`decode` solves this by least
 squares with the weights n_j, which depend on no answer, so the estimate is unbiased. The paper selects candidates by lasso
-first; here all stay in, for what the same data selected has shares that are too large and p-values that are too small.
+first; here all stay in, because candidates selected by the same data would have shares that are too large and p-values that are
+too small.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from deniable.estimation.simplex import project
 __all__ = ["CORRECTIONS", "CandidateEstimate", "Decoded", "adjust", "bit_ranges", "check_correction", "decode"]
 
 _Floats = NDArray[np.float64]
+_SMALL = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -35,23 +37,23 @@ class CandidateEstimate(Estimate):
     """An estimate of the shares of candidate texts, with a test of each against "nobody sent it"."""
 
     p_value: _Floats
-    """Of each candidate alone: how likely a text that nobody sent is to look at least as frequent. One-sided, uncorrected."""
+    """For each candidate alone: the probability that a text nobody sent looks at least as frequent. One-sided, uncorrected."""
     detected: NDArray[np.bool_]
     """Whether the candidate was found at `significance`, corrected for the number of candidates."""
     significance: float
     correction: str
     others: tuple[float, float]
-    """The share of all texts that are no candidates, and its standard error."""
+    """The share of all texts that are not candidates, and its standard error."""
     misfit: float
     """Spread of the cohorts about the fitted candidates, over what chance explains: near 1 if the candidates are all there is."""
 
     def projected(self) -> Estimate:
-        """The nearest proper shares: none negative, sum at most 1, for there may be other texts. Biased."""
+        """The nearest proper shares: none negative, sum at most 1, because there may be other texts. Biased."""
         note = "projected onto shares that sum to at most 1: biased towards them; ± is that of the unbiased estimate"
         return changed(self, _proper(self.proportions), note)
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a candidate, with estimate, stderr, low, high, p_value and detected."""
+        """A pandas DataFrame: one row per candidate, with estimate, stderr, low, high, p_value and detected."""
         return super().to_frame(confidence).assign(p_value=self.p_value, detected=self.detected)
 
 
@@ -74,14 +76,14 @@ def decode(shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int6
     Covariance. With Z_j = x - tau, N = sum n_j Z_j' Z_j and S_j the covariance of one report's unbiased bits, it is
     N^-1 (sum n_j Z_j' S_j Z_j) N^-1. S_j has the bits' variances on its diagonal, lam (1 - lam)/(a - b)^2, and off it, since the
     coins of different bits are independent, the covariance of the true bits, sum pi_v x_v x_v' - m m', m their mean. Both are
-    taken from the fit, so that a cohort of a single report has its due error too. Texts that are no candidates
-    raise bits wherever the hash puts them: that is a further error, of the same variance on every bit, which is estimated from
-    what the residuals' sum of squares has in excess of its expectation and is added. `misfit` is the ratio of these two.
+    taken from the fit, so that even a cohort with a single report has a proper error. Texts that are not candidates raise bits
+    wherever the hash puts them: a further error, with the same variance on every bit, which is estimated from the excess of the
+    residuals' sum of squares over its expectation and added. `misfit` is the ratio of these two.
 
-    Test. A share is found only if it is too large for chance by both of two standard errors: the one above, and one that is made
-    of the residuals on the candidate's own bits (HC3; MacKinnon and White 1985), with Student's t of as many degrees of freedom
-    as bits carry the estimate. The second sees what the first cannot: a frequent text that is no candidate and shares
-    a few bits with one raises these few bits and not the others.
+    Test. A candidate is detected only if its share is too large for chance by both of two standard errors: the one above, and one
+    from the residuals on the candidate's own bits (HC3; MacKinnon and White 1985), with as many degrees of freedom as bits carry
+    the estimate. The second catches what the first cannot: a frequent text that is not a candidate but shares a few bits with one
+    raises only those bits.
     """
     present = np.flatnonzero(sizes > 0)
     bits = shares.shape[1]
@@ -109,7 +111,8 @@ def decode(shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int6
 
 
 def bit_ranges(sizes: _Floats, positions: NDArray[np.int64], bits: int) -> _Floats:
-    """How far the unbiased bits of one report, each moved by 1, can move the share of each candidate: the worst cohort's sum."""
+    """How far one report can move the share of each candidate, if each of its unbiased bits moves by 1: the worst cohort's
+    sum."""
     present = np.flatnonzero(sizes > 0)
     design = _Design(positions[:, present], bits)
     inverse = _inverse(design.gram(np.repeat(sizes[present], bits)))
@@ -122,7 +125,7 @@ def bit_ranges(sizes: _Floats, positions: NDArray[np.int64], bits: int) -> _Floa
 
 
 class _Design:
-    """Z = x - tau: one row a bit of a cohort, one column a candidate. x is sparse, and Z is never made."""
+    """Z = x - tau: one row per bit of a cohort, one column per candidate. x is sparse, and Z is never made."""
 
     def __init__(self, positions: NDArray[np.int64], bits: int) -> None:
         from scipy import sparse  # noqa: PLC0415 - slow to import
@@ -138,10 +141,11 @@ class _Design:
         self.x: Any = x
 
     def cohorts(self) -> Iterator[tuple[slice, Any]]:
-        """The rows of each cohort, and x there."""
+        """The rows of each cohort, and x there: as plain arrays where they are small, for sparse ones take longer to make."""
+        x = self.x.toarray() if self.x.shape[0] * self.x.shape[1] <= _SMALL else self.x
         for start in range(0, self.x.shape[0], self.bits):
             rows = slice(start, start + self.bits)
-            yield rows, self.x[rows]
+            yield rows, x[rows]
 
     def times(self, vector: _Floats) -> _Floats:
         """Z v."""
@@ -157,14 +161,15 @@ class _Design:
 
     def sandwich(self, inner: Any, marginal: _Floats, total: float) -> _Floats:
         """Z' M Z of a symmetric M, from x' M x, x' M 1 and 1' M 1."""
-        dense: _Floats = inner.toarray()
+        dense: _Floats = inner if isinstance(inner, np.ndarray) else inner.toarray()
         dense -= self.tau * np.add.outer(marginal, marginal)
         dense += self.tau**2 * total
         return dense
 
 
 def _sampling_error(design: _Design, n: _Floats, likely: _Floats, a: float, b: float) -> tuple[_Floats, float]:
-    """sum n_j Z_j' S_j Z_j, and the sum of the traces of S_j. What is no candidate counts as one text with tau of each bit."""
+    """sum n_j Z_j' S_j Z_j, and the sum of the traces of S_j. Texts that are not candidates count as one text with tau of each
+    bit."""
     tau, rest = design.tau, 1 - likely.sum()
     mean = design.x @ likely + rest * tau
     rate = b + (a - b) * mean
@@ -182,7 +187,7 @@ def _sampling_error(design: _Design, n: _Floats, likely: _Floats, a: float, b: f
     of_mean, of_ones = np.swapaxes(columns, 0, 1)
     meat = design.sandwich(inner, marginal, total)
     meat += rest * tau**2 * (of_ones.T @ of_ones) - of_mean.T @ of_mean
-    # On the diagonal S_j has the variances instead of what the true bits alone would have.
+    # The diagonal of S_j has the variances, not those of the true bits alone.
     meat += design.gram(n * (variance - (design.x @ likely + rest * tau**2 - mean**2)))
     return meat, float(variance.sum())
 
@@ -210,7 +215,9 @@ def _inverse(normal: _Floats) -> _Floats:
     values, vectors = np.linalg.eigh(normal)
     if values[0] <= 1e-9 * max(values[-1], 0):
         raise ParameterError(
-            "candidates", f"{len(normal)} texts", "must be told apart by their bits: take fewer, or more bits, hashes or cohorts"
+            "candidates",
+            f"{len(normal)} texts",
+            "cannot be distinguished by their bits: use fewer, or more bits, hashes or cohorts",
         )
     return np.asarray((vectors / values) @ vectors.T, dtype=np.float64)
 
@@ -240,18 +247,19 @@ CORRECTIONS: dict[str, Callable[[_Floats], _Floats]] = {
     "holm": _holm,
     "fdr": _benjamini_hochberg,
 }
-"""Bonferroni and Holm (1979) bound the chance of a single false find; Benjamini and Hochberg (1995) the share of false finds."""
+"""Bonferroni and Holm (1979) bound the probability of any false detection; Benjamini and Hochberg (1995) the proportion of false
+detections."""
 
 
 def check_correction(correction: str) -> str:
-    """The name of a correction, if there is one of that name."""
+    """The name of a correction, checked."""
     if not isinstance(correction, str) or correction not in CORRECTIONS:
         raise ParameterError("correction", correction, f"must be one of {', '.join(CORRECTIONS)}")
     return correction
 
 
 def adjust(p_values: _Floats, correction: str) -> _Floats:
-    """p-values that account for how many were looked at: at most `significance` means found.
+    """p-values adjusted for their number: at most `significance` means detected.
 
     >>> adjust(np.array([0.01, 0.5, 0.02]), "holm").round(3).tolist()
     [0.03, 0.5, 0.04]

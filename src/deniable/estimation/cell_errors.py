@@ -1,16 +1,16 @@
-"""How the errors of a table's cells hang together, without ever holding the matrix of cells by cells.
+"""The covariance of a table's cells, without ever building the matrix of cells by cells.
 
 Every report adds an unbiased contribution x to the cells: the estimate is the mean of x over the reports. A linear functional
 w of the cells is then the mean of the scores g = w . x, and the covariance of two functionals is the sample covariance of
-their scores over n. So marginals, conditionals and gradients of any statistic get exact variances at the price of one pass over
-the distinct reports, whatever the number of cells.
+their scores over n. So marginals, conditionals and gradients of any statistic get exact variances in one pass over the distinct
+reports, whatever the number of cells.
 
 In a finite population of U people the sampling part V_s = diag(pi) - pi pi' counts (1 - n/U) times (MATHS 1): the covariance
 is the infinite one less V_s/U.
 
-Few reports can look alike in what they say of a cell, while the coins still have their error: no variance of a cell is taken to
-be less than half of what the coins alone give it, whatever the truth is. Given the truth, the attributes' contributions are
-independent, so the product of their least variances is such a bound.
+A few reports can all agree about a cell although the coins still have their error, so no cell's variance is taken to be less than
+half of what the coins alone give it, whatever the truth. Given the truth, the attributes' contributions are independent, so the
+product of their smallest variances is such a bound.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
 _Floats = NDArray[np.float64]
 
 LARGEST_STATED = 1024
-"""Cells of which a document holds all covariances."""
+"""The most cells whose covariances are all stored in a document."""
 _BATCH = 64
-"""Functionals taken at once where each cell needs one."""
+"""Functionals computed at once when each cell needs one."""
 _CHUNK_NUMBERS = 1 << 20
 """Numbers in a chunk's largest array: few enough to stay near the cache, enough for NumPy's overhead to vanish."""
 
@@ -55,7 +55,7 @@ class Spread(ABC):
 
     proportions: _Floats
     crossed = False
-    """Whether every axis was randomized by itself, so that independent attributes have independent contributions."""
+    """Whether every axis was randomized separately, so that independent attributes have independent contributions."""
 
     @abstractmethod
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
@@ -74,7 +74,7 @@ class Spread(ABC):
         return out.reshape(shape)
 
     def to_dict(self, population: int | None = None) -> dict[str, Any]:
-        """As JSON can hold it; of up to `LARGEST_STATED` cells with all covariances, with and without the population."""
+        """A JSON document; for up to `LARGEST_STATED` cells with all covariances, with and without the population."""
         cells = self.proportions.size
         known = [None] if population is None else [None, population]
         every = np.eye(cells).reshape(cells, *self.proportions.shape) if cells <= LARGEST_STATED else None
@@ -106,7 +106,7 @@ class Spread(ABC):
 
 
 class CountedSpread(Spread):
-    """From the contingency tensor of reports: one inverse a axis, applied one after the other."""
+    """From the contingency tensor of reports: one inverse per axis, applied one after the other."""
 
     crossed = True
 
@@ -130,7 +130,7 @@ class CountedSpread(Spread):
         return {"counts": self.counts.tolist(), **{name: [encode(each) for each in some] for name, some in parts.items()}}
 
     def marginal(self, keep: Sequence[int]) -> CountedSpread:
-        # The columns of an inverse sum to 1, so to sum the cells over an axis is to forget its reports.
+        # The columns of an inverse sum to 1, so summing the cells over an axis means ignoring its reports.
         order = np.argsort(np.argsort(keep))
         counts = self.counts.sum(axis=tuple(i for i in range(self.counts.ndim) if i not in keep))
         coins = [self.coins[i] for i in keep] if self.coins else ()
@@ -138,7 +138,7 @@ class CountedSpread(Spread):
 
 
 class ListedSpread(Spread):
-    """From the reports themselves, where a report is too rich to be one of few outcomes."""
+    """From the reports themselves, if a report is not one of a few outcomes."""
 
     crossed = True
 
@@ -199,7 +199,7 @@ class DenseSpread(Spread):
             raise ParameterError(
                 "cells",
                 self.proportions.size,
-                "are too many for an Estimate to hold their covariance: make the table with joint()",
+                "are too many for an Estimate to keep their covariance: make the table with joint()",
             )
         flat = weights.reshape(len(weights), -1)
         infinite = flat @ self._covariance @ flat.T
@@ -209,7 +209,7 @@ class DenseSpread(Spread):
 
 
 class StatedSpread(Spread):
-    """Of a table that was read from a document: its covariances in an infinite population, then in its own."""
+    """For a table read from a document: its covariances in an infinite population, then in its own."""
 
     def __init__(self, proportions: _Floats, variances: Sequence[_Floats], covariances: Sequence[_Floats], crossed: bool) -> None:
         self.proportions, self._variances, self._covariances, self.crossed = proportions, variances, covariances, crossed
@@ -228,10 +228,10 @@ class StatedSpread(Spread):
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
         if not self._covariances:
             raise ParameterError(
-                "cells", self.proportions.size, f"are more than the {LARGEST_STATED} that travel with covariances"
+                "cells", self.proportions.size, f"are more than the {LARGEST_STATED} whose covariances are stored"
             )
         flat, known = weights.reshape(len(weights), -1), self._covariances[0 if population is None else -1]
-        unknown = np.isnan(np.diagonal(known))  # cells of conditions that nobody is in: they must not spoil the others
+        unknown = np.isnan(np.diagonal(known))  # cells of empty conditions must not affect the others
         found = flat @ np.where(unknown | unknown[:, None], 0, known) @ flat.T
         touched = (flat[:, unknown] != 0).any(axis=1)
         found[touched | touched[:, None]] = np.nan
@@ -240,7 +240,7 @@ class StatedSpread(Spread):
 
 
 class DerivedCellErrors(Spread):
-    """Of cells that are (to first order) linear in those of another table: their functionals are functionals of that table."""
+    """For cells that are (to first order) linear in those of another table: their functionals are functionals of that table."""
 
     def __init__(self, parent: Spread, proportions: _Floats, pull: Callable[[_Floats], _Floats], step: tuple[str, Any]) -> None:
         self.parent, self.proportions, self.pull, self.step = parent, proportions, pull, step
@@ -253,7 +253,7 @@ class DerivedCellErrors(Spread):
 
 
 class RearrangedSpread(DerivedCellErrors):
-    """Of cells that are cells of another table, in other places: `view` finds them there."""
+    """For cells that are cells of another table in other places, found by `view`."""
 
     def __init__(
         self, parent: Spread, view: Callable[[_Floats], _Floats], pull: Callable[[_Floats], _Floats], step: tuple[str, Any]
@@ -272,9 +272,9 @@ def selected(parent: Spread, place: tuple[int | slice, ...]) -> Spread:
 
 
 def conditioned(parent: Spread, n_given: int) -> Spread:
-    """Of each cell over the sum of those that agree with it on the first `n_given` axes, by the delta method.
+    """For each cell divided by the sum of those that agree with it on the first `n_given` axes, by the delta method.
 
-    With p = pi/S, dp = (dpi - p dS)/S. Where S is not positive there is no distribution to speak of: p is NaN.
+    With p = pi/S, dp = (dpi - p dS)/S. Where S is not positive, p is NaN.
     """
     of = tuple(range(n_given, parent.proportions.ndim))
     totals = parent.proportions.sum(axis=of, keepdims=True)
@@ -284,7 +284,7 @@ def conditioned(parent: Spread, n_given: int) -> Spread:
 
 
 def reshaped(parent: Spread, shape: tuple[int, ...]) -> Spread:
-    """Of the same cells, arranged in another shape."""
+    """For the same cells in another shape."""
     pull = partial(_arrange, parent.proportions.shape)
     return RearrangedSpread(parent, methodcaller("reshape", shape), pull, ("reshaped", list(shape)))
 
@@ -295,7 +295,7 @@ _STEPS: dict[str, Callable[[Spread, Any], Spread]] = {
     "conditioned": conditioned,
     "reshaped": lambda parent, shape: reshaped(parent, tuple(shape)),
 }
-"""How one table is made from another, by the names that documents have for it."""
+"""How one table is made from another, under the names used in documents."""
 
 
 def _floats(numbers: Any) -> _Floats:
@@ -317,7 +317,7 @@ def _embed(place: tuple[int | slice, ...], shape: tuple[int, ...], weights: _Flo
 
 def _divide(shares: _Floats, totals: _Floats, of: tuple[int, ...], weights: _Floats) -> _Floats:
     of = tuple(1 + axis for axis in of)
-    touched = weights != 0  # a row that nobody asks about must not spoil the others with its NaN
+    touched = weights != 0  # the NaN of an unused row must not affect the others
     mean = np.where(touched, weights * shares, 0).sum(axis=of, keepdims=True)
     present = touched.any(axis=of, keepdims=True)
     return np.where(present, (weights - mean) / totals, 0)
@@ -330,7 +330,7 @@ def _arrange(shape: tuple[int, ...], weights: _Floats) -> _Floats:
 def _along_axes(tensors: _Floats, matrices: Sequence[_Floats]) -> _Floats:
     """Multiply each axis of each tensor by its matrix: what the Kronecker product of the matrices would do, never built.
 
-    The first axis goes through its matrix and comes out last, so after one round all stand in their old order.
+    The first axis goes through its matrix and comes out last, so after one round all axes are back in order.
     """
     n_tensors = len(tensors)
     turned = tensors.reshape(n_tensors, -1).T
@@ -348,7 +348,7 @@ def _products(parts: Sequence[_Floats], n: int) -> _Floats:
 
 
 def _floor(coins: Sequence[_Floats], n: int) -> _Floats:
-    """For each cell the variance that the coins give it at least; 0 where that is not known."""
+    """The smallest variance that the coins give each cell; 0 if not known."""
     if not coins:
         return np.zeros(())
     out = np.ones(())
@@ -358,7 +358,7 @@ def _floor(coins: Sequence[_Floats], n: int) -> _Floats:
 
 
 def _at_least(covariance: _Floats, weights: _Floats, floor: _Floats) -> _Floats:
-    """The covariance, with the variances of those functionals that are single cells raised to the cells' least."""
+    """The covariance, with the variances of single-cell functionals raised to the cells' minimum."""
     flat = weights.reshape(len(weights), -1)
     single = np.flatnonzero(np.count_nonzero(flat, axis=1) == 1)
     cells = np.abs(flat[single]).argmax(axis=1)
@@ -384,11 +384,11 @@ def _finite(moments: _Floats, weights: _Floats, proportions: _Floats, n: int, po
 
 
 def _less_sampling(covariance: _Floats, weights: _Floats, proportions: _Floats, population: int | None) -> _Floats:
-    """Take away the sampling error that a finite population does not have."""
+    """Remove the sampling error that a finite population does not have."""
     if population is not None:
         flat, shares = weights.reshape(len(weights), -1), proportions.reshape(-1)
         sampling = (flat * shares) @ flat.T - np.outer(flat @ shares, flat @ shares)
-        # Estimated shares below 0 can make a variance of sampling negative, which no population has.
+        # Estimated shares below 0 can make a sampling variance negative, which is impossible.
         np.fill_diagonal(sampling, np.maximum(np.diagonal(sampling), 0))
         covariance = covariance - sampling / population
     np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0))

@@ -21,7 +21,7 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Result):
-    """The first group's proportions less the second's, with the error of that."""
+    """The first group's proportions minus the second's, with the standard errors."""
 
     labels: tuple[Hashable, ...]
     difference: _Floats
@@ -43,14 +43,15 @@ class Comparison(Result):
 
     @property
     def p_value(self) -> _Floats:
-        """For each label, how probable so large a difference would be if the groups were alike (two-sided, Student's t)."""
+        """For each label, the probability of a difference at least this large if the groups were alike (two-sided, Student's
+        t)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
         below = np.where(np.isinf(self.degrees), ndtr(-np.abs(self.z)), stdtr(np.clip(self.degrees, 1, 1e10), -np.abs(self.z)))
         return np.asarray(2 * below)
 
     def interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
-        """One row a label: low and high of the difference."""
+        """One row per label: low and high of the difference."""
         t = critical_values(check_confidence(confidence), self.degrees, self.covariance, simultaneous)
         return np.column_stack([self.difference - t * self.stderr, self.difference + t * self.stderr])
 
@@ -90,11 +91,10 @@ class Comparison(Result):
 
 
 def compare(first: Estimate, second: Estimate) -> Comparison:
-    """The difference between two groups' proportions, first less second, with a test of each label and of all together.
+    """The difference between two groups' proportions, first minus second, with a test per label and one for all.
 
-    The groups are different people; their mechanisms may differ. The variance is the sum of both, so the test is valid
-    whatever the coins added. For estimates of finite populations it asks whether these populations differ, not those they
-    might come from.
+    The groups are different people; their mechanisms may differ. The variance is the sum of both, so the test accounts for the
+    coins. For finite populations it tests whether these populations differ, not the distributions they might come from.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, coins = BinaryResponse(p=0.5, q=0.5), seeded_source(8)

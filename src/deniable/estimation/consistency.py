@@ -1,6 +1,6 @@
-"""From unbiased proportions to ones that look like a distribution: always by name, for each of these trades bias for noise.
+"""From unbiased proportions to ones that look like a distribution: always by name, because each of these trades bias for noise.
 
-Which to take, from what the tests measure (k = 1024, epsilon = 1, 100,000 reports, shares falling like 1/rank^1.3):
+Which to use, as measured by the tests (k = 1024, epsilon = 1, 100,000 reports, shares falling like 1/rank^1.3):
 
     method      sum 1   no negatives   bias                                          summed squared error
     (unbiased)  no      no             none                                          1
@@ -9,8 +9,8 @@ Which to take, from what the tests measure (k = 1024, epsilon = 1, 100,000 repor
     base-cut    no      yes            none above the cut, down to 0 below it        about 1/14
     smooth      as was  no             towards the mean of the neighbours            depends on how smooth the truth is
 
-Setting negatives to 0 and dividing by the sum is not among them: noise on a thousand absent labels then counts as people, and the
-largest share comes out as 0.09 instead of 0.28.
+Setting negatives to 0 and dividing by the sum is not offered: noise on a thousand absent labels would count as people, and the
+largest share would come out as 0.09 instead of 0.28.
 
 References. Wang, Lopuhaä-Zwakenberg, Li, Skoric and Li, "Locally differentially private frequency estimation with
 consistency", NDSS 2020 (norm, norm-sub, base-cut). Mallows, "Some comments on C_p", Technometrics 1973 (how much to smooth).
@@ -44,7 +44,7 @@ def make_consistent(estimate: Estimate, method: str, **options: Any) -> Estimate
     if chosen is None:
         raise ParameterError("method", method, f"must be one of {', '.join(sorted(METHODS))}")
     if not estimate.exclusive and method != "base-cut":
-        raise ParameterError("method", method, "makes the shares sum to 1, and a person may have several of these labels")
+        raise ParameterError("method", method, "makes the shares sum to 1, but a person may have several of these labels")
     known = list(inspect.signature(chosen).parameters)[1:]
     for name, value in options.items():
         if name not in known:
@@ -55,8 +55,8 @@ def make_consistent(estimate: Estimate, method: str, **options: Any) -> Estimate
 def norm_sub(estimate: Estimate) -> Estimate:
     """Take the same amount from every label, and 0 where that would be negative, so that the sum is 1.
 
-    max(x - t, 0) with sum 1 is the projection onto the simplex in Euclidean distance: norm-sub and projection are one thing
-    under two names (Wang et al. 2020, theorem on constrained least squares).
+    max(x - t, 0) with sum 1 is the projection onto the simplex in Euclidean distance: norm-sub and projection are the same (Wang
+    et al. 2020, theorem on constrained least squares).
     """
     return changed(
         estimate,
@@ -90,10 +90,10 @@ def norm(estimate: Estimate) -> Estimate:
 
 
 def base_cut(estimate: Estimate, false_alarm: float = 0.05) -> Estimate:
-    """Keep what is too large to be the noise of an absent label, and set the rest to 0.
+    """Keep what is too large to be noise on an absent label, and set the rest to 0.
 
-    The cut is that many standard errors of an absent label at which, if none of the k labels were there, one or more would be
-    kept with probability `false_alarm` at most (Bonferroni).
+    The cut, in standard errors of an absent label, is chosen so that, if all k labels were absent, any would be kept with
+    probability at most `false_alarm` (Bonferroni).
     """
     if isinstance(false_alarm, bool) or not isinstance(false_alarm, float | int) or not 0 < false_alarm < 1:
         raise ParameterError("false_alarm", false_alarm, "must lie strictly between 0 and 1")
@@ -112,11 +112,11 @@ def base_cut(estimate: Estimate, false_alarm: float = 0.05) -> Estimate:
 
 
 def smoothed(estimate: Estimate, passes: int | None = None) -> Estimate:
-    """Average each label with its neighbours, for labels in a natural order; `passes` times, or as often as serves best."""
+    """Average each label with its neighbours, for labels in a natural order; `passes` times, or the best number of times."""
     if passes is None:
         if estimate.covariance is None:
             raise ParameterError(
-                "passes", passes, f"must be given for {estimate.proportions.size} labels: their covariance is not held"
+                "passes", passes, f"must be given for {estimate.proportions.size} labels, because their covariance is not kept"
             )
         passes = best_passes(estimate.proportions, estimate.covariance)
     if isinstance(passes, bool) or not isinstance(passes, int) or passes < 0:
@@ -132,9 +132,10 @@ METHODS: dict[str, Callable[..., Estimate]] = {"norm-sub": norm_sub, "norm": nor
 
 
 def smooth(proportions: _Floats, passes: int) -> _Floats:
-    """Each entry replaced by half of itself and a quarter of either neighbour, so many times; the sum stays.
+    """Each entry replaced by half of itself and a quarter of either neighbour, `passes` times; the sum is unchanged.
 
-    At the ends the neighbour that is not there is the entry itself.
+    At the ends,
+    the missing neighbour is the entry itself.
 
     >>> smooth(np.array([1.0, 0.0, 0.0, 0.0]), 1).tolist()
     [0.75, 0.25, 0.0, 0.0]
@@ -146,7 +147,7 @@ def smooth(proportions: _Floats, passes: int) -> _Floats:
 
 
 def best_passes(proportions: _Floats, covariance: _Floats) -> int:
-    """How often to smooth for the least squared error, judged without knowing the truth (Mallows' C_p).
+    """How often to smooth for the smallest squared error, estimated without knowing the truth (Mallows' C_p).
 
     One pass is a symmetric matrix S with eigenvectors cos(pi j (v + 1/2)/k) and eigenvalues cos^2(pi j/2k). The summed
     squared error of S^m x has the unbiased estimate |S^m x - x|^2 + 2 tr(S^m C) - tr(C), with C the covariance of x.

@@ -1,4 +1,4 @@
-"""Correlation of randomized answers with each other and with what is known as it is."""
+"""Correlation of randomized answers with each other and with plain columns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def correlate(
     sample: Sample | None = None,
     names: tuple[str, str] = ("first", "second"),
 ) -> Statistic:
-    """Pearson's correlation of two numbers, each known as it is or randomized.
+    """Pearson's correlation of two numbers, each plain or randomized.
 
-    Each is a column of numbers, or (mechanism, reports): of an answer (two labels count 0 and 1, labels that are numbers for
-    themselves, others by `scores`, a mapping from the names), or of a number scrambled by :class:`~deniable.Scrambling`.
-    With unbiased guesses x, y of the values and x2, y2 of their squares, r = (E xy - E x E y) / sqrt((E x2 - (E x)^2)(E y2 -
-    (E y)^2)); its standard error is the jackknife's or, of a `sample`, linearised. The plain correlation of reports is nearer
-    to 0. Fox and Tracy, "Measuring associations with randomized response", Social Science Research 1984.
+    Each is a column of numbers, or (mechanism, reports): of an answer (two labels count as 0 and 1, numeric labels as their
+    values, others by `scores`, a mapping from the names), or of a number scrambled by :class:`~deniable.Scrambling`. With
+    unbiased guesses x, y of the values and x2, y2 of their squares, r = (E xy - E x E y) / sqrt((E x2 - (E x)^2)(E y2 - (E
+    y)^2)); its standard error is the jackknife's or, with a `sample`, linearised. The plain correlation of the reports would be
+    too close to 0. Fox and Tracy, "Measuring associations with randomized response", Social Science Research 1984.
 
     >>> from deniable import Warner, seeded_source
     >>> rng, survey = np.random.default_rng(1), Warner(0.8)
@@ -46,16 +46,16 @@ def correlate(
     given = scores or {}
     x, y = (numeric_variable(name, one, given.get(name)) for name, one in zip(names, (first, second), strict=True))
     if x.n != y.n or (sample is not None and sample.n != x.n):
-        raise ParameterError(names[1], y.n, f"is its number of rows, which must be that of {names[0]} and of the sample, {x.n}")
+        raise ParameterError(f"len({names[1]})", y.n, f"must be that of {names[0]} and of the sample, {x.n}")
     if x.n < 3:
-        raise ParameterError(names[0], x.n, "is its number of rows, which must be at least 3")
+        raise ParameterError(f"len({names[0]})", x.n, "must be at least 3")
     weights = np.ones(x.n) if sample is None else sample.weights
     share = weights / weights.sum()
     (u, uu), (v, vv) = _centred(x, share), _centred(y, share)
     spreads = share @ np.column_stack([uu, vv])
     if spreads.min() <= 0:
         at = int(spreads.argmin())
-        raise ParameterError(names[at], float(spreads[at]), "is its estimated variance, which must be above 0 for a correlation")
+        raise ParameterError(f"estimated variance of {names[at]}", float(spreads[at]), "must be above 0 for a correlation")
     scale = np.sqrt(spreads)
     value = float(share @ (u * v) / scale.prod())
     if sample is None:
@@ -63,7 +63,7 @@ def correlate(
     else:
         contributions = (u * v / scale.prod() - value * (uu / spreads[0] + vv / spreads[1]) / 2)[:, None]
         variance = float(sample.covariance(contributions)[0, 0]) / float(weights.sum()) ** 2
-    notes = () if abs(value) <= 1 else ("beyond -1 to 1 by the coins' noise: collect more reports",)
+    notes = () if abs(value) <= 1 else ("outside -1 to 1 because of the coins' noise: collect more reports",)
     return Statistic(f"correlation of {names[0]} and {names[1]}", value, math.sqrt(variance), x.n, notes)
 
 

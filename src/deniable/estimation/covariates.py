@@ -1,4 +1,4 @@
-"""Covariates as a matrix: from arrays and frames, with their names, and with one that follows from the others refused."""
+"""Covariates as a matrix with names, from arrays and data frames; collinear ones are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Floats = NDArray[np.float64]
 
 
 def named_columns(covariates: Any, names: Sequence[str] | None, n: int) -> tuple[tuple[str, ...], _Floats]:
-    """The covariates' names and a matrix of them, one row a person; None is no covariate for `n` people."""
+    """The covariates' names and matrix, one row per person; None means no covariates for `n` people."""
     if covariates is None:
         covariates = np.zeros((n, 0))
     given = getattr(covariates, "columns", None)
@@ -31,14 +31,14 @@ def named_columns(covariates: Any, names: Sequence[str] | None, n: int) -> tuple
     if matrix.ndim == 1:
         matrix = matrix[:, np.newaxis]
     if matrix.ndim != 2:
-        raise ParameterError("covariates", matrix.shape, "is their shape, which must be rows of people and columns of covariates")
+        raise ParameterError("covariates.shape", matrix.shape, "must be (people, covariates)")
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise ParameterError("covariates", int(bad.argmax()), "is the first row with a missing or infinite entry")
+        raise ParameterError(f"covariates[{bad.argmax()}]", "…", "must not have a missing or infinite entry")
     if names is None:
         names = [f"x{i + 1}" for i in range(matrix.shape[1])] if found is None else found
     if isinstance(names, str) or len(names) != matrix.shape[1]:
-        raise ParameterError("names", list(names), f"must be as many as the covariates, {matrix.shape[1]}")
+        raise ParameterError("names", list(names), f"must have one name per covariate, {matrix.shape[1]}")
     return tuple(names), matrix
 
 
@@ -48,7 +48,7 @@ def design_matrix(columns: _Floats, intercept: bool) -> _Floats:
 
 
 def check_rank(design: _Floats, names: Sequence[str]) -> None:
-    """Refuse covariates of which one follows from the others, and say which."""
+    """Refuse covariates that are linearly dependent, and say which."""
     norms = np.sqrt((design**2).sum(axis=0))
     for j, name in enumerate(names):
         if norms[j] == 0:

@@ -1,4 +1,4 @@
-"""What a survey design learns: one or several parameters with standard errors, from rates of answers in one or more samples."""
+"""The estimate of a survey design: parameters with standard errors, from rates of answers in one or more samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ParameterTest(Result):
-    """Whether a parameter has a given value: how far the estimate is from it, and how often chance alone goes as far."""
+    """A test of whether a parameter has a given value."""
 
     name: str
     estimate: float
@@ -41,7 +41,7 @@ class ParameterTest(Result):
 
     @property
     def p_value(self) -> float:
-        """Of both sides."""
+        """Two-sided."""
         return math.erfc(abs(self.z) / math.sqrt(2))
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -59,7 +59,7 @@ class ParameterTest(Result):
 class DesignEstimate(Result):
     """Estimated parameters of a survey design, with their covariance.
 
-    Standard errors come in two kinds, and `errors` says which one is shown: with a divisor of "n-1" or "n" for estimates that
+    There are two kinds of standard errors, and `errors` says which is shown: with a divisor of "n-1" or "n" for estimates that
     are linear in the counts ("n" is also what both the observed and the expected information give for them), and by the
     "observed" or the "expected" information for maximum likelihood. :meth:`with_errors` switches.
     """
@@ -68,11 +68,11 @@ class DesignEstimate(Result):
     names: tuple[str, ...]
     values: _Floats
     covariances: Mapping[str, _Floats]
-    """By kind; the first is the one shown."""
+    """By kind; the first is shown."""
     n: tuple[int, ...]
     """People in each sample."""
     epsilon: float
-    """The loss of the instruction, for people who follow it; infinite where an answer can be conclusive."""
+    """The loss for people who follow the instruction; infinite if an answer can be conclusive."""
     method: str = "moment"
     notes: tuple[str, ...] = ()
     population: int | None = None
@@ -81,7 +81,7 @@ class DesignEstimate(Result):
     proportions: bool = True
     """Whether the parameters are proportions, to be shown as percentages and cut to [0, 1]."""
     shapes: _Floats | None = None
-    """Skewness and kurtosis of one person's contribution to each parameter, where they are far from a normal law's."""
+    """Skewness and kurtosis of one person's contribution to each parameter, if far from normal."""
 
     @classmethod
     def linear(
@@ -102,7 +102,7 @@ class DesignEstimate(Result):
 
     @property
     def errors(self) -> str:
-        """The kind of standard errors that is shown."""
+        """The kind of standard errors shown."""
         return next(iter(self.covariances))
 
     @property
@@ -133,12 +133,12 @@ class DesignEstimate(Result):
         return self.names.index(name)
 
     def interval(self, confidence: float = 0.95, method: str | None = None) -> _Floats:
-        """One row a parameter: low and high.
+        """One row per parameter: low and high.
 
-        "jeffreys" puts Jeffreys' intervals of the samples' rates together (a ratio's by Fieller's theorem) and is cut to [0,
-        1]: at 500 people it covers 94 to 96 % whatever the rate is from 5 to 95 %. "wald" is the estimate ± the normal quantile
-        times the standard error, which most packages print. By default the first, where there are rates to take it from; of
-        skewed contributions (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
+        "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1]:
+        with 500 people it covers 94 to 96 % for any rate from 5 to 95 %. "wald" is the estimate ± the normal quantile times the
+        standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
+        (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
         (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
         z = normal_reach(confidence)
@@ -195,7 +195,7 @@ class DesignEstimate(Result):
         return {**fields_of(self), "stderr": self.stderr.tolist()}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a parameter, with estimate, stderr, low and high."""
+        """A pandas DataFrame: one row per parameter, with estimate, stderr, low and high."""
         low, high = self.interval(confidence).T
         columns = {"estimate": self.values, "stderr": self.stderr, "low": low, "high": high}
         return pandas().DataFrame(columns, index=list(self.names))
@@ -217,7 +217,7 @@ class DesignEstimate(Result):
         lines = [f"{self.design}: {people} people{of}; epsilon {loss}; ± covers 95 %, standard errors {kind}"]
         outside = [name for name, value in zip(self.names, self.values, strict=True) if self.proportions and not 0 <= value <= 1]
         if outside:
-            lines.append(f"{' and '.join(outside)} outside 0 to 100 %: by chance, or people did not follow the instructions")
+            lines.append(f"{' and '.join(outside)} outside 0 to 100 %: chance, or people did not follow the instructions")
         return [*lines, *self.notes]
 
     def __str__(self) -> str:

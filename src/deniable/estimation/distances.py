@@ -38,11 +38,11 @@ def euclidean(first: Any, second: Any) -> float:
 
 
 def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
-    """The earth mover's distance on a line: how much is moved, times how far, at the least.
+    """The earth mover's distance on a line: the least total of mass times distance moved.
 
     The sum over neighbouring labels of |difference of the cumulative sums| times the step between them. Labels are one step
-    apart, unless `positions` says where each one lies. Both sides must have the same sum: estimates that do not sum
-    to 1 are made to by `consistent("norm")` or `projected()`.
+    apart, unless `positions` says where each one is. Both sides must have the same sum: use `consistent("norm")` or `projected()`
+    for estimates that do not sum to 1.
 
     >>> kantorovich([1, 0, 0], [0, 0, 1])
     2.0
@@ -61,7 +61,7 @@ def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
     else:
         where = _numbers("positions", positions)
         if where.shape != a.shape:
-            raise ParameterError("positions", where.size, f"is their number, which must be that of the labels, {a.size}")
+            raise ParameterError("len(positions)", where.size, f"must be the number of labels, {a.size}")
         steps = np.diff(where)
         if np.any(steps <= 0):
             raise ParameterError("positions", positions, "must increase")
@@ -73,7 +73,7 @@ def _pair(first: Any, second: Any) -> tuple[_Floats, _Floats]:
         raise ParameterError("labels", list(second.labels), f"must be those of the first, {list(first.labels)}")
     a, b = _numbers("first", first), _numbers("second", second)
     if a.shape != b.shape:
-        raise ParameterError("second", b.size, f"is its number of entries, which must be that of the first, {a.size}")
+        raise ParameterError("len(second)", b.size, f"must be that of the first, {a.size}")
     return a, b
 
 
@@ -83,7 +83,8 @@ def _numbers(name: str, values: Any) -> _Floats:
     except (TypeError, ValueError):
         raise ParameterError(name, type(values).__name__, "must be an Estimate or a sequence of numbers") from None
     if array.ndim != 1 or array.size == 0:
-        raise ParameterError(name, array.shape, "is its shape, which must be one row with at least one entry")
+        raise ParameterError(f"{name}.shape", array.shape, "must be one row with at least one entry")
     if not np.all(np.isfinite(array)):
-        raise ParameterError(name, int(np.flatnonzero(~np.isfinite(array))[0]), "is the position of an entry that is not finite")
+        place = int((~np.isfinite(array)).argmax())
+        raise ParameterError(f"{name}[{place}]", float(array[place]), "must be finite")
     return array

@@ -2,11 +2,11 @@
 
 Of the counts C of reports drawn from lam = P pi, the log-likelihood is l(pi) = sum_u C_u ln (P pi)_u. It is concave, and one
 step of expectation maximisation, pi_v <- pi_v g_v with g = P' (C/n / lam), never lowers it (Dempster, Laird and Rubin 1977).
-The result is a distribution: no entry is negative, and they sum to 1. Being kept inside the simplex it is biased; what that
-saves in variance where the inverse of P is noisy is usually far more.
+The result is a distribution: no entry is negative, and they sum to 1. Staying inside the simplex makes it biased; where the
+inverse of P is noisy, the saving in variance is usually far larger.
 
 How far a distribution can be from the best one is known at every step: l(max) - l(pi) <= n (max_v g_v - 1), since l is concave.
-Plain steps crawl where P is nearly singular, so after a while Newton steps towards the same maximum take over.
+Plain steps are slow where P is nearly singular, so after a while Newton steps towards the same maximum take over.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NEWTON_STEPS = 200
 
 
 class Fit(NamedTuple):
-    """A distribution and what is known of how good it is."""
+    """A distribution and a bound on how far it is from the best."""
 
     proportions: _Floats
     shortfall: float
-    """How far its log-likelihood can be below the maximum, at most. With smoothing, the mass that one more step would move."""
+    """The most its log-likelihood can be below the maximum. With smoothing, the mass that one more step would move."""
     iterations: int
 
 
@@ -95,7 +95,7 @@ def steps(counts: NDArray[np.int64] | _Floats, matrix: _Floats) -> Iterator[tupl
     value = _value(rate, matrix, current)
     for proportions in chain([current], _newton(rate, matrix, current)):
         reached = _value(rate, matrix, proportions)
-        if reached >= value - 1e-15 * abs(value):  # near the maximum all steps look alike, but for the last digit
+        if reached >= value - 1e-15 * abs(value):  # near the maximum, values differ only in the last digit
             value = max(value, reached)
             yield proportions, n * (float((matrix.T @ (rate / (matrix @ proportions))).max()) - 1)
 
@@ -124,22 +124,21 @@ def smooth_steps(counts: NDArray[np.int64] | _Floats, matrix: _Floats) -> Iterat
 
 
 def log_likelihood(counts: NDArray[np.int64] | _Floats, matrix: _Floats, proportions: _Floats) -> float:
-    """sum_u C_u ln (P pi)_u: the logarithm of the counts' probability, but for what does not depend on pi."""
+    """sum_u C_u ln (P pi)_u: the log-probability of the counts, up to a term that does not depend on pi."""
     return _value(np.asarray(counts, dtype=np.float64), matrix, proportions)
 
 
 def observed_covariance(counts: NDArray[np.int64] | _Floats, matrix: _Floats, proportions: _Floats) -> _Floats:
     """The asymptotic covariance of the maximum likelihood estimate: the inverse of the observed information on the simplex.
 
-    The information is P' diag(C / lam^2) P, taken along directions that keep the sum 1. It means what it says only inside the
-    simplex: where an entry is (nearly) 0 the estimate is not normal around the truth, and the call is refused. Not for smoothed
-    estimates.
+    The information is P' diag(C / lam^2) P, taken along directions that keep the sum 1. It is valid only inside the simplex:
+    where an entry is (nearly) 0 the estimate is not normal around the truth, and the call is refused. Not for smoothed estimates.
     """
     rate, matrix, n = _check(counts, matrix)
     lam = matrix @ proportions
     if proportions.min() <= 1 / n:
         raise ParameterError(
-            "proportions", float(proportions.min()), "must all exceed 1/n: on the edge there is no such covariance"
+            "proportions", float(proportions.min()), "must all exceed 1/n: there is no such covariance at the edge"
         )
     information = n * (matrix * (rate / lam**2)[:, None]).T @ matrix
     k = proportions.size
@@ -151,7 +150,7 @@ def _check(counts: NDArray[np.int64] | _Floats, matrix: _Floats) -> tuple[_Float
     """Only the reports that occurred: the others do not enter the likelihood."""
     counts = np.asarray(counts, dtype=np.float64)
     if matrix.ndim != 2 or counts.shape != matrix.shape[:1]:
-        raise ParameterError("counts", counts.shape, f"must be one a report, of which the matrix has {matrix.shape[0]}")
+        raise ParameterError("counts", counts.shape, f"must have one count per report of the matrix, {matrix.shape[0]}")
     if not np.all(np.isfinite(counts)) or counts.min() < 0:
         raise ParameterError("counts", float(counts.min()), "must be finite and not negative")
     n = float(counts.sum())
@@ -167,7 +166,7 @@ def _value(rate: _Floats, matrix: _Floats, proportions: _Floats) -> float:
 
 
 def _distribution(mass: _Floats) -> _Floats:
-    """Rounding moves the sum by a last digit a step; thousands of steps would add up."""
+    """Each step may change the last digit of the sum; over thousands of steps that would add up."""
     total: _Floats = mass / mass.sum()
     return total
 
@@ -185,7 +184,7 @@ def _newton(rate: _Floats, matrix: _Floats, start: _Floats) -> Iterator[_Floats]
         lam = matrix @ inside
         gradient = 1 - matrix.T @ (rate / lam)
         target = 0.1 * float(inside @ slack) / k
-        if target < 1e-18:  # doubles tell nothing finer
+        if target < 1e-18:  # doubles resolve nothing finer
             return
         curvature = (matrix * (rate / lam**2)[:, None]).T @ matrix
         curvature[np.diag_indices(k)] += slack / inside
@@ -218,7 +217,7 @@ def _extrapolate(current: _Floats, first: _Floats, second: _Floats) -> _Floats:
 
 
 def _smooth(mass: _Floats) -> _Floats:
-    """Weights 1/4, 1/2, 1/4; what would leave at an end stays there, so that none is lost."""
+    """Weights 1/4, 1/2, 1/4; what would leave at an end stays there, so that no mass is lost."""
     out = mass / 2
     out[1:] += mass[:-1] / 4
     out[:-1] += mass[1:] / 4

@@ -25,18 +25,18 @@ from deniable.results import Result, fields_of
 __all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts", "covariances_up_to", "largest_covariance"]
 
 LARGEST_COVARIANCE = 512
-"""Up to this many labels an Estimate holds the whole covariance matrix; beyond it, the diagonal."""
+"""Up to this many labels, an Estimate keeps the whole covariance matrix; beyond it, the diagonal."""
 _LARGEST: ContextVar[int] = ContextVar("largest_covariance", default=LARGEST_COVARIANCE)
 
 
 def largest_covariance() -> int:
-    """Up to how many labels reports are solved with their covariance here: it takes a hundred times as long as the rest."""
+    """The most labels for which the covariance is computed: it takes a hundred times as long as the rest."""
     return _LARGEST.get()
 
 
 @contextmanager
 def covariances_up_to(labels: int) -> Iterator[None]:
-    """Solve reports of up to so many labels with their covariance, within the context."""
+    """Within the context, compute covariances for up to `labels` labels."""
     token = _LARGEST.set(labels)
     try:
         yield
@@ -47,17 +47,17 @@ def covariances_up_to(labels: int) -> Iterator[None]:
 _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
 _FEWEST_PLACES = 8
-"""Numbers of a scale from which on it is summarized by a mean and quantiles."""
+"""From this many numeric labels on, a scale is summarized by its mean and quantiles."""
 _EDGE = 0.1
-"""Standard errors that an interval at the edge of [0, 1] spans at least: enough to be seen, too little to cover more often."""
+"""The least width, in standard errors, of an interval at the edge of [0, 1]: visible, but too small to raise coverage."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReportCounts(Result):
-    """What an estimate was solved from, so that a document need not hold the covariance: it can be solved again."""
+    """What an estimate was solved from, so that a document need not store the covariance: it can be recomputed."""
 
     mechanism: Mapping[str, Any]
-    """Its description; the labels are those of the estimate."""
+    """The mechanism's description; the labels are those of the estimate."""
     counts: NDArray[np.int64]
     population: int | None = None
     """What the reports were a sample of; over several epochs, person-epochs."""
@@ -67,10 +67,10 @@ class ReportCounts(Result):
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Result):
-    """Estimated proportions of the population, one a label, with the covariance of their errors.
+    """Estimated proportions of the population, one per label, with the covariance of their errors.
 
-    The proportions are unbiased, so single ones may lie below 0 or above 1: that is what a fair error bar around a small
-    share looks like. :meth:`projected` gives a proper distribution, by name.
+    The proportions are unbiased, so some may lie below 0 or above 1, as a fair error bar around a small share does.
+    :meth:`projected` gives a proper distribution, by name.
     """
 
     labels: tuple[Hashable, ...]
@@ -80,14 +80,14 @@ class Estimate(Result):
     n: int
     """Reports received."""
     covariance: _Floats | None = None
-    """Of the proportions, where there are at most `LARGEST_COVARIANCE` of them."""
+    """Of the proportions, if there are at most `LARGEST_COVARIANCE`."""
     population: int | None = None
-    """How many people there are, where that is known: the error then vanishes as n approaches it, but for the coins."""
+    """The size of the population, if known: as n approaches it, only the coins' error remains."""
     mechanism: str = ""
     epsilon: float = math.nan
-    """Local: what a report tells anyone who knows who sent it."""
+    """Local: the loss against anyone who knows who sent a report."""
     sampled_epsilon: float | None = None
-    """What it tells anyone who does not know who took part."""
+    """The loss against anyone who does not know who took part."""
     support: tuple[_Floats, _Floats] | None = None
     """P(report supports the label | the label is true) and P(… | it is not), where reports either support a label or do not."""
     window: tuple[Any, Any] | None = None
@@ -95,13 +95,13 @@ class Estimate(Result):
     degrees: _Floats | None = None
     """Degrees of freedom of each variance, where they are not n - 1."""
     strata: tuple[tuple[float, Estimate], ...] = ()
-    """The weighted estimates of which this one is the sum, where it is one."""
+    """The weighted estimates that this one is the sum of, if it is."""
     unbiased: _Floats | None = None
     """The proportions before :meth:`consistent` changed them."""
     reports: ReportCounts | None = None
-    """The counts that it was solved from, in windows of a query."""
+    """The counts it was solved from, for windows of a query."""
     exclusive: bool = True
-    """Whether a person has one label only, so that the proportions sum to 1. Not so in multiple choice."""
+    """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple choice."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",
@@ -115,24 +115,22 @@ class Estimate(Result):
         return np.sqrt(self.variance)
 
     def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
-        """One row a label: low and high, which cover the true proportion with the given probability.
+        """One row per label: low and high, which cover the true proportion with the given probability.
 
         `method` is one of
 
         - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees of freedom (strata: by
-          Welch and Satterthwaite). For any estimate; may reach beyond [0, 1]. It covers too little where few reports support
-          a label.
-        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins;
-          of strata, put together by square-and-add). It holds from 30 reports on and for rare labels; out of a population of
-          up to 200 people the exact law of the reports stands in for standard errors. It is cut to [0, 1], so
-          it need not contain an unbiased estimate below 0; where no share fits the reports, it is a tenth of a standard error
-          wide at the edge.
-          Needs reports that support a label or do not: a general matrix has no variance that depends on one share alone.
-        - None: score where it can be had, normal elsewhere.
+          Welch and Satterthwaite). Works for any estimate; may reach beyond [0, 1]; covers too little if few reports support a
+          label.
+        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; for
+          strata, combined by square-and-add). It is valid from 30 reports on and for rare labels; for populations of up to 200
+          people the exact law of the reports replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased
+          estimate below 0; if no share fits the reports, it is a tenth of a standard error wide at the edge. Needs reports that
+          support a label or do not: a general matrix has no variance that depends on one share alone.
+        - None: score if available, otherwise normal.
 
         `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is
-        still that of the unbiased proportions, drawn out to contain the changed one where it lies outside: it covers at least
-        as often.
+        still that of the unbiased proportions, extended if necessary to contain the changed one, so it covers at least as often.
         """
         check_confidence(confidence)
         if method not in {None, "normal", "score"}:
@@ -165,7 +163,7 @@ class Estimate(Result):
         return self.support is not None
 
     def _few_counts(self) -> NDArray[np.int64] | None:
-        """How many reports support each label, if the population is so small that the counts are looked at one by one."""
+        """How many reports support each label, if the population is small enough for exact intervals."""
         if self.strata or self.support is None or self.population is None or not 0 < self.n <= self.population <= LARGEST:
             return None
         a, b = self.support
@@ -176,7 +174,7 @@ class Estimate(Result):
         )
 
     def _small(self, counts: NDArray[np.int64], reach: _Floats) -> _Floats:
-        """The interval of a small population: labels that have the same coins are looked up together."""
+        """The interval of a small population; labels with the same coins are looked up together."""
         assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
         out = np.empty((counts.size, 2))
         kinds, which = np.unique(np.column_stack([*self.support, reach]), axis=0, return_inverse=True)
@@ -197,7 +195,7 @@ class Estimate(Result):
         return score_limits(centre, self.support, self.n, self.population, reach)
 
     def _shares(self, limits: _Floats) -> _Floats:
-        """Limits cut to [0, 1]. Where no share fits the reports, an edge and a little more: a point would claim certainty."""
+        """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""
         cut = np.clip(limits, 0, 1)
         edge = _EDGE * self.stderr
         cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
@@ -211,16 +209,16 @@ class Estimate(Result):
         return self.proportions * (size if size is not None else self.population or self.n)
 
     def consistent(self, method: str, **options: Any) -> Estimate:
-        """The estimate made to look like a distribution, by one of several methods; the ± stays that of the unbiased estimate.
+        """The estimate turned into a distribution by one of several methods; the ± stays that of the unbiased estimate.
 
         - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as :meth:`projected`.
         - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its ± is its own.
         - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or more wrongly kept).
-        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default as many as promise the least squared
-          error).
+        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default the number with the smallest estimated
+          squared error).
 
-        They can be chained: ``estimate.consistent("smooth").projected()``. What each does to bias and squared error is told in
-        :mod:`deniable.estimation.consistency`.
+        They can be chained: ``estimate.consistent("smooth").projected()``. :mod:`deniable.estimation.consistency` compares their
+        bias and squared error.
         """
         return make_consistent(self, method, **options)
 
@@ -229,7 +227,7 @@ class Estimate(Result):
         return make_consistent(self, "norm-sub")
 
     def without_bias(self) -> Estimate:
-        """The unbiased estimate that this one was made from, or itself: what pooling, and intervals of statistics, need."""
+        """The unbiased estimate that this one was made from, or itself, as pooling and intervals of statistics need."""
         if self.unbiased is None:
             return self
         return dataclasses.replace(self, proportions=self.unbiased, unbiased=None, notes=())
@@ -250,11 +248,11 @@ class Estimate(Result):
 
     @property
     def numeric(self) -> bool:
-        """Whether the labels are places of a scale, of which a mean and quantiles say more than each one's share."""
+        """Whether the labels are points of a scale, better summarized by a mean and quantiles than by shares."""
         return len(self.labels) >= _FEWEST_PLACES and all(isinstance(label, float) for label in self.labels)
 
     def summary(self) -> tuple[Statistic, ...]:
-        """Of numbers: their mean, median and quartiles."""
+        """For numeric labels: mean, median and quartiles."""
         from deniable.estimation import statistics  # noqa: PLC0415 - which are made from estimates
 
         if not self.numeric:
@@ -275,7 +273,7 @@ class Estimate(Result):
         return f" … ({len(self.labels)})" if len(self.labels) > 8 else ""
 
     def _order(self) -> list[int]:
-        """The labels in their own order or, where there are many, the largest first."""
+        """The labels in their own order or, if there are many, the largest first."""
         if len(self.labels) <= _ROWS_SHOWN or self.numeric:
             return list(range(len(self.labels)))
         return [int(at) for at in np.argsort(-self.proportions, kind="stable")]
@@ -302,14 +300,14 @@ class Estimate(Result):
         return Display(columns, rows, (self.privacy_line(), *self.notes), bars, "share (%)", texts=[header, *texts])
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a label, with estimate, stderr, low and high."""
+        """A pandas DataFrame: one row per label, with estimate, stderr, low and high."""
         pd = pandas()
         low, high = self.interval(confidence).T
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
         return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False))
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
-        """Draw the shares as bars with their intervals, the truth as marks where it is given; returns matplotlib's axes."""
+        """Draw the shares as bars with their intervals, with the truth as marks if given; returns matplotlib's axes."""
         from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_estimate(self, ax, truth=truth, confidence=confidence)
@@ -329,7 +327,7 @@ class Estimate(Result):
 
 
 def check_population(population: int | None, n: int) -> int | None:
-    """The population, if it is a whole number that holds all who reported."""
+    """The population, checked to be a whole number that includes everyone who reported."""
     if population is None:
         return None
     if isinstance(population, bool) or not isinstance(population, int | float | np.number) or not _is_whole(population):
@@ -348,7 +346,7 @@ def _finite(number: float) -> float | None:
 
 
 def label_text(label: Any) -> str:
-    """A label as a person reads it: of a combination, its parts."""
+    """A label for display; for a combination, its parts."""
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 

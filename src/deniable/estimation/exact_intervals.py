@@ -1,8 +1,8 @@
 """Intervals for small populations, by the exact law of the count.
 
-Where nearly all of a few people take part and their coins rarely lie, the number of reports that support a label takes so few
-different values that no formula for a spread tells how likely each is. But then all there is to know can be computed: of U people
-j have the label, so there are U + 1 possible truths, and under each of them the law of the count is known exactly.
+If nearly all of a few people take part and their coins rarely lie, the number of reports that support a label takes so few values
+that no formula for a standard error describes it. But then everything can be computed: j of U people have the label, so there are
+U + 1 possible truths, and under each of them the law of the count is known exactly.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["LARGEST", "count_laws", "small_population_limits"]
 
 _Floats = NDArray[np.float64]
 LARGEST = 200
-"""People. From here on a count has so many values that score intervals cover as they should; and the laws would take long."""
+"""The largest population. Beyond it, counts have enough values for score intervals to cover, and exact laws would be slow."""
 _TRIED = 8
-"""Ends that are tried on either side of a region."""
+"""How many ends are tried on either side of a region."""
 _BALANCE = 1 / 3
 """What a difference between the two tails costs, against missing the confidence: of 0.2 to 0.5 it made the steps least felt."""
 
@@ -26,15 +26,15 @@ _BALANCE = 1 / 3
 def small_population_limits(counts: NDArray[np.int64], n: int, population: int, a: float, b: float, confidence: float) -> _Floats:
     """Low and high share of a label, for each count of supporting reports among `n` out of `population` people.
 
-    For every possible truth a region of counts is chosen that holds as nearly `confidence` as steps allow, its tails as equal
-    as may be; regions never go back where the truth goes up. The interval is made of the truths whose region holds the count
-    (Neyman 1937). A count that no truth explains gets the nearest truth, and nothing else.
+    For every possible truth, a region of counts is chosen whose probability is as close to `confidence` as the discrete steps
+    allow, with tails as equal as possible; regions never move down as the truth goes up. The interval consists of the truths
+    whose region contains the count (Neyman 1937). A count that no truth explains gets only the nearest truth.
 
     >>> small_population_limits(np.array([3]), n=30, population=30, a=0.98, b=0.04, confidence=0.95).round(2).tolist()
     [[0.0, 0.1]]
     """
     lows, highs = (ends[counts] for ends in _limits(n, population, a, b, confidence))
-    # Nobody, or everybody, is never certain while the coins are random: one person more, or less, is always left.
+    # While the coins are random, "nobody" or "everybody" is never certain: one person more or less is always possible.
     highs, lows = np.where(highs == 0, 1, highs), np.where(lows == population, population - 1, lows)
     return np.column_stack([lows, highs]) / population
 
@@ -56,7 +56,7 @@ def count_laws(n: int, population: int, a: float, b: float) -> _Floats:
 
 @lru_cache(maxsize=64)
 def _limits(n: int, population: int, a: float, b: float, confidence: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each count the first and the last number of people with the label that explain it."""
+    """For each count, the first and last number of people with the label that explain it."""
     laws = count_laws(n, population, a, b)
     regions = np.array([_region(law, confidence) for law in laws])
     first = np.maximum.accumulate(regions[:, 0])
@@ -70,10 +70,10 @@ def _limits(n: int, population: int, a: float, b: float, confidence: float) -> t
 
 
 def _region(law: _Floats, confidence: float) -> tuple[int, int]:
-    """The first and last count of a region that holds as nearly `confidence` as steps allow."""
+    """The first and last count of a region whose probability is as close to `confidence` as the steps allow."""
     up_to = np.cumsum(law)
     below, above = np.concatenate([[0.0], up_to[:-1]]), 1 - up_to
-    # One tail may hold all that is left out and more, where a single step is as large as that.
+    # One tail may contain more than all that is left out, if a single step is that large.
     starts = np.flatnonzero(below <= 2 * (1 - confidence))[-_TRIED:]
     ends = np.flatnonzero(above <= 2 * (1 - confidence))[:_TRIED]
     lower, upper = below[starts][:, None], above[ends][None, :]

@@ -1,8 +1,8 @@
-"""Whether reports can be those of a mechanism at all. Answers that were never randomized look impossible, if one looks.
+"""Whether reports can come from a mechanism at all: answers that were never randomized give impossible estimates.
 
-A share below 0 or above 1 is what fair error bars look like, but only so far. Under every possible truth the estimate of a share
-that nobody has is 0 on average, with a variance that only the coins make; so how improbable an estimate below 0 is can be said
-without knowing the truth. The same at 1.
+An estimated share may lie below 0 or above 1, but only by so much. If nobody has a label, its estimate is 0 on average, with a
+variance from the coins alone; so the probability of an estimate below 0 can be bounded without knowing the truth. The same
+applies at 1.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["FALSE_ALARM", "EdgeVariances", "FitTest", "edge_variances", "fit_tes
 
 _Floats = NDArray[np.float64]
 EdgeVariances = tuple[_Floats, _Floats]
-"""For each label the largest variance of one report's contribution where nobody has it, and the one where everybody has."""
+"""For each label, the largest variance of one report's contribution if nobody has it, and if everybody has it."""
 
 FALSE_ALARM = 1e-5
-"""How often reports that fit are called misfits in an estimate's notes, at most."""
+"""The largest probability that an estimate's notes call fitting reports a misfit."""
 _TELLING = 1e-3
 _LARGEST_FIT = 512
 
@@ -40,7 +40,7 @@ def edge_variances(inverse: _Floats, channel: _Floats) -> EdgeVariances:
 
 
 def _worst(proportions: _Floats, n: int, edges: EdgeVariances) -> tuple[int, float]:
-    """The label that is hardest to believe, and how probable it is that any looks as bad, whatever the truth is (Bonferroni)."""
+    """The least plausible label, and a bound on the probability that any looks as bad, whatever the truth (Bonferroni)."""
     nobody, everybody = (np.maximum(part, 1e-300) for part in edges)
     outside = np.maximum(-proportions / np.sqrt(nobody / n), (proportions - 1) / np.sqrt(everybody / n))
     at = int(outside.argmax())
@@ -48,9 +48,9 @@ def _worst(proportions: _Floats, n: int, edges: EdgeVariances) -> tuple[int, flo
 
 
 def misfit(labels: Sequence[Hashable], proportions: _Floats, n: int, edges: EdgeVariances | None) -> tuple[str, ...]:
-    """What to say of an estimate whose reports cannot be those of its mechanism; nothing if they can.
+    """A note for an estimate whose reports cannot come from its mechanism; none if they can.
 
-    Needs no more than a glance at each label, so that every estimate can afford it.
+    It looks at each label once, so that every estimate can afford it.
     """
     if edges is None or n == 0 or not np.any((proportions < 0) | (proportions > 1)):
         return ()
@@ -59,7 +59,7 @@ def misfit(labels: Sequence[Hashable], proportions: _Floats, n: int, edges: Edge
         return ()
     return (
         f"THESE REPORTS DO NOT FIT THE MECHANISM: the share of {str(labels[at])!r} would be {100 * proportions[at]:.1f} %, which "
-        f"chance alone brings about with {p_text(p_value)}. Were they randomized, and with these parameters?",
+        f"happens by chance with {p_text(p_value)}. Were they randomized, and with these parameters?",
     )
 
 
@@ -81,22 +81,22 @@ class FitTest(Result):
     """How well reports fit their mechanism."""
 
     p_value: float
-    """How probable reports that look as bad would be under the truth that explains them best; an upper bound."""
+    """The probability of reports at least this bad under the truth that explains them best; an upper bound."""
     reason: str
     n: int
 
     def __str__(self) -> str:
-        verdict = "do not fit the mechanism" if self.p_value < 0.01 else "could be the mechanism's"
+        verdict = "do not fit the mechanism" if self.p_value < 0.01 else "fit the mechanism"
         return f"{self.n:,} reports {verdict}: {self.reason}, {p_text(self.p_value)}"
 
 
 def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
-    """Whether these reports can be the mechanism's, under any truth at all.
+    """Whether these reports can come from the mechanism, under any truth at all.
 
-    Two looks, and the worse one counts twice. Every label: how far its estimated share lies outside 0 to 1, against the coins'
-    own error there (:func:`misfit`, which every estimate does by itself). And for a matrix of up to 512 reports: the likelihood
-    ratio of the counts as they are against the likeliest distribution, by a chi-square with one degree of freedom less than
-    there are reports, which is more than it has.
+    Two tests, and twice the smaller p-value. For every label: how far its estimated share lies outside 0 to 1, relative to the
+    coins' own error (:func:`misfit`, which every estimate runs). And for a matrix of up to 512 reports: the likelihood ratio of
+    the observed counts against the likeliest distribution, by a chi-square with one degree of freedom less than there are
+    reports, which is conservative.
 
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
@@ -120,7 +120,7 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     ):
         found.append(_likelihood_ratio(tally.counts, channel))
     p_value, reason = min(found)
-    # A share that cannot be says more to a person than a likelihood ratio, whichever of the two is smaller.
+    # An impossible share says more to a person than a likelihood ratio, whichever p-value is smaller.
     telling = next((why for p, why in found if p < _TELLING), reason)
     return FitTest(min(1.0, 2 * p_value), telling, tally.n)
 

@@ -14,25 +14,25 @@ __all__ = ["Model", "expected_information", "is_definite", "maximise", "observed
 
 _Floats = NDArray[np.float64]
 _STEP = 1e-5
-"""Of a central difference of scores: its error is of the order of its square."""
+"""Step of a central difference of scores, whose error is of the order of its square."""
 
 
 class Model(Protocol):
-    """A likelihood, one term a unit: a person, or a cluster of people with something in common."""
+    """A likelihood, one term per unit: a person, or a cluster of people with something in common."""
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
-        """The logarithm of each unit's likelihood, and its gradient by the parameters: one row a unit.
+        """The logarithm of each unit's likelihood, and its gradient by the parameters: one row per unit.
 
         -inf in the first where the parameters are impossible.
         """
         ...
 
     def information(self, parameters: _Floats, weights: _Floats | None) -> _Floats | None:
-        """The negative second derivative of the weighted sum of the log-likelihoods; None to have it computed by differences."""
+        """The negative second derivative of the weighted sum of log-likelihoods; None to compute it by differences."""
         ...
 
     def alternatives(self) -> Iterator[Model] | None:
-        """The same people with all reports that they might have given, one model for each; None where there are too many."""
+        """The same people with every report they might have given, one model each; None if there are too many."""
         ...
 
 
@@ -46,7 +46,7 @@ def maximise(
     """The parameters at which the weighted log-likelihood is largest, and its value; those that are not `free` stay as they are.
 
     Newton's method, with steps halved until the likelihood rises. Far from the maximum, where the information is not positive
-    definite, squared scores stand in for it: they always point upwards.
+    definite, squared scores replace it: they always point upwards.
     """
     at = start.astype(np.float64)
     free = np.ones(at.size, dtype=bool) if free is None else free
@@ -68,12 +68,12 @@ def maximise(
                 at, value, scores = trial, risen, its_scores
                 break
         else:
-            if promised < 1e-6 + 1e-12 * abs(value):  # what is left is below what the sum of logarithms resolves
+            if promised < 1e-6 + 1e-12 * abs(value):  # what is left is below the resolution of the sum of logarithms
                 return at, value
             break
     raise FitError(
         f"the coefficients did not settle within {max_iterations} steps: most likely the likelihood has no maximum, because the "
-        "reports fit a certain answer best for some covariates. Leave out covariates or merge labels, or collect more reports"
+        "reports fit a certain answer best for some covariates. Drop covariates, merge labels, or collect more reports"
     )
 
 
@@ -104,7 +104,7 @@ def score_information(model: Model, at: _Floats) -> _Floats:
 
 
 def expected_information(model: Model, at: _Floats) -> _Floats | None:
-    """What the observed information is on average over the reports that the model predicts; None where they are too many."""
+    """The observed information averaged over the reports that the model predicts; None if they are too many."""
     alternatives = model.alternatives()
     if alternatives is None:
         return None
@@ -116,7 +116,7 @@ def expected_information(model: Model, at: _Floats) -> _Floats | None:
 
 
 def is_definite(information: _Floats) -> bool:
-    """Whether it can be inverted, and is the information of a maximum."""
+    """Whether it can be inverted and belongs to a maximum."""
     if not np.all(np.isfinite(information)):
         return False
     weights = np.linalg.eigvalsh(information)

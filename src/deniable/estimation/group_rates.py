@@ -21,8 +21,8 @@ _Floats = NDArray[np.float64]
 def jeffreys_limits(yes: int, n: int, confidence: float) -> _Floats:
     """Low and high of a rate: equal tails of Beta(yes + 1/2, n - yes + 1/2), from 0 if nobody said yes and to 1 if all did.
 
-    Brown, Cai and DasGupta, "Interval estimation for a binomial proportion", Statistical Science 2001. Its coverage stays
-    nearer to what it claims than that of Wilson's interval, which at n = 500 falls to 93.9 % at some rates.
+    Brown, Cai and DasGupta, "Interval estimation for a binomial proportion", Statistical Science 2001. Its coverage stays closer
+    to nominal than Wilson's interval, which at n = 500 falls to 93.9 % at some rates.
     """
     from scipy.special import betaincinv  # noqa: PLC0415 - slow to import
 
@@ -39,13 +39,13 @@ class GroupRates(Result):
     rates: _Floats
     sizes: tuple[int, ...]
     nearest: _Floats
-    """The rates as the errors take them: never 0 or 1, nor less than half of what the coins alone make them."""
+    """The rates used for the errors: never 0 or 1, nor less than half of what the coins alone cause."""
     weights: _Floats
     shift: _Floats
     ratio: tuple[int, int] | None = None
-    """The rows of numerator and denominator, where the last parameter is not linear but their ratio."""
+    """The rows of numerator and denominator, if the last parameter is their ratio."""
     coins: tuple[float, float] | None = None
-    """P(yes | carrier) and P(yes | other), where there is one sample: what a finite population's variance needs."""
+    """P(yes | carrier) and P(yes | other), for one sample: used for the variance in a finite population."""
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class GroupRates(Result):
         """From counts of yes; `bounds` are the least and the largest rate that the design allows in each sample."""
         rates = np.array(counts, dtype=np.float64) / np.array(sizes, dtype=np.float64)
         low, high = np.array(bounds, dtype=np.float64).T
-        half = 0.5 / np.array(sizes, dtype=np.float64)  # half a person: where all say the same, the next one still might not
+        half = 0.5 / np.array(sizes, dtype=np.float64)  # half a person: even if all agree, the next one might not
         nearest = np.clip(rates, np.maximum(low / 2, half), np.minimum((1 + high) / 2, 1 - half))
         return cls(rates, tuple(int(n) for n in sizes), nearest, weights, shift, coins=coins)
 
@@ -83,7 +83,7 @@ class GroupRates(Result):
     def limits(self, values: _Floats, confidence: float, population: int | None) -> _Floats:
         """Limits by Jeffreys' interval of each rate, put together by square-and-add; a ratio's by Fieller's theorem.
 
-        Of one sample out of a finite population the score interval is taken, whose variance knows of the population.
+        For one sample from a finite population the score interval is used, whose variance accounts for the population.
         """
         z = normal_reach(confidence)
         if population is not None and self.coins is not None:

@@ -1,8 +1,8 @@
-"""Unbiased guesses of single answers: useless about a person, and all that sums over a crowd need.
+"""Unbiased guesses of single answers: useless about one person, but sufficient for sums over a crowd.
 
-Given the truth z, a guess r of the vector of indicators of z has E r = e_z. What is linear in r is unbiased over any crowd,
-weighted or not; and because e_z e_z' = diag(e_z), so is diag(r) for the product that regression needs. Products of the guesses
-of different questions are unbiased too, for their coins are thrown apart.
+Given the truth z, a guess r of the vector of indicators of z has E r = e_z. Anything linear in r is unbiased over any crowd,
+weighted or not; and because e_z e_z' = diag(e_z), so is diag(r) for the product that regression needs. Products of the guesses of
+different questions are unbiased too, because their coins are independent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Floats = NDArray[np.float64]
 
 
 def answer_guesses(mechanism: Any, reports: Any) -> _Floats:
-    """For each report an unbiased guess of the indicators of the true label: one row a report, one column a label.
+    """For each report an unbiased guess of the indicators of the true label: one row per report, one column per label.
 
     The rows need not lie within 0 and 1, and sum to 1 where the channel is a matrix.
     """
@@ -37,14 +37,14 @@ def answer_guesses(mechanism: Any, reports: Any) -> _Floats:
         return np.ascontiguousarray(inverse.T[data])
     supports = getattr(mechanism, "supports", None)
     if supports is None:
-        raise ParameterError("mechanism", mechanism, "has neither a matrix nor reports that support labels or do not")
+        raise ParameterError("mechanism", mechanism, "has neither a channel matrix nor reports that support labels")
     a, b = bit_pair(mechanism)
     return np.asarray((supports(data) - b) / (a - b))
 
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One or more columns of numbers, of which perhaps only unbiased guesses are known: values and products, one row a person."""
+    """One or more columns of numbers, possibly known only by unbiased guesses: values and products, one row per person."""
 
     names: tuple[str, ...]
     values: _Floats
@@ -61,7 +61,7 @@ class Variable:
 
 
 def numeric_variable(name: str, given: Any, scores: Sequence[float] | None = None) -> Variable:
-    """One number a person: a column of numbers, or (mechanism, reports) of a scored answer or of a scrambled number."""
+    """One number per person: a column of numbers, or (mechanism, reports) of a scored answer or of a scrambled number."""
     if not isinstance(given, tuple):
         values = _numbers(name, given)
         return Variable((name,), values[:, None], (values**2)[:, None, None], known=True)
@@ -75,7 +75,7 @@ def numeric_variable(name: str, given: Any, scores: Sequence[float] | None = Non
 
 
 def predictor_variable(name: str, given: Any) -> Variable:
-    """What a regression takes as columns: a number, or an indicator of each answer but the first of a randomized question."""
+    """The columns of a regression: a number, or an indicator of each answer but the first of a randomized question."""
     if not isinstance(given, tuple) or hasattr(given[0], "square_guesses"):
         return numeric_variable(name, given)
     mechanism, reports = given
@@ -90,16 +90,16 @@ def _numbers(name: str, given: Any) -> _Floats:
     except (TypeError, ValueError):
         raise ParameterError(name, type(given).__name__, "must hold numbers only") from None
     if values.ndim != 1 or not values.size:
-        raise ParameterError(name, values.shape, "is its shape, which must be a column with at least one row")
+        raise ParameterError(f"{name}.shape", values.shape, "must be a column with at least one row")
     if not np.isfinite(values).all():
-        raise ParameterError(name, int((~np.isfinite(values)).argmax()), "is the first row with a missing or infinite entry")
+        raise ParameterError(f"{name}[{(~np.isfinite(values)).argmax()}]", "…", "must not be missing or infinite")
     return values
 
 
 def _scores(name: str, labels: Sequence[Any], scores: Sequence[float] | None) -> _Floats:
     if scores is not None:
         if len(scores) != len(labels):
-            raise ParameterError("scores", list(scores), f"must be as many as the labels of {name}, {len(labels)}")
+            raise ParameterError("scores", list(scores), f"must have one entry per label of {name}, {len(labels)}")
         return np.asarray(scores, dtype=np.float64)
     if all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
         return np.asarray(labels, dtype=np.float64)

@@ -19,11 +19,11 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class IndependenceTest(Result):
-    """How far the table is from independence, and how often chance alone goes as far."""
+    """A test of independence: how far the table is from it, and the p-value."""
 
     name: str
     statistic: float
-    """Chi-square distributed with `degrees` degrees of freedom where the attributes are independent."""
+    """Chi-square distributed with `degrees` degrees of freedom if the attributes are independent."""
     degrees: int
     p_value: float
     method: str
@@ -41,16 +41,16 @@ class IndependenceTest(Result):
 def independence_test(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> IndependenceTest:
     """Whether two attributes, or two groups of them, are independent: a chi-square test of D = pi_ij - pi_i+ pi_+j = 0.
 
-    The usual chi-square takes the estimated counts for observed ones. They carry the noise of the coins besides, so it rejects
-    independent attributes nearly always. Here D is measured by its own covariance V: the statistic is d' V^-1 d, with
-    (r - 1)(c - 1) degrees of freedom, d being D without its last row and column.
+    The usual chi-square treats the estimated counts as observed. They also carry the noise of the coins, so it nearly always
+    rejects independent attributes. Here D is measured by its own covariance V: the statistic is d' V^-1 d, with (r - 1)(c - 1)
+    degrees of freedom, d being D without its last row and column.
 
     *score*: where every attribute was randomized by itself (`joint`), the contributions of the two groups to a report are
     independent under the null, so V = S_r (x) S_c / n with the groups' own covariances S_r and S_c, and the statistic is
     n tr(S_c^-1 D' S_r^-1 D). With square channels it equals Pearson's chi-square of the randomized table, which is valid there.
     *wald*: otherwise (composite buckets, slices) V is the delta method's, from dD_ij = dpi_ij - c_j dr_i - r_i dc_j.
 
-    The null speaks of the distribution that people are drawn from: the finite population's correction has no place in it.
+    The null hypothesis is about the distribution that people are drawn from, so there is no finite-population correction.
 
     >>> from deniable import BinaryResponse, joint, seeded_source
     >>> rr, source = BinaryResponse(0.5, 0.5), seeded_source(3)
@@ -99,5 +99,5 @@ def _wald(table: Table, gap: _Floats, p: _Floats) -> float:
 
 def _solve(table: Table, covariance: _Floats, right: _Floats) -> _Floats:
     if np.linalg.matrix_rank(covariance, hermitian=True) < len(covariance):
-        raise ParameterError("n", table.n, f"reports are too few to tell {len(covariance)} combinations apart")
+        raise ParameterError("n", table.n, f"reports are too few to distinguish {len(covariance)} combinations")
     return np.asarray(np.linalg.solve(covariance, right), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Intervals of statistics for which "value ± standard errors" does not hold: laws that give limits for any confidence."""
+"""Intervals of statistics for which "value ± standard errors" is not valid: laws that give limits for any confidence."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
-"""Beyond this a noncentral chi-square is a normal law to four digits, and its sum would take long."""
+"""Beyond this a noncentral chi-square is normal to four digits, and its sum would be slow."""
 _AROUND = 0.9999
 """Confidence of the interval over which the rise of a distribution around its quantile is measured."""
 _CLEAR_RISE = 1.75
-"""Standard errors that a distribution rises per bin where its quantile's interval covers as often as it says.
+"""Standard errors that a distribution rises per bin where its quantile's interval covers as stated.
 
 Chosen by simulation of 8 designs with 6 to 64 bins, 4 levels each (`benchmarks/quantile_coverage.py`).
 """
@@ -32,18 +32,18 @@ class IntervalLaw(Protocol):
     def interval(self, confidence: float) -> tuple[float, float]: ...
 
     def covers_more(self, confidence: float) -> bool:
-        """Whether the interval holds the truth more often than it says: then it says "at least"."""
+        """Whether the interval covers more often than its confidence: it then says "at least"."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticLaw(Result):
-    """Of a squared length Z = |u|^2, u being normal around mu with covariance S: the values of |mu|^2 that explain Z.
+    """For a squared length Z = |u|^2, with u normal around mu with covariance S: the values of |mu|^2 that explain Z.
 
-    Near 0 the delta method fails, for its gradient vanishes. Here Z is taken to be c times a noncentral chi-square, with the
-    first two moments it really has: E Z = m + tr S and Var Z = 2 tr S^2 + 4 m s, with m = |mu|^2 and s = mu' S mu/m the spread
-    along mu. So c = (tr S^2 + 2 m s)/(tr S + 2 m), with tr S/c degrees of freedom and noncentrality m/c. Far from 0 the limits
-    are those of the delta method. A statistic is `scale` times m, or the root of that.
+    Near 0 the delta method fails, because its gradient vanishes. Here Z is taken to be c times a noncentral chi-square, with its
+    true first two moments: E Z = m + tr S and Var Z = 2 tr S^2 + 4 m s, with m = |mu|^2 and s = mu' S mu/m the spread along mu.
+    So c = (tr S^2 + 2 m s)/(tr S + 2 m), with tr S/c degrees of freedom and noncentrality m/c. Far from 0 the limits are those of
+    the delta method. A statistic is `scale` times m, or the root of that.
     """
 
     observed: float
@@ -60,7 +60,8 @@ class QuadraticLaw(Result):
             low, high = self.observed - self.trace - reach, self.observed - self.trace + reach
         else:
             low, high = self._where(1 - tail), self._where(tail)
-        # A length of exactly 0 is never certain: a tenth of its own noise is left at least, as at the edge of a proportion.
+        # A length of exactly 0 is never certain: the interval keeps at least a tenth of its noise, as at the edge of a
+        # proportion.
         high = max(high, 0.01 * self.trace)
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
@@ -91,7 +92,7 @@ class QuadraticLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class QuantileLaw(Result):
-    """Of a quantile: the points x at which the estimated F(x) is within z of its own standard errors of the level.
+    """For a quantile: the points x at which the estimated F(x) is within z of its own standard errors of the level.
 
     A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and other position measures", JASA
     1952): the true quantile passes it with the given probability, whatever the shape of F. Where noise makes F fall and rise
@@ -117,7 +118,7 @@ class QuantileLaw(Result):
         """Whether F rises so little per bin around the interval that noise may well make it fall there.
 
         Judged over a much wider interval (`_AROUND`), for two reasons: whether F falls inside the interval itself depends on the
-        noise that decides whether the interval holds the truth, so intervals chosen by it would cover more or less often than
+        noise that decides whether the interval contains the truth, so intervals chosen by it would cover more or less often than
         all of them; and the mean rise over many bins is known better than any single one.
         """
         low, high = self.interval(max(confidence, _AROUND))
@@ -129,7 +130,7 @@ class QuantileLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class WidenedLaw(Result):
-    """Of a statistic of an estimate that was made consistent: the interval of the unbiased one, drawn out to hold the value."""
+    """For a statistic of a consistent estimate: the interval of the unbiased one, extended to contain the value."""
 
     value: float
     unbiased: float
@@ -145,7 +146,7 @@ class WidenedLaw(Result):
         return min(low, self.value), max(high, self.value)
 
     def covers_more(self, confidence: float) -> bool:
-        """Whatever was drawn out, or covered more before."""
+        """Whether it was extended, or was conservative before."""
         if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
             return bool(self.law.covers_more(confidence))
         return self.value != self.unbiased
@@ -153,7 +154,7 @@ class WidenedLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class ShareLaw(Result):
-    """Of the share of one label: the interval that the whole estimate gives it."""
+    """For the share of one label: the interval that the whole estimate gives it."""
 
     estimate: Any
     place: int
@@ -163,13 +164,13 @@ class ShareLaw(Result):
         return low, high
 
     def covers_more(self, confidence: float) -> bool:
-        """After a change that made the estimate consistent, the interval may have been drawn out."""
+        """Making the estimate consistent may have extended the interval."""
         whole = self.estimate
         return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
 
 
 def _normal_quantile(level: float) -> float:
-    from statistics import NormalDist  # noqa: PLC0415 - not to be taken for this package's own statistics
+    from statistics import NormalDist  # noqa: PLC0415 - not this package's own `statistics`
 
     return NormalDist().inv_cdf(level)
 

@@ -16,7 +16,7 @@ __all__ = ["check_confidence", "critical_values", "p_text", "score_limits", "ske
 _Floats = NDArray[np.float64]
 _DRAWS = 30_000
 _LARGEST_SIMULATED = 128
-"""Beyond this many labels the bound of Šidák is as good, and much cheaper."""
+"""Beyond this many labels, Šidák's bound is as good and much cheaper."""
 
 
 def check_confidence(confidence: Any) -> float:
@@ -27,13 +27,13 @@ def check_confidence(confidence: Any) -> float:
 
 
 def critical_values(confidence: float, degrees: _Floats, covariance: _Floats | None, simultaneous: bool) -> _Floats:
-    """How many standard errors an interval reaches to either side, one figure a label.
+    """How many standard errors an interval reaches to either side, one figure per label.
 
     For one label it is Student's quantile with its degrees of freedom (infinitely many: the normal one). For all k labels at
-    once it is Student's quantile at confidence^(1/k): by Šidák's inequality (1967) that is enough whatever the correlations.
-    Where the covariance is known, the quantile of the largest of k correlated values may be smaller, and is then taken. It is
-    simulated with a fixed seed, and the order statistic three standard errors above the quantile is used, so that it errs on the
-    safe side and is the same every time.
+    once it is Student's quantile at confidence^(1/k): by Šidák's inequality (1967) that is enough whatever the correlations. If
+    the covariance is known and the quantile of the largest of k correlated values is smaller, that is used. It is simulated with
+    a fixed seed, taking the order statistic three standard errors above the quantile, so that it errs on the safe side and is
+    reproducible.
 
     >>> critical_values(0.95, np.array([math.inf]), None, False).round(3).tolist()
     [1.96]
@@ -43,7 +43,7 @@ def critical_values(confidence: float, degrees: _Floats, covariance: _Floats | N
     bound = _student(confidence ** (1 / degrees.size), degrees)
     if covariance is None or not 1 < degrees.size <= _LARGEST_SIMULATED:
         return bound
-    # The level at which the normal quantile is that of the largest; Student's at the same level is exact for one label.
+    # The level at which the normal quantile equals that of the maximum; Student's at the same level is exact for one label.
     return np.minimum(bound, _student(math.erf(_largest(confidence, covariance) / math.sqrt(2)), degrees))
 
 
@@ -75,12 +75,11 @@ def _largest(confidence: float, covariance: _Floats) -> float:
 def score_limits(
     shares: _Floats, support: tuple[_Floats, _Floats], n: int, population: int | None, reach: float | _Floats
 ) -> _Floats:
-    """The shares r that are at most `reach` of their own standard errors away from the estimate: one row a label, low and high.
+    """The shares r that are at most `reach` of their own standard errors away from the estimate: one row per label, low and high.
 
     Solves (estimate - r)^2 = reach^2 V(r) with V(r) = lam (1 - lam) / ((a - b)^2 n) - r (1 - r)/U, lam = b + (a - b) r: a
-    quadratic in r. With a = 1, b = 0 and no U it is Wilson's interval (1927). The variance is the one a share would have, not
-    the one the data happen to show, which is why it holds for few reports and for rare labels. The limits are not cut to [0,
-    1].
+    quadratic in r. With a = 1, b = 0 and no U it is Wilson's interval (1927). The variance is the one the share r would have, not
+    the one the data happen to show, which is why it is valid for few reports and rare labels. The limits are not cut to [0, 1].
 
     >>> one, zero = np.array([1.0]), np.array([0.0])
     >>> score_limits(np.array([0.1]), (one, zero), 30, None, 1.96).round(4).tolist()
@@ -113,7 +112,7 @@ def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Float
 
 
 def skewed_reach(skewness: float, kurtosis: float, n: int, confidence: float) -> tuple[float, float]:
-    """How many standard errors below and above a mean of `n` skewed contributions the limits lie.
+    """How many standard errors below and above a mean of `n` skewed contributions the limits are.
 
     Hall's cubic transformation takes out the skewness g: t = 3/a ((1 + a (x - a/6))^(1/3) - 1), a = g/sqrt(n) ("On the removal of
     skewness by transformation", Journal of the Royal Statistical Society B 1992). x is Student's quantile with the degrees of
@@ -133,7 +132,7 @@ def skewed_reach(skewness: float, kurtosis: float, n: int, confidence: float) ->
 
 
 def p_text(p: float) -> str:
-    """A p-value in words: nobody knows a tail beyond 1e-16.
+    """A p-value for display; tails beyond 1e-16 are not resolved.
 
     >>> p_text(0.01234), p_text(1e-40)
     ('p = 0.0123', 'p < 1e-16')

@@ -21,16 +21,16 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ErrorComparison(Result):
-    """The same error under both, one entry a value."""
+    """The same error under both, one entry per value."""
 
     response: _Floats
-    """Of randomized response: exp(epsilon)/(exp(epsilon) + k - 1) on the diagonal, the others equal."""
+    """For randomized response: exp(epsilon)/(exp(epsilon) + k - 1) on the diagonal, the others equal."""
     laplace: _Floats
-    """Of Laplace((k - 1)/epsilon) noise on the value's number, rounded to the nearest value."""
+    """For Laplace((k - 1)/epsilon) noise on the value's number, rounded to the nearest value."""
     laplace_epsilon: float
-    """What the rounded noise really loses: less than the epsilon asked for, which randomized response spends in full."""
+    """The true loss of the rounded noise: less than the requested epsilon, which randomized response spends in full."""
     weights: _Floats
-    """How much each value counts in the mean."""
+    """The weight of each value in the mean."""
 
     @property
     def means(self) -> tuple[float, float]:
@@ -39,14 +39,15 @@ class ErrorComparison(Result):
 
 
 def value_errors(k: int, epsilon: float, prior: Any = None) -> ErrorComparison:
-    """For each value, how often a guess from its report is wrong: E(x' - x)^2 of equation 12, the guess drawn from the posterior.
+    """For each value, the probability that a guess from its report is wrong: E(x' - x)^2 of equation 12, with the guess drawn
+    from the posterior.
 
-    Theorem 2 (k = 2): randomized response is never worse, whatever the prior. That holds; its proof prints 1 - (p^2 + (1 -
-    p^2)) for 1 - (p^2 + (1 - p)^2), p = P(1 | 1). Theorem 4 says the same for any k, and does not hold: Laplace noise
-    confuses neighbours and keeps distant values apart, so a prior on two distant values favours it. Under a uniform prior the
-    first and last value, which take in the tails, fare better with Laplace where epsilon is small (k = 3, epsilon = 0.1), and
-    with many values even the mean does, by a hair (k = 20, epsilon = 0.5). From epsilon = 4 on, randomized response was
-    better for each value and each of hundreds of random priors, up to k = 10.
+    Theorem 2 (k = 2): randomized response is never worse, whatever the prior. That is correct; its proof prints 1 - (p^2 + (1 -
+    p^2)) for 1 - (p^2 + (1 - p)^2), p = P(1 | 1). Theorem 4 claims the same for any k, which is wrong: Laplace noise confuses
+    neighbours and keeps distant values apart, so a prior on two distant values favours it. Under a uniform prior the first and
+    last value, which take in the tails, do better with Laplace if epsilon is small (k = 3, epsilon = 0.1), and with many values
+    even the mean does, slightly (k = 20, epsilon = 0.5). From epsilon = 4 on, randomized response was better for each value and
+    each of hundreds of random priors, up to k = 10.
 
     >>> response, laplace = value_errors(2, 1.0).means
     >>> round(response, 3), round(laplace, 3)
@@ -65,7 +66,7 @@ def proportion_errors(k: int, epsilon: float, n: int, shares: Any = None) -> Err
 
     The diagonal of P^-1 (diag(lam) - lam lam') P^-T / n; the paper's n - 1 belongs to the estimate of it from the reports.
     Theorem 3 (k = 2): randomized response is never worse. For k > 2 the paper has no proof; over the epsilons and shares the
-    tests try, its mean variance is the smaller by far.
+    tests try, its mean variance is far smaller.
 
     >>> versus = proportion_errors(2, 1.0, 1_000)
     >>> versus.response.round(6).tolist(), versus.laplace.round(6).tolist()

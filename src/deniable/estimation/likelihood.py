@@ -1,4 +1,4 @@
-"""How likely a report is under each true value: what regression and the posterior of one person are made of."""
+"""The likelihood of a report under each true value: the basis of regression and of one person's posterior."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Floats = NDArray[np.float64]
 
 
 class Randomizer(Protocol):
-    """What a mechanism has to offer here."""
+    """What is needed from a mechanism here."""
 
     @property
     def epsilon(self) -> float: ...
@@ -30,9 +30,9 @@ class Randomizer(Protocol):
 
 
 def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
-    """P(report | value), one row a report and one column a value; each row up to a factor, which no posterior depends on.
+    """P(report | value), one row per report and one column per value; each row up to a factor, which no posterior depends on.
 
-    Of a matrix these are its rows. A report that supports some labels and not others is exp(epsilon) times as likely under a
+    For a matrix these are its rows. A report that supports some labels and not others is exp(epsilon) times as likely under a
     label it supports as under one it does not.
     """
     data = mechanism.reports(reports).data
@@ -41,7 +41,7 @@ def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
         return np.asarray(channel[data], dtype=np.float64)
     supports = getattr(mechanism, "supports", None)
     if supports is None:
-        raise ParameterError("mechanism", mechanism, "has neither a matrix nor reports that support labels or do not")
+        raise ParameterError("mechanism", mechanism, "has neither a channel matrix nor reports that support labels")
     return np.where(supports(data), math.exp(mechanism.epsilon), 1.0)
 
 
@@ -49,13 +49,13 @@ def clear_answers(answers: Any) -> tuple[tuple[Any, ...], _Floats]:
     """Answers that were not randomized: their labels in order, and 1 for the one each person gave."""
     array = np.asarray(answers.to_numpy() if hasattr(answers, "to_numpy") else answers)
     if array.ndim != 1 or not array.size:
-        raise ParameterError("answers", array.shape, "is their shape, which must be a column with at least one row")
+        raise ParameterError("answers.shape", array.shape, "must be a column with at least one row")
     try:
         labels, numbers = np.unique(array, return_inverse=True)
     except TypeError:
         raise ParameterError("answers", "…", "must be all texts or all numbers, with none missing") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ParameterError("answers", int(np.isnan(array).argmax()), "is the first row where one is missing")
+        raise ParameterError(f"answers[{np.isnan(array).argmax()}]", "…", "must not be missing")
     return tuple(labels.tolist()), np.eye(labels.size)[numbers.reshape(-1)]
 
 
@@ -66,4 +66,4 @@ def bit_pair(mechanism: Randomizer) -> tuple[float, float]:
         a, b = channel
         return float(a), float(b)
     except (TypeError, ValueError):
-        raise ParameterError("mechanism", mechanism, "has neither a matrix nor a pair (a, b) for a channel") from None
+        raise ParameterError("mechanism", mechanism, "has neither a matrix nor a pair (a, b) as its channel") from None

@@ -24,22 +24,22 @@ __all__ = ["LinearRegression", "regress_linear"]
 _Floats = NDArray[np.float64]
 ERRORS = {"jackknife": "by the jackknife (HC3)", "sandwich": "linearised (sandwich)"}
 _LEAST = 0.02
-"""Below this part of what the columns would have if they were independent, the coins have left nothing to tell them apart by."""
+"""Below this fraction of what independent columns would have, the coins leave nothing to distinguish the columns by."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearRegression(Result):
-    """Coefficients of a linear model, with standard errors that hold whatever the law of the errors is."""
+    """Coefficients of a linear model, with standard errors that are valid for any error distribution."""
 
     names: tuple[str, ...]
     coefficients: _Floats
     covariance: _Floats
     n: int
     degrees: int
-    """Of freedom: people less coefficients, or clusters less strata."""
+    """Degrees of freedom: people minus coefficients, or clusters minus strata."""
     outcome: str
     epsilon: float
-    """Of a person's randomized answers together."""
+    """Loss of all of a person's randomized answers."""
     errors: str = "jackknife"
     """The kind of standard errors: "jackknife" (HC3), or "sandwich" from clusters and strata."""
     notes: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ class LinearRegression(Result):
 
     @property
     def p_value(self) -> _Floats:
-        """How probable so large a coefficient would be if it were 0 (two-sided, Student's law)."""
+        """The probability of a coefficient at least this large if it were 0 (two-sided, Student's t)."""
         from scipy.special import stdtr  # noqa: PLC0415 - slow to import
 
         return np.asarray(2 * stdtr(self.degrees, -np.abs(self.t)))
 
     def interval(self, confidence: float = 0.95) -> _Floats:
-        """One row a coefficient: low and high."""
+        """One row per coefficient: low and high."""
         reach = self._reach(confidence) * self.stderr
         return np.column_stack([self.coefficients - reach, self.coefficients + reach])
 
@@ -81,7 +81,7 @@ class LinearRegression(Result):
         return CoefficientTest(names, statistic, q, float(fdtrc(q, self.degrees, statistic / q)), "Wald")
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping a coefficient: name, estimate, stderr, t, p_value, low, high."""
+        """One mapping per coefficient: name, estimate, stderr, t, p_value, low, high."""
         limits = self.interval(confidence)
         columns = {
             "estimate": self.coefficients,
@@ -94,13 +94,13 @@ class LinearRegression(Result):
         return [{"name": name} | {key: float(v[at]) for key, v in columns.items()} for at, name in enumerate(self.names)]
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with one row a coefficient."""
+        """Ready for JSON: what :meth:`from_dict` reads, with one row per coefficient."""
         return {**fields_of(self), "coefficients": encode(self.rows(confidence)), "confidence": confidence}
 
     KEYS: ClassVar[Mapping[str, str]] = {"coefficients": "coefficient_vector"}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a coefficient."""
+        """A pandas DataFrame: one row per coefficient."""
         return pandas().DataFrame(self.rows(confidence)).set_index("name")
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -130,18 +130,17 @@ def regress_linear(
     names: Sequence[str] | None = None,
     outcome_name: str = "outcome",
 ) -> LinearRegression:
-    """How the mean of a number depends on covariates and on answers, any of them randomized.
+    """How the mean of a number depends on covariates and on answers, any of which may be randomized.
 
-    `outcome` is a column of numbers, or (mechanism, reports): of a scored answer (two labels count 0 and 1, labels that are
-    numbers for themselves, others by `scores`), or of a number scrambled by :class:`~deniable.Scrambling`. `randomized` maps
-    names to (mechanism, reports) of answers or scrambled numbers that predict. `covariates` are known as they are.
+    `outcome` is a column of numbers, or (mechanism, reports): of a scored answer (two labels count as 0 and 1, numeric labels as
+    their values, others by `scores`), or of a number scrambled by :class:`~deniable.Scrambling`. `randomized` maps names to
+    (mechanism, reports) of predicting answers or scrambled numbers. `covariates` are not randomized.
 
-    Least squares would solve sum x x' beta = sum x y. Where a predictor was randomized its unbiased guess stands in for it, in
-    the products as well: of the indicators r of an answer, sum diag(r) for sum e e' (the guesses' own products would hold the
-    coins' variance, and shrink the coefficients). Both sides are then unbiased, whatever the errors' law and however the
-    predictors depend on each other. Standard errors come from what leaving out each person changes (the jackknife; of clear
-    columns, HC3) or, of a `sample`, from clusters and strata. Corrected moments are those of Fuller, "Measurement Error
-    Models", 1987.
+    Least squares would solve sum x x' beta = sum x y. For a randomized predictor its unbiased guess is used, in the products too:
+    for the indicators r of an answer, sum diag(r) instead of sum e e' (the guesses' own products would include the coins'
+    variance and shrink the coefficients). Both sides are then unbiased, whatever the error distribution and however the
+    predictors depend on each other. Standard errors come from leaving out each person (the jackknife; for plain columns, HC3) or,
+    with a `sample`, from clusters and strata. Corrected moments are those of Fuller, "Measurement Error Models", 1987.
 
     >>> from deniable import Warner, seeded_source
     >>> rng, survey = np.random.default_rng(1), Warner(0.8)
@@ -163,7 +162,7 @@ def regress_linear(
     sizes = {"covariates": len(clear), **{v.names[0]: v.n for v in hidden}, "sample": target.n if sample is None else sample.n}
     for name, n in sizes.items():
         if n != target.n:
-            raise ParameterError(name, n, f"is its number of rows, which must be that of the outcome, {target.n}")
+            raise ParameterError(f"len({name})", n, f"must be that of the outcome, {target.n}")
     check_rank(clear, clear_names)
     all_names = (*clear_names, *(name for variable in hidden for name in variable.names))
     values, products = _design(clear, hidden)
@@ -196,7 +195,7 @@ def regress_linear(
 
 
 def _design(clear: _Floats, hidden: Sequence[Variable]) -> tuple[_Floats, _Floats]:
-    """The columns as far as they are known, and unbiased guesses of their products: person, column, column."""
+    """The columns, or guesses of them, and unbiased guesses of their products: person, column, column."""
     values = np.hstack([clear, *(variable.values for variable in hidden)])
     products = values[:, :, None] * values[:, None, :]
     at = clear.shape[1]
@@ -208,19 +207,19 @@ def _design(clear: _Floats, hidden: Sequence[Variable]) -> tuple[_Floats, _Float
 
 
 def _left_out(products: _Floats, left: _Floats, contributions: _Floats) -> _Floats:
-    """(I - M_i A^-1)^-1 (m_i - M_i beta): A times what the coefficients change by without a person. Of clear columns, HC3's."""
+    """(I - M_i A^-1)^-1 (m_i - M_i beta): A times the change of the coefficients without a person. For plain columns, HC3's."""
     leverage = products @ np.linalg.inv(left)
     return np.asarray(np.linalg.solve(np.eye(len(left)) - leverage, contributions[:, :, None])[:, :, 0])
 
 
 def _check_definite(left: _Floats, names: Sequence[str]) -> None:
-    """Refuse where the coins' noise has made the matrix of the columns' products singular, or not one of products at all."""
+    """Refuse if the coins' noise has made the matrix of the columns' products singular or indefinite."""
     diagonal = np.diagonal(left)
     if diagonal.min() > 0:
         scale = np.sqrt(diagonal)
         if np.linalg.eigvalsh(left / np.outer(scale, scale))[0] > _LEAST / len(names):
             return
     raise FitError(
-        f"the reports are too few to tell {', '.join(names)} apart: the coins' noise covers how they vary. Leave out a "
+        f"the reports are too few to distinguish {', '.join(names)}: the coins' noise hides how they vary. Drop a "
         "predictor, merge labels, or collect more reports"
     )

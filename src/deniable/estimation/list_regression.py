@@ -42,11 +42,11 @@ def regress_list(
 ) -> Regression | LinearRegression:
     """How the sensitive item of an :class:`~deniable.ItemCount` depends on covariates.
 
-    `counts` are the numbers of items that apply, `treated` says who had the longer list. Imai, "Multivariate regression analysis
-    for the item count technique", JASA 2011:
+    `counts` are the numbers of items that apply; `treated` marks those who had the longer list. Imai, "Multivariate regression
+    analysis for the item count technique", JASA 2011:
 
     - ``"linear"``: least squares of the count on x and treated × x; the coefficients named "sensitive: …" are those of the
-      proportion. Standard errors are HC3. It assumes little and errs much.
+      proportion. Standard errors are HC3. It assumes little but has large errors.
     - ``"ml"``: the sensitive item is logistic in x, the number of harmless items binomial with logistic chances in x, and both
       independent given x. A treated count mixes y harmless items, and y - 1 of them with the sensitive one.
 
@@ -60,12 +60,12 @@ def regress_list(
       (intercept)    -1.3608 ± 0.3427   z = -7.78   p = 7.05e-15
       age            +1.1264 ± 0.3675   z = +6.01   p = 1.89e-09
     3,000 reports; epsilon infinite per report; log-likelihood -3981.29; ± covers 95 %, ...
-    the harmless items are taken to be binomial, and independent of the sensitive one given the covariates
+    assumes that the harmless items are binomial, and independent of the sensitive one given the covariates
     """
     y, has_list = _counts(design, counts, treated)
     found, columns = named_columns(covariates, names, y.size)
     if len(columns) != y.size:
-        raise ParameterError("covariates", len(columns), f"is their number of rows, which must be that of the counts, {y.size}")
+        raise ParameterError("len(covariates)", len(columns), f"must be the number of counts, {y.size}")
     x = design_matrix(columns, True)
     all_names = ("(intercept)", *found)
     check_rank(x, all_names)
@@ -96,7 +96,7 @@ def regress_list(
         epsilon=design.epsilon,
         errors=kind,
         degrees=np.inf if sample is None else sample.degrees,
-        notes=("the harmless items are taken to be binomial, and independent of the sensitive one given the covariates",),
+        notes=("assumes that the harmless items are binomial, and independent of the sensitive one given the covariates",),
         typical=scale,
         _fit=fit,
     )
@@ -112,7 +112,7 @@ class ListModel:
     items: int
 
     def start(self) -> _Floats:
-        """No covariate matters; a harmless item is as frequent as in the control sample, the sensitive one rather rare."""
+        """No covariate effects; a harmless item is as frequent as in the control sample, the sensitive one rather rare."""
         width = self.design.shape[1]
         share = np.clip(self.counts[~self.treated].mean() / self.items, 0.05, 0.95)
         start = np.zeros(2 * width)
@@ -141,7 +141,7 @@ class ListModel:
 
 
 def _binomial(y: _Floats, items: int, p: _Floats) -> _Floats:
-    """P(y of the items), 0 where there are not so many."""
+    """P(y of the items), 0 if there are fewer."""
     from scipy.special import gammaln, xlog1py, xlogy  # noqa: PLC0415 - slow to import
 
     inside = (y >= 0) & (y <= items)
@@ -160,7 +160,7 @@ def _counts(design: _List, counts: Any, treated: Any) -> tuple[_Floats, NDArray[
     bad = ~((y >= 0) & (y <= most) & (y == np.floor(y)))
     if bad.any():
         at = int(bad.argmax())
-        raise ParameterError("counts", at, f"is the first row whose count is not a whole number from 0 to {int(most[at])}")
+        raise ParameterError(f"counts[{at}]", "…", f"must be a whole number from 0 to {int(most[at])}")
     if has_list.all() or not has_list.any():
-        raise ParameterError("treated", int(has_list.sum()), "is the number of people with the longer list; both are needed")
+        raise ParameterError("sum(treated)", int(has_list.sum()), "must leave people with each of the two lists")
     return y, has_list

@@ -15,7 +15,7 @@ from deniable.estimation.likelihood import Randomizer, likelihoods
 __all__ = ["maximum_likelihood"]
 
 LARGEST_FIT = 1 << 27
-"""Different reports times labels: beyond this, their likelihoods would fill the memory."""
+"""The most different reports times labels: beyond this, their likelihoods would fill memory."""
 
 
 class _Estimator(Randomizer, Protocol):
@@ -26,9 +26,9 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
     """The distribution under which these reports are most likely: none negative, sum 1.
 
     Maximises the sum over reports of ln sum_v pi_v P(report | v) by expectation maximisation (:mod:`deniable.estimation.em`),
-    whether the channel is a matrix or reports support labels: equal reports are taken together, and only their likelihoods up
-    to a factor matter. It uses what inverting the counts of bits leaves aside, namely which bits came together, and stays on
-    the simplex, which biases it; the ± stays that of the unbiased estimate. `smooth` is for labels in an order.
+    whether the channel is a matrix or reports support labels: equal reports are counted together, and likelihoods matter only up
+    to a factor. It uses which bits occurred together, which inverting the counts of bits ignores, and stays on the simplex, which
+    biases it; the ± stays that of the unbiased estimate. `smooth` is for ordered labels.
 
     >>> from deniable import OptimizedUnary, seeded_source
     >>> colours = OptimizedUnary(["red", "green", "blue"], 1.0)
@@ -41,11 +41,11 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
     rows = np.ascontiguousarray(received.data).view(np.uint8).reshape(len(received), -1)
     _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
     if first.size * len(unbiased.labels) > LARGEST_FIT:
-        rule = f"is the number of different ones, which times {len(unbiased.labels)} labels must be at most {LARGEST_FIT}"
-        raise ParameterError("reports", first.size, rule)
+        rule = f"times {len(unbiased.labels)} labels must be at most {LARGEST_FIT}"
+        raise ParameterError("different reports", first.size, rule)
     found = em.fit(counts, likelihoods(mechanism, received[first]), smooth=smooth)
     kind = "maximum likelihood with smoothing (EMS)" if smooth else "maximum likelihood (EM)"
-    note = f"{kind}: biased, for it stays on the simplex; ± is that of the unbiased estimate"
+    note = f"{kind}: biased, because it stays on the simplex; ± is that of the unbiased estimate"
     return dataclasses.replace(
         unbiased, proportions=found.proportions, unbiased=unbiased.proportions, notes=(*unbiased.notes, note)
     )

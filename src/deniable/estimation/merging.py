@@ -1,7 +1,7 @@
-"""Coarser labels, and proportions among those who have a label: what follows from an estimate and the covariance of its errors.
+"""Coarser labels, and proportions among those who have a label, from an estimate and its covariance.
 
-A :class:`~deniable.estimation.tables.Table` does the same for a table whose cells sum to 1. Here they need not: people may be in
-none of the labels, as with a query that has no bucket for all others.
+A :class:`~deniable.estimation.tables.Table` does the same for a table whose cells sum to 1. Here they need not: people may have
+none of the labels, as in a query without a bucket for all others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from deniable.estimation.pooling import welch_satterthwaite
 __all__ = ["Group", "merged", "proportions_among"]
 
 Group = tuple[Hashable, Sequence[int]]
-"""A new label, and the places of the labels that it stands for."""
+"""A new label, and the positions of the labels it merges."""
 _LEAST_CONDITION = 4.0
-"""Standard errors by which a condition's proportion must differ from 0: nearer to it, a ratio is not nearly normal."""
+"""How many standard errors a condition's proportion must be above 0: closer to it, a ratio is far from normal."""
 
 
 def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
     """The estimate of coarser labels: with A the 0/1 matrix of groups by labels, proportions A p and covariance A C A'.
 
-    Reports do not support a merged label or fail to, so its interval is the normal one; where no label is merged with another,
-    intervals stay what they were.
+    Reports do not individually support a merged label, so its interval is the normal one; if no labels are merged, intervals are
+    unchanged.
 
     >>> from deniable import DirectEncoding, seeded_source
     >>> drinks = DirectEncoding(["tea", "coffee", "none"], 1.0)
@@ -44,7 +44,7 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
     if all(len(places) == 1 for _, places in groups):
         return _renamed(estimate, labels, np.array([places[0] for _, places in groups]))
     if estimate.covariance is None:
-        rule = f"must be at most {LARGEST_COVARIANCE} to be merged: the covariance of more is not kept"
+        rule = f"must be at most {LARGEST_COVARIANCE} to be merged, because the covariance of more is not kept"
         raise ParameterError("labels", len(estimate.labels), rule)
     covariance = matrix @ estimate.covariance @ matrix.T
     degrees = None
@@ -67,7 +67,7 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
 
 
 def proportions_among(estimate: Estimate, groups: Sequence[Group], condition: str) -> Estimate | None:
-    """The proportions of these groups among those who are in any of them; None where too few are, to say something about them.
+    """The proportions of these groups among those who are in any of them; None if there are too few of those.
 
     With x the groups' proportions and S their sum, the ratio x/S has the covariance J C J', J = (I - (x/S) 1')/S (delta method).
     """
@@ -99,7 +99,7 @@ def _matrix(groups: Sequence[Group], k: int) -> NDArray[np.float64]:
     matrix = np.zeros((len(groups), k))
     for row, (label, places) in zip(matrix, groups, strict=True):
         if not len(places) or not all(0 <= place < k for place in places):
-            raise ParameterError("groups", label, f"must stand for at least one of the {k} labels")
+            raise ParameterError("groups", label, f"must merge at least one of the {k} labels")
         row[list(places)] = 1.0
     return matrix
 

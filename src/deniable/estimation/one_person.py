@@ -1,4 +1,4 @@
-"""What a report tells about the person who sent it: to explain a plan to people, and to judge it."""
+"""What a report reveals about the person who sent it: to explain a plan to people, and to judge it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = ["Guess", "check_prior", "guess", "matched", "posterior"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_LISTED = 16
-"""Up to this many independent bits all 2^k reports are gone through."""
+"""Up to this many independent bits, all 2^k reports are enumerated."""
 
 
 def posterior(mechanism: Randomizer, reports: Any, prior: Any = None) -> _Floats:
-    """P(value | report), one row a report and one column a value, for somebody who thought `prior` of the person before.
+    """P(value | report), one row per report and one column per value, for an observer with this `prior` about the person.
 
-    Bayes: prior times P(report | value), divided by its sum. Without a prior, all values were thought equally likely. No
-    probability changes by more than a factor of exp(epsilon), odds included.
+    Bayes:
+    prior times P(report | value), divided by its sum. Without a prior, all values are equally likely. No probability changes by
+    more than a factor of exp(epsilon), odds included.
 
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
@@ -40,18 +41,20 @@ def posterior(mechanism: Randomizer, reports: Any, prior: Any = None) -> _Floats
 
 @dataclass(frozen=True, eq=False)
 class Guess(Result):
-    """How often somebody who sees a report guesses the value behind it."""
+    """How often an observer of a report guesses the value behind it."""
 
     best: float
-    """P(right) of the one who always names the most probable value. Nobody does better."""
+    """P(right) of an observer who always names the most probable value. Nobody does better."""
     blind: float
-    """P(right) of the same person without the report: the largest prior probability."""
+    """P(right) without the report: the largest prior probability."""
     limit: float
-    """What no mechanism of this epsilon exceeds: exp(epsilon) m / (1 + (exp(epsilon) - 1) m), m the largest prior probability."""
+    """The bound for any mechanism of this epsilon: exp(epsilon) m / (1 + (exp(epsilon) - 1) m), m the largest prior
+    probability."""
     matched: _Floats | None
-    """For each value, P(right) of the one who draws a value from the posterior (Wang, Wu and Hu 2016, Q1: equations 5 and 14).
+    """For each value, P(right) of an observer who draws a value from the posterior (Wang, Wu and Hu 2016, Q1: equations 5 and
+    14).
 
-    None where that would need a sum over too many reports.
+    None if that would need a sum over too many reports.
     """
     prior: _Floats
     labels: tuple[Hashable, ...]
@@ -69,7 +72,7 @@ class Guess(Result):
 
 
 def guess(mechanism: Randomizer, prior: Any = None) -> Guess:
-    """How probable it is to guess one person's value from the report, given what was thought before.
+    """The probability of guessing one person's value from the report, given a prior.
 
     The best guess is right with probability sum over reports u of max over v of prior_v P[u, v]. Wang, Wu and Hu's Q1 has the
     guesser draw from the posterior instead: given the value v, right with probability sum over u of P[u, v] P(v | u). For
@@ -101,7 +104,7 @@ def guess(mechanism: Randomizer, prior: Any = None) -> Guess:
 
 
 def matched(matrix: _Floats, prior: _Floats) -> _Floats:
-    """For each value v, sum over u of P[u, v] P(v | u): the guesser who draws from the posterior is right that often."""
+    """For each value v, sum over u of P[u, v] P(v | u): how often an observer who draws from the posterior is right."""
     joint = matrix * prior
     reported = joint.sum(axis=1, keepdims=True)
     after = np.divide(joint, reported, out=np.zeros_like(joint), where=reported > 0)
@@ -117,7 +120,7 @@ def check_prior(prior: Any, k: int) -> _Floats:
     except (TypeError, ValueError):
         raise ParameterError("prior", type(prior).__name__, f"must be {k} probabilities") from None
     if given.shape != (k,):
-        raise ParameterError("prior", given.shape, f"is its shape, which must be ({k},): one probability a label")
+        raise ParameterError("prior.shape", given.shape, f"must be ({k},): one probability per label")
     if not np.all(given >= 0) or abs(given.sum() - 1) > 1e-9:
         raise ParameterError("sum(prior)", float(given.sum()), "must be 1, and no entry may be negative")
     return given
@@ -126,7 +129,7 @@ def check_prior(prior: Any, k: int) -> _Floats:
 def _best_of_bits(a: float, b: float, prior: _Floats) -> float:
     descending = np.sort(prior)[::-1]
     odds = a * (1 - b) / (b * (1 - a))
-    # Against a person with none of the values, whose bits all are 1 with probability b, a report is this much likelier under
+    # Relative to a person with none of the values, whose bits are all 1 with probability b, a report is this much likelier under
     # a value that it does not support; `odds` times that under one it does.
     unsupported = (1 - a) / (1 - b)
     first = b * (1 - b) ** np.arange(prior.size)  # the most probable of the supported values is the j-th

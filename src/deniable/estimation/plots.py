@@ -18,19 +18,19 @@ __all__ = ["draw_survey", "name_ticks", "plot_estimate", "plot_table"]
 
 _ESTIMATE, _TRUTH = "#2a6f97", "#c8553d"
 _LONG = 14
-"""Columns of a label from which on bars lie on their side."""
+"""From this many characters per label on, bars are horizontal."""
 _MOST_UPRIGHT, _MOST_LYING = 24, 30
 _FEW_NUMBERS = 12
 _MOST_NAMED = 40
-"""With more labels than this, the axis names some of them only."""
+"""With more labels than this, the axis names only some of them."""
 
 
 def plot_estimate(
     estimate: Estimate, ax: Any = None, *, truth: Any = None, confidence: float = 0.95, title: str | None = None
 ) -> Any:
-    """Draw the shares as bars with their intervals, and the truth as marks where it is given; returns the axes.
+    """Draw the shares as bars with their intervals, and the truth as marks if given; returns the axes.
 
-    Long texts stand beside horizontal bars; of many labels the largest are drawn.
+    Long labels are drawn beside horizontal bars; of many labels, only the largest are drawn.
     """
     order = estimate._order()
     lying = not estimate.numeric and (len(order) > _MOST_UPRIGHT or max(text_width(str(x)) for x in estimate.labels) > _LONG)
@@ -42,7 +42,7 @@ def plot_estimate(
     places = np.arange(len(order))
     low, high = 100 * estimate.interval(confidence)[order].T
     shares = 100 * estimate.proportions[order]
-    # Around its own middle: an interval need not be centred on the share, nor hold one that lies below 0.
+    # Around its own middle: an interval need not be centred on the share, nor contain one that is below 0.
     middle, reach = (low + high) / 2, (high - low) / 2
     style = {"fmt": "none", "ecolor": _ESTIMATE, "capsize": 3, "label": f"{100 * confidence:g} % interval"}
     if lying:
@@ -54,7 +54,7 @@ def plot_estimate(
     if truth is not None:
         true_shares = np.asarray(truth, dtype=np.float64)
         if true_shares.shape != estimate.proportions.shape:
-            raise ParameterError("truth", true_shares.shape, f"must hold {len(estimate.labels)} shares, one a label")
+            raise ParameterError("truth", true_shares.shape, f"must hold {len(estimate.labels)} shares, one per label")
         known = 100 * true_shares[order]
         ax.plot(*((known, places) if lying else (places, known)), "D", color=_TRUTH, markersize=5, label="truth")
     named = title or f"{estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
@@ -97,13 +97,13 @@ def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confid
     ax.set_ylabel(table.axes[0])
     name_ticks(ax, table.labels[1], "x")
     name_ticks(ax, table.labels[0], "y")
-    ax.set_title(title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} a person", fontsize=10)
+    ax.set_title(title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} per person", fontsize=10)
     ax.figure.colorbar(image, ax=ax, label="share (%)")
     return ax
 
 
 def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ()) -> Any:
-    """One figure with a panel a column and a panel a table of two axes."""
+    """One figure with a panel per column and a panel per table of two axes."""
     drawable = [table for table in tables if len(table.axes) == 2]
     panels = len(estimates) + len(drawable)
     heights = [max(3.6, 1.2 + 0.3 * min(len(e.labels), _MOST_LYING)) if not e.numeric else 3.6 for e in estimates.values()]
@@ -112,7 +112,7 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
     figure, axes = pyplot().subplots(panels, 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
     for ax, (name, estimate) in zip(axes[:, 0], estimates.items(), strict=False):
         title = f"{name}: {estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
-        if estimate.numeric and estimate.unbiased is None:  # place by place, an unbiased estimate is mostly noise
+        if estimate.numeric and estimate.unbiased is None:  # point by point, an unbiased estimate is mostly noise
             draw_bars(estimate._display(), ax).set_title(title, fontsize=10)
         else:
             plot_estimate(estimate, ax, title=title)
@@ -122,7 +122,7 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
 
 
 def name_ticks(ax: Any, labels: Sequence[Any], axis: str) -> None:
-    """Write the labels along an axis, some of them only where there are many."""
+    """Write the labels along an axis; only some if there are many."""
     numbers = len(labels) > _FEW_NUMBERS and all(isinstance(label, float) for label in labels)
     step = -(-len(labels) // (_FEW_NUMBERS if numbers else _MOST_NAMED))
     places = range(0, len(labels), step)

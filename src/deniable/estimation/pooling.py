@@ -1,4 +1,4 @@
-"""One estimate from several: of the strata of a population, or of batches that ask the same thing of the same population."""
+"""One estimate from several: the strata of a population, or batches with the same question to the same population."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     if isinstance(sizes, Mapping) and set(sizes) != set(names):
         raise ParameterError("sizes", list(sizes), f"must name the strata {names}")
     if len(sizes) != len(names):
-        raise ParameterError("sizes", list(sizes), f"must be as many as the strata, {len(names)}")
+        raise ParameterError("sizes", list(sizes), f"must have one entry per stratum, {len(names)}")
     parts = check_poolable([estimates[name] for name in names])
     people = [_check_size(name, sizes[name], estimates[name]) for name in names]
     weights = np.array(people) / sum(people)
@@ -61,14 +61,14 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
 def combine(estimates: Sequence[Estimate]) -> Estimate:
     """One estimate from batches of different people that measure the same proportions with different epsilons or mechanisms.
 
-    Each batch weighs by its inverse variance, label by label. The variance a batch happens to show goes with its estimate (few
-    supporting reports look both rare and certain), and weighing by it would be biased. So the weights come from the
-    variance as a function of the share, at one share for all batches: first 1/k, then the pilot estimate that gives. That
-    pilot is uncorrelated with the differences between batches, so that the result stays unbiased to first order.
-    Batches of a general matrix have no such function; then each batch has one weight, from its summed variance.
+    Each batch is weighted by its inverse variance, label by label. The observed variance of a batch is correlated with its
+    estimate (few supporting reports look both rare and certain), so weighting by it would be biased. The weights come instead
+    from the variance as a function of the share, at one share for all batches: first 1/k, then the resulting pilot estimate. That
+    pilot is uncorrelated with the differences between batches, so that the result stays unbiased to first order. Batches of a
+    general matrix have no such function; then each batch has one weight, from its summed variance.
 
-    The batches hold different people. Of a finite population, the same for all, they are parts of one sample, and the error
-    bars say so. `epsilon` is the largest of the batches'; somebody who is in several of them loses the sum.
+    The batches contain different people. In a finite population, the same for all, they are parts of one sample, and the error
+    bars account for it. `epsilon` is the largest of the batches'; a person in several of them loses the sum.
 
     >>> from deniable import DirectEncoding, OptimizedUnary, seeded_source
     >>> coins, crowd = seeded_source(6), ["tea"] * 3_000 + ["coffee"] * 5_000 + ["none"] * 2_000
@@ -108,12 +108,12 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def pooled_covariance(strata: Sequence[tuple[float, Estimate]]) -> _Floats | None:
-    """The covariance that :func:`stratified` gives the sum of these weighted estimates."""
+    """The covariance of the sum of these weighted estimates, as in :func:`stratified`."""
     return _weighted_sum(np.array([weight for weight, _ in strata]), [_moments(part) for _, part in strata])[2]
 
 
 def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
-    """The estimates, if they are unbiased ones of the same labels."""
+    """The estimates, checked to be unbiased and of the same labels."""
     if not estimates:
         raise ParameterError("estimates", [], "must hold at least one estimate")
     for estimate in estimates:
@@ -121,10 +121,12 @@ def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
             raise ParameterError("estimates", type(estimate).__name__, "is not an Estimate")
         if estimate.labels != estimates[0].labels:
             raise ParameterError(
-                "labels", list(estimate.labels), f"must be the same everywhere, and elsewhere are {list(estimates[0].labels)}"
+                "labels", list(estimate.labels), f"must be the same in all estimates: {list(estimates[0].labels)}"
             )
         if estimate.unbiased is not None:
-            raise ParameterError("estimates", estimate.notes[-1], "is no unbiased estimate: pool first, then make it consistent")
+            raise ParameterError(
+                "estimates", estimate.notes[-1], "is not an unbiased estimate: pool first, then make it consistent"
+            )
     return list(estimates)
 
 
@@ -141,7 +143,7 @@ def _check_size(name: Any, size: Any, estimate: Estimate) -> float:
     if isinstance(size, bool | str) or not size > 0 or not np.isfinite(size):
         raise ParameterError(f"sizes[{name!r}]", size, "must be a number of people above 0")
     if estimate.population not in {None, size}:
-        raise ParameterError(f"sizes[{name!r}]", size, f"must be the population its estimate was told, {estimate.population}")
+        raise ParameterError(f"sizes[{name!r}]", size, f"must be the population its estimate was given, {estimate.population}")
     return float(size)
 
 
@@ -150,7 +152,7 @@ def _moments(part: Estimate) -> Moments:
 
 
 def _infinite(part: Estimate) -> Moments:
-    """The moments in an infinite population: what :func:`finite` took away is given back."""
+    """The moments in an infinite population, undoing :func:`finite`."""
     if part.population is None:
         return _moments(part)
     shares = np.clip(part.proportions, 0, 1)
@@ -163,7 +165,7 @@ def _infinite(part: Estimate) -> Moments:
 
 
 def _weighted_sum(weights: NDArray[np.float64], moments: Sequence[Moments]) -> Moments:
-    """Of independent parts; the weights are one a part, or one a part and label."""
+    """For independent parts; one weight per part, or per part and label."""
     proportions = np.zeros_like(moments[0][0])
     variance = np.zeros_like(proportions)
     covariance: _Floats | None = np.zeros((proportions.size, proportions.size))
@@ -179,7 +181,7 @@ def _weighted_sum(weights: NDArray[np.float64], moments: Sequence[Moments]) -> M
 
 
 def _inverse_variance_weights(parts: Sequence[Estimate], variances: Sequence[_Floats]) -> _Floats:
-    """One row a part; every column sums to 1."""
+    """One row per part; every column sums to 1."""
     k = len(parts[0].labels)
     functions = [_variance_function(part) for part in parts]
     if all(function is not None for function in functions):
@@ -191,7 +193,7 @@ def _inverse_variance_weights(parts: Sequence[Estimate], variances: Sequence[_Fl
         return np.asarray(weights)
     totals = np.array([variance.sum() for variance in variances])
     if not np.all(totals > 0):
-        raise ParameterError("estimates", totals.tolist(), "are the summed variances of the batches, and must all be above 0")
+        raise ParameterError("estimates", totals.tolist(), "must have summed variances above 0")
     return np.repeat((1 / totals / (1 / totals).sum())[:, np.newaxis], k, axis=1)
 
 
@@ -216,7 +218,7 @@ def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
         "n": sum(part.n for part in parts),
         "mechanism": " + ".join(dict.fromkeys(part.mechanism for part in parts)),
         "epsilon": max(part.epsilon for part in parts),
-        # Who is in a batch without sampling is protected by the local epsilon alone.
+        # People in a batch without sampling are protected only by the local epsilon.
         "sampled_epsilon": None if None in sampled else max(s for s in sampled if s is not None),
         "window": None if None in windows else (min(w[0] for w in windows if w), max(w[1] for w in windows if w)),
         "notes": (*notes, note),

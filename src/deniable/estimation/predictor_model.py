@@ -1,4 +1,4 @@
-"""The likelihood of an outcome that depends on randomized answers as well as on covariates: the true answers are summed over."""
+"""The likelihood of an outcome that depends on randomized answers as well as on covariates: summed over the true answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_REPORTS = 64
 
 
 def combinations(likelihoods: list[_Floats]) -> tuple[_Floats, list[tuple[int, ...]]]:
-    """P(reports | all true answers together), one column a combination of them; and the combinations."""
+    """P(reports | all true answers), one column per combination of answers; and the combinations."""
     joint = np.ones((len(likelihoods[0]), 1))
     for likelihood in likelihoods:
         joint = (joint[:, :, None] * likelihood[:, None, :]).reshape(len(joint), -1)
@@ -36,13 +36,13 @@ class PredictorModel:
     """
 
     outcome: _Floats
-    """P(outcome report | v), one row a person."""
+    """P(outcome report | v), one row per person."""
     predictors: _Floats
-    """P(reports | z), one column a combination."""
+    """P(reports | z), one column per combination."""
     covariates: _Floats
     """w with its column of ones."""
     indicators: _Floats
-    """Of each combination: one row a combination, one column an answer but the first of every predictor."""
+    """One row per combination, one column per answer but the first of every predictor."""
     channels: tuple[_Floats, _Floats] | None = None
     """P[outcome report, v] and P[combination of reports, z], where reports are numbered."""
 
@@ -57,7 +57,7 @@ class PredictorModel:
         return int(self.outcome.shape[1] - 1) * self.columns
 
     def start(self) -> _Floats:
-        """No covariate and no answer matters, and all combinations are as frequent: but for a little, for that is a saddle."""
+        """No effects and equally frequent combinations, slightly shifted, because that point is a saddle."""
         beta = np.zeros((self.outcome.shape[1] - 1, self.columns))
         beta[:, self.covariates.shape[1] :] = 0.1
         return np.concatenate([beta.ravel(), np.zeros((self.predictors.shape[1] - 1) * self.covariates.shape[1])])
@@ -68,7 +68,7 @@ class PredictorModel:
         alpha = parameters[self.n_outcome :].reshape(-1, width)
         prior = softmax(self.covariates @ alpha.T)
         base = self.covariates @ beta[:, :width].T
-        shift = self.indicators @ beta[:, width:].T  # one row a combination
+        shift = self.indicators @ beta[:, width:].T  # one row per combination
         given = [softmax(base + row) for row in shift]
         reported = np.stack([(self.outcome * chances).sum(axis=1) for chances in given], axis=1)
         joint = self.predictors * prior * reported

@@ -1,4 +1,4 @@
-"""What to believe about a prevalence after a survey: the posterior on a grid, by Bayes' rule and the design's exact channel."""
+"""The posterior of a prevalence after a survey, on a grid, by Bayes' rule and the design's exact channel."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _POINTS = 4_001
 _POINTS_A_SIDE = 501
 _ZOOMS = 6
 _LEVELS = 4_001
-"""Of the quantiles that are kept: between two of them, a straight line is right to a hundred-thousandth of a deviation."""
+"""How many quantiles are kept: linear interpolation is then accurate to 1e-5 standard deviations."""
 _NEGLIGIBLE = 40.0
-"""Where the logarithm of the density is lower than its maximum by this, nothing is left that a double would add."""
+"""Where the log-density is this far below its maximum, a double has nothing left to add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class PrevalencePosterior(Result):
     mean: _Floats
     sd: _Floats
     quantiles: _Floats
-    """One row a parameter: the quantiles at equally spaced levels from 0 to 1."""
+    """One row per parameter: the quantiles at equally spaced levels from 0 to 1."""
     prior: str
     n: tuple[int, ...]
     epsilon: float
@@ -44,7 +44,7 @@ class PrevalencePosterior(Result):
 
     @classmethod
     def of_points(cls, points: _Floats, weights: _Floats, **described: Any) -> PrevalencePosterior:
-        """From points, one row each with a column a parameter, and their probabilities."""
+        """From points, one row each with one column per parameter, and their probabilities."""
         mean = weights @ points
         levels = np.linspace(0, 1, _LEVELS)
         rows = []
@@ -55,13 +55,13 @@ class PrevalencePosterior(Result):
         return cls(mean=mean, sd=np.sqrt(weights @ (points - mean) ** 2), quantiles=np.array(rows), **described)
 
     def quantile(self, level: float, name: str | None = None) -> float:
-        """The value below which a parameter, the first unless named, lies with this probability."""
+        """The value below which a parameter (by default the first) lies with this probability."""
         if not 0 < level < 1:
             raise ParameterError("level", level, "must lie strictly between 0 and 1")
         return float(np.interp(level, np.linspace(0, 1, _LEVELS), self._row(name)))
 
     def probability(self, low: float, high: float, name: str | None = None) -> float:
-        """How probable it is that a parameter lies between two values."""
+        """The probability that a parameter lies between two values."""
         start, end = np.interp([low, high], self._row(name), np.linspace(0, 1, _LEVELS), left=0.0, right=1.0)
         return float(end - start)
 
@@ -70,8 +70,8 @@ class PrevalencePosterior(Result):
     ) -> tuple[float, float]:
         """Where a parameter lies with the given probability: with equal tails, or the shortest interval ("highest-density").
 
-        It speaks of belief after this survey, given the prior; it is no interval that covers the truth in so many of many
-        surveys, although on average over the prior it does.
+        It describes belief after this survey, given the prior; it is not a confidence interval, although on average over the
+        prior it covers.
         """
         check_confidence(confidence)
         if kind not in {"equal-tailed", "highest-density"}:
@@ -101,7 +101,7 @@ class PrevalencePosterior(Result):
         }
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a parameter."""
+        """A pandas DataFrame: one row per parameter."""
         document = self.to_dict(confidence)
         columns = ("mean", "sd", "median", "credible_low", "credible_high")
         return pandas().DataFrame({column: document[column] for column in columns}, index=list(self.names))
@@ -141,12 +141,12 @@ def prevalence_posterior(
 ) -> PrevalencePosterior:
     """The posterior of a prevalence from counts of reports, given as for the design's `estimate_counts`.
 
-    The likelihood is the product over reports u of (sum over v of P[u, v] pi_v)^count: that of the exact channel, with no normal
-    law in between. `prior` is that of the prevalence, Beta(a, b): (1, 1) is even, (0.5, 0.5) Jeffreys' for a direct question.
-    Unlike an unbiased estimate, the posterior never leaves 0 to 1. Of a design with two samples (`yes` and `n` are pairs) the
-    rate t, u or gamma has a prior of its own, `rate_prior`: even for t and u, and Beta(1, 2) for gamma, so that all shares of
-    honest carriers, honest others and cheaters are as probable. The grid is refined until it holds all that matters. Winkler
-    and Franklin, "Warner's randomized response model: a Bayesian approach", JASA 1979.
+    The likelihood is the product over reports u of (sum over v of P[u, v] pi_v)^count: that of the exact channel, without a
+    normal approximation. `prior` is that of the prevalence, Beta(a, b): (1, 1) is uniform, (0.5, 0.5) Jeffreys' for a direct
+    question. Unlike an unbiased estimate, the posterior never leaves 0 to 1. For a design with two samples (`yes` and `n` are
+    pairs) the rate t, u or gamma has its own prior, `rate_prior`: uniform for t and u, and Beta(1, 2) for gamma, so that all
+    shares of honest carriers, honest others and cheaters are equally probable. The grid is refined until it holds all that
+    matters. Winkler and Franklin, "Warner's randomized response model: a Bayesian approach", JASA 1979.
 
     >>> from deniable import Warner
     >>> print(prevalence_posterior(Warner(7 / 10), yes=412, n=1000))
@@ -181,7 +181,7 @@ def prevalence_posterior(
 
 def _two_samples(design: Any, yes: Any, n: Any, shape: tuple[float, float], rate_prior: Any) -> PrevalencePosterior:
     if yes is None or n is None:
-        raise ParameterError("yes", yes, "and n must be given, two numbers each: one a sample")
+        raise ParameterError("yes", yes, "and n must be given, two numbers each: one per sample")
     counts, people = design.counted(yes, n)
     cheats = design.compliance == "gamma"
     of_rate = _beta("rate_prior", ((1.0, 2.0) if cheats else (1.0, 1.0)) if rate_prior is None else rate_prior)
@@ -218,7 +218,8 @@ def _name(shape: tuple[float, float]) -> str:
 
 
 def _prior_height(theta: _Floats, shape: tuple[float, float]) -> _Floats:
-    """Of Beta(a, b) in the angle whose squared sine is the share: there not even Jeffreys' prior is infinite at the ends."""
+    """Log-density of Beta(a, b) in the angle whose squared sine is the share, where even Jeffreys' prior is finite at the
+    ends."""
     a, b = shape
     return np.asarray((2 * a - 1) * np.log(np.sin(theta)) + (2 * b - 1) * np.log(np.cos(theta)))
 
@@ -228,7 +229,7 @@ def _middles(low: float, high: float, points: int) -> _Floats:
 
 
 def _kept(heights: _Floats, low: float, high: float) -> tuple[float, float]:
-    """The part of the range outside which nothing matters, with a point to spare on either side."""
+    """The part of the range that matters, with one extra point on either side."""
     width = (high - low) / heights.size
     inside = np.flatnonzero(heights > heights.max() - _NEGLIGIBLE)
     return max(low, low + (inside[0] - 1) * width), min(high, low + (inside[-1] + 2) * width)

@@ -1,4 +1,4 @@
-"""A yes/no answer whose log-odds have a random intercept a cluster: integrated by adaptive Gauss-Hermite quadrature."""
+"""A yes/no answer whose log-odds have a random intercept per cluster, integrated by adaptive Gauss-Hermite quadrature."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MODE_STEPS = 12
 class RandomInterceptModel:
     """The log-odds are x'beta + sigma u, u standard normal and common to a cluster. The last parameter is sigma.
 
-    A cluster's likelihood is the integral over u of the product of its people's. The nodes stand around the integrand's mode in
-    its own width (adaptive quadrature), so that large clusters are integrated as well as small ones. Scores are means over u
-    given the reports (Fisher's identity); sigma and -sigma are the same model.
+    A cluster's likelihood is the integral over u of the product of its people's. The nodes are placed around the integrand's mode
+    in its own width (adaptive quadrature), so that large clusters are integrated as accurately as small ones. Scores are means
+    over u given the reports (Fisher's identity); sigma and -sigma are the same model.
     """
 
     people: BinaryModel
@@ -39,12 +39,10 @@ class RandomInterceptModel:
     def __post_init__(self) -> None:
         n = len(self.people.design)
         if len(self.clusters) != n:
-            raise ParameterError(
-                "random_intercept", len(self.clusters), f"is their number, which must be that of the people, {n}"
-            )
+            raise ParameterError("len(random_intercept)", len(self.clusters), f"must be the number of people, {n}")
         labels, number = np.unique(np.asarray(self.clusters), return_inverse=True)
         if not 2 <= labels.size < n:
-            raise ParameterError("random_intercept", labels.size, f"is the number of clusters, which must be from 2 to {n - 1}")
+            raise ParameterError("clusters in random_intercept", labels.size, f"must be from 2 to {n - 1}")
         order = np.argsort(number.reshape(-1), kind="stable")
         sizes = np.bincount(number.reshape(-1))
         for name, value in (("_order", order), ("_starts", np.cumsum(sizes) - sizes), ("_sizes", sizes)):
@@ -56,7 +54,7 @@ class RandomInterceptModel:
         return int(self._sizes.size)
 
     def _sum(self, rows: _Floats) -> _Floats:
-        """Over each cluster; the rows stand in the order of the clusters."""
+        """Sums over each cluster; the rows are in the order of the clusters."""
         return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
@@ -88,7 +86,7 @@ class RandomInterceptModel:
         return terms, np.hstack(scores)
 
     def _modes(self, eta: _Floats, yes: _Floats, no: _Floats, sigma: float) -> tuple[_Floats, _Floats]:
-        """Where each cluster's integrand is largest, and its width there: only the accuracy depends on them."""
+        """Where each cluster's integrand is largest, and its width there: they affect only the accuracy."""
         mode = np.zeros(self.n_clusters)
         curvature = np.ones(self.n_clusters)
         for _ in range(_MODE_STEPS):

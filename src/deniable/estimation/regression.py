@@ -1,4 +1,4 @@
-"""Logistic regression of an answer on covariates and on other answers, any of the answers being randomized."""
+"""Logistic regression of an answer on covariates and on other answers, any of which may be randomized."""
 
 from __future__ import annotations
 
@@ -44,23 +44,22 @@ def regress(
 
     The model: P(answer v | x) = exp(x'beta_v) / sum over w of exp(x'beta_w), beta of the first label being 0 (with two
     labels, logistic regression), and P(report u | x) = sum over v of P[u, v] P(answer v | x). For a yes/no answer, P(yes
-    reported | x) = b + (a - b) / (1 + exp(-x'beta)). Assumptions: the covariates are known as they are, the answers given
-    them independent. `covariates` is an array with one row a report, or a DataFrame, whose column names are kept.
+    reported | x) = b + (a - b) / (1 + exp(-x'beta)). Assumptions: the covariates are not randomized, and the answers are
+    independent given them. `covariates` is an array with one row per report, or a DataFrame, whose column names are kept.
 
-    - `mechanism` is None where the outcome was asked directly. A design with two samples (`CheaterDetection`,
+    - `mechanism` is None if the outcome was asked directly. A design with two samples (`CheaterDetection`,
       `StochasticLieDetector`, `UnrelatedQuestion.unknown`) needs `group`, the sample of each person (0 and 1, or 1 and 2), and
-      has its rate estimated too: t, gamma or u, the same for everybody. With cheaters the log-odds are those of honest people.
+      its rate t, gamma or u, the same for everybody, is estimated too. With cheaters the log-odds are those of honest people.
     - `randomized` are answers that predict: a mapping from names to (mechanism, reports). See :class:`PredictorModel`.
-    - `random_intercept` names the cluster of each person: the log-odds of a yes/no answer have a normal intercept a cluster, with
-      standard deviation sigma (adaptive Gauss-Hermite quadrature).
+    - `random_intercept` names the cluster of each person: the log-odds of a yes/no answer have a normal intercept per cluster,
+      with standard deviation sigma (adaptive Gauss-Hermite quadrature).
     - `sample` holds weights, strata and clusters: pseudo-likelihood with linearised errors.
     - `errors` is "observed" (the inverse of the observed information; the default), "expected", "scores" (the outer product of
       scores), or "sandwich", which a `sample` has and needs.
 
-    Newton's method on the likelihood. It need not have one maximum only; the search starts where the covariates make no
-    difference. Van den Hout, van der Heijden and Gilchrist, "The logistic regression model with response variables
-    subject to randomized response", Computational Statistics & Data Analysis 2007; Heck and Moshagen, "RRreg", Journal of
-    Statistical Software 85(2), 2018.
+    Newton's method on the likelihood. It may have several maxima; the search starts where the covariates have no effect. Van den
+    Hout, van der Heijden and Gilchrist, "The logistic regression model with response variables subject to randomized response",
+    Computational Statistics & Data Analysis 2007; Heck and Moshagen, "RRreg", Journal of Statistical Software 85(2), 2018.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, rng = BinaryResponse.from_epsilon(2.0), np.random.default_rng(1)
@@ -76,7 +75,7 @@ def regress(
     found, columns = named_columns(covariates, names, outcome.n)
     for name, n in (("covariates", len(columns)), ("sample", outcome.n if sample is None else sample.n)):
         if n != outcome.n:
-            raise ParameterError(name, n, f"is their number of rows, which must be that of the reports, {outcome.n}")
+            raise ParameterError(f"len({name})", n, f"must be the number of reports, {outcome.n}")
     design = design_matrix(columns, intercept)
     all_names = ("(intercept)", *found) if intercept else found
     check_rank(design, all_names)
@@ -86,7 +85,7 @@ def regress(
     if randomized:
         if random_intercept is not None or outcome.rate is not None or not intercept:
             raise ParameterError(
-                "randomized", list(randomized), "cannot be had with a random intercept, two samples, or no intercept"
+                "randomized", list(randomized), "cannot be combined with a random intercept, two samples, or no intercept"
             )
         model, predictor_names = _with_predictors(outcome, design / width, randomized)
         all_names = (*all_names, *predictor_names)
@@ -101,7 +100,7 @@ def regress(
         scale = np.concatenate([np.tile(width, len(outcome.labels) - 1), np.ones(len(rates))])
         if random_intercept is not None:
             if sample is not None:
-                raise ParameterError("sample", "…", "cannot be had with a random intercept: use its clusters instead")
+                raise ParameterError("sample", "…", "cannot be combined with a random intercept: use its clusters instead")
             fitted = RandomInterceptModel(outcome.binary(design / width), random_intercept)
             start, scale, rates = (
                 _with_sigma(outcome, design / width, intercept, max_iterations),
@@ -159,9 +158,9 @@ class _Outcome:
     def binary(self, design: _Floats) -> BinaryModel:
         if self.given is not None:
             return BinaryModel(design, *self.given, self.rate is not None, self.other)
-        assert self.likelihood is not None  # noqa: S101 - one of the two is there
+        assert self.likelihood is not None  # noqa: S101 - one of the two is set
         if len(self.labels) != 2:
-            raise ParameterError("random_intercept", len(self.labels), "is the number of answers, which must be 2 for one")
+            raise ParameterError("answers", len(self.labels), "must be 2 for a random intercept")
         flat = np.zeros(self.n)
         no, yes = (np.column_stack([column, flat]) for column in self.likelihood.T)
         return BinaryModel(design, yes, no, False)
@@ -175,7 +174,7 @@ def _outcome(mechanism: Any, reports: Any, group: Any) -> _Outcome:
     if mechanism is None:
         labels, likelihood = clear_answers(reports)
         if len(labels) < 2:
-            raise ParameterError("reports", len(labels), "is the number of different answers, which must be at least 2")
+            raise ParameterError("different answers", len(labels), "must be at least 2")
         return _Outcome(labels, len(likelihood), "", 0.0, likelihood, np.eye(len(labels)))
     likelihood = likelihoods(mechanism, reports)
     if not len(likelihood):
@@ -214,18 +213,14 @@ def _with_predictors(
     for name, (mechanism, reports) in randomized.items():
         likelihood = likelihoods(mechanism, reports)
         if len(likelihood) != outcome.n:
-            raise ParameterError(
-                name, len(likelihood), f"is the number of its reports, which must be that of the outcome, {outcome.n}"
-            )
+            raise ParameterError(f"len({name})", len(likelihood), f"must be that of the outcome, {outcome.n}")
         parts.append(likelihood)
         channel = mechanism.channel()
         matrices.append(channel if isinstance(channel, np.ndarray) else None)
         names += [f"{name}[{label}]" for label in mechanism.labels[1:]]
     joint, kinds = combinations(parts)
     if len(kinds) > _MOST_COMBINATIONS:
-        raise ParameterError(
-            "randomized", len(kinds), f"is the number of combinations of answers, which must be at most {_MOST_COMBINATIONS}"
-        )
+        raise ParameterError("combinations of answers", len(kinds), f"must be at most {_MOST_COMBINATIONS}")
     indicators = np.array(
         [
             [float(answer == label) for answer, part in zip(kind, parts, strict=True) for label in range(1, part.shape[1])]
@@ -243,7 +238,7 @@ def _with_predictors(
 
 
 def _with_sigma(outcome: _Outcome, design: _Floats, intercept: bool, max_iterations: int) -> _Floats:
-    """Where clusters make no difference, and a moderate sigma: at 0 the likelihood is flat in it."""
+    """No cluster effects, and a moderate sigma: at 0 the likelihood is flat in it."""
     people = outcome.binary(design)
     alone, _ = maximise(people, people.start(intercept), None, None, max_iterations)
     return np.append(alone, 0.5)

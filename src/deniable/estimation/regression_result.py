@@ -37,22 +37,22 @@ ERRORS = {
     "scores": "by the outer product of scores",
     "sandwich": "linearised (sandwich)",
 }
-"""The kinds of standard errors, and how a line says which."""
+"""The kinds of standard errors, and how they are printed."""
 _ROUGH = 0.25
-"""Standard errors above this, in log-odds for a typical covariate, come with a skewed likelihood: the interval covers more."""
+"""Standard errors above this, in log-odds for a typical covariate, mean a skewed likelihood: the interval covers more."""
 _LEAST_INFORMATION = 1e-3
 """Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
 
 
 @dataclass(frozen=True, eq=False)
 class CoefficientTest(Result):
-    """Whether coefficients are all 0: by twice what the log-likelihood falls by without them, or by their covariance (Wald)."""
+    """Whether coefficients are all 0: by twice the drop in log-likelihood without them, or by their covariance (Wald)."""
 
     names: tuple[str, ...]
     statistic: float
     degrees: int
     p_value: float
-    """By chi-square; for a standard deviation, which cannot be below 0, half of that."""
+    """By chi-square; half of that for a standard deviation, which cannot be negative."""
     method: str = "likelihood ratio"
 
     def __str__(self) -> str:
@@ -71,19 +71,19 @@ def columns_named(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, 
     """
     found = [column for name in names for column in known if column == name or column.startswith(f"{name}[")]
     if not names or any(not any(column == name or column.startswith(f"{name}[") for column in known) for name in names):
-        raise ParameterError("names", list(names), f"must be of {', '.join(known)}")
+        raise ParameterError("names", list(names), f"must be among {', '.join(known)}")
     return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A model at its maximum: what tests and other kinds of standard errors are made from."""
+    """A model at its maximum, from which tests and other kinds of standard errors are computed."""
 
     model: Model
     parameters: _Floats
     """In the model's own scale."""
     scale: _Floats
-    """What the model's parameters are divided by to be those that are shown."""
+    """What the model's parameters are divided by for display."""
     value: float
     sample: Sample | None = None
 
@@ -101,7 +101,7 @@ class Fit:
 
     def _information(self, errors: str) -> _Floats:
         if (errors == "sandwich") != (self.sample is not None):
-            rule = "must be 'sandwich' where there are weights, strata or clusters" if self.sample else "needs a sample"
+            rule = "must be 'sandwich' with weights, strata or clusters" if self.sample else "needs a sample"
             raise ParameterError("errors", errors, rule)
         if errors in {"observed", "sandwich"}:
             return observed_information(self.model, self.parameters, None if self.sample is None else self.sample.weights)
@@ -118,12 +118,12 @@ class Fit:
         if not is_definite(information) or np.linalg.eigvalsh(information)[0] < _LEAST_INFORMATION * average:
             raise FitError(
                 "the likelihood has no maximum at finite coefficients: some answer is certain, or absent, for some covariates. "
-                "Leave out the covariate or merge the labels that cause it, or collect more reports"
+                "Drop the covariate or merge the labels that cause it, or collect more reports"
             )
         return np.asarray(np.linalg.inv(information))
 
     def constrained(self, fixed: dict[int, float]) -> float:
-        """The largest log-likelihood where some parameters, in the shown scale, have given values."""
+        """The largest log-likelihood with some parameters, in the displayed scale, fixed."""
         free = np.ones(self.parameters.size, dtype=bool)
         start = self.parameters.copy()
         for place, value in fixed.items():
@@ -137,11 +137,11 @@ class Regression(Result):
     """Fitted log-odds of each answer against the first one, as linear functions of the covariates."""
 
     labels: tuple[Hashable, ...]
-    """The answers; the first is the one the others are compared with."""
+    """The answers; the others are compared with the first."""
     names: tuple[str, ...]
     """Of the columns: the intercept, if there is one, the covariates, and the answers that predict."""
     coefficients: _Floats
-    """One row an answer but the first, one column a covariate."""
+    """One row per answer but the first, one column per covariate."""
     covariance: _Floats
     """Of the coefficients, row after row, and then of the rates."""
     log_likelihood: float
@@ -151,16 +151,16 @@ class Regression(Result):
     mechanism: str
     epsilon: float
     rates: dict[str, float] = field(default_factory=dict)
-    """What was estimated besides: t, gamma or u of a design with two samples, sigma of a random intercept."""
+    """What else was estimated: t, gamma or u of a design with two samples, sigma of a random intercept."""
     errors: str = "observed"
     """The kind of standard errors: "observed", "expected", "scores" or "sandwich"."""
     degrees: float = math.inf
-    """Degrees of freedom of the errors, where they come from clusters or strata."""
+    """Degrees of freedom of the errors, if they come from clusters or strata."""
     notes: tuple[str, ...] = ()
     typical: _Floats | None = None
     """A typical size of each coefficient's covariate: a coefficient times that is a log-odds."""
     _fit: Fit | None = field(default=None, repr=False)
-    """The model with its data, which stay where they are: what was read from a document has no profile intervals."""
+    """The model with its data, which are not written: a result read from a document has no profile intervals."""
 
     KEYS: ClassVar[Mapping[str, str]] = {"coefficients": "coefficient_matrix"}
 
@@ -176,14 +176,14 @@ class Regression(Result):
 
     @property
     def p_value(self) -> _Floats:
-        """How probable so large a coefficient would be if the covariate made no difference (two-sided, Wald)."""
+        """The probability of a coefficient at least this large if the covariate had no effect (two-sided, Wald)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
         below = -np.abs(self.z)
         return np.asarray(2 * (ndtr(below) if math.isinf(self.degrees) else stdtr(self.degrees, below)))
 
     def reach(self, confidence: float = 0.95) -> float:
-        """Standard errors to either side that cover: of the normal law, or of Student's with the sample's degrees of freedom."""
+        """How many standard errors to either side cover: by the normal law, or Student's with the sample's degrees of freedom."""
         from scipy.special import ndtri, stdtrit  # noqa: PLC0415 - slow to import
 
         level = (1 + check_confidence(confidence)) / 2
@@ -191,15 +191,15 @@ class Regression(Result):
 
     @property
     def conservative(self) -> bool:
-        """Whether reports are so few for this model that the ± covers more than it says, up to 99 % in simulations."""
+        """Whether the reports are so few for this model that the ± covers more than nominal, up to 99 % in simulations."""
         return self.typical is not None and bool((self.stderr.ravel() * self.typical).max() > _ROUGH)
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
         """Low and high of each coefficient, along the last axis.
 
         "wald" is the coefficient ± standard errors; "profile" are the values that a likelihood-ratio test does not reject, which
-        takes some fits of the model for each. Where reports are few for the model (`conservative`), the first covers at least
-        what it says, the second somewhat less (92 to 95 % of 95).
+        takes several fits of the model for each. If reports are few for the model (`conservative`), the first covers at least
+        nominally, the second somewhat less (92 to 95 % for 95 %).
         """
         if method not in {"wald", "profile"}:
             raise ParameterError("method", method, "must be 'wald' or 'profile'")
@@ -261,9 +261,9 @@ class Regression(Result):
         return CoefficientTest(names, statistic, len(places), p / 2 if names == ("sigma",) else p)
 
     def wald(self, *names: str) -> CoefficientTest:
-        """The same question by the coefficients' covariance alone, which holds for weighted samples too.
+        """The same test by the coefficients' covariance alone, which is valid for weighted samples too.
 
-        With degrees of freedom of its own the statistic is compared with degrees × F.
+        If the errors have degrees of freedom, the statistic is compared with degrees × F.
         """
         from scipy.special import chdtrc, fdtrc  # noqa: PLC0415 - slow to import
 
@@ -279,7 +279,9 @@ class Regression(Result):
     def _places(self, given: tuple[str, ...]) -> list[int]:
         names = columns_named(given, (*self.names, *(["sigma"] if "sigma" in self.rates else [])))
         if "sigma" in names and len(names) > 1:
-            raise ParameterError("names", list(given), "must have 'sigma' alone: it cannot be below 0, and has another law")
+            raise ParameterError(
+                "names", list(given), "must test 'sigma' alone: it cannot be negative, and has another distribution"
+            )
         if names == ("sigma",):
             return [self.coefficients.size + list(self.rates).index("sigma")]
         width = len(self.names)
@@ -296,24 +298,24 @@ class Regression(Result):
     def __getitem__(self, name: str) -> Statistic:
         """One of the `rates`, as a value with its standard error."""
         if name not in self.rates:
-            raise ParameterError("rate", name, f"must be one of {', '.join(self.rates) or 'none: there are none'}")
+            raise ParameterError("rate", name, f"must be one of {', '.join(self.rates) or 'none'}")
         place = self.coefficients.size + list(self.rates).index(name)
         return Statistic(name, self.rates[name], math.sqrt(self.covariance[place, place]), self.n)
 
     def predict(self, covariates: Any) -> _Floats:
-        """P(true answer | covariates): one row a person, one column an answer. Answers that predict are columns of 0 and 1.
+        """P(true answer | covariates): one row per person, one column per answer. Answers that predict are columns of 0 and 1.
 
-        With a random intercept, of a cluster whose intercept is 0.
+        With a random intercept, for a cluster whose intercept is 0.
         """
         names, columns = named_columns(covariates, self.names[1:] if self.intercept else self.names, 1)
         if len(names) != len(self.names) - self.intercept:
-            raise ParameterError("covariates", len(names), f"is their number, which must be {len(self.names) - self.intercept}")
+            raise ParameterError("len(covariates)", len(names), f"must be {len(self.names) - self.intercept}")
         return softmax(design_matrix(columns, self.intercept) @ self.coefficients.T)
 
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping a coefficient or rate: answer, name, estimate, stderr, low, high, z, p_value."""
+        """One mapping per coefficient or rate: answer, name, estimate, stderr, low, high, z, p_value."""
         limits, out = self.interval(confidence), []
         for at, label in enumerate(self.labels[1:]):
             for column, name in enumerate(self.names):
@@ -328,12 +330,12 @@ class Regression(Result):
         return out
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with one row a coefficient."""
+        """Ready for JSON: what :meth:`from_dict` reads, with one row per coefficient."""
         rows = encode(self.rows(confidence))
         return {**fields_of(self), "reference": str(self.labels[0]), "coefficients": rows, "confidence": confidence}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a coefficient, by answer and name."""
+        """A pandas DataFrame: one row per coefficient, by answer and name."""
         return pandas().DataFrame(self.rows(confidence)).set_index(["answer", "name"])
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -364,7 +366,7 @@ class Regression(Result):
 
 
 def coefficient_display(found: list[dict[str, Any]], text: str, unit: str, several: bool = False) -> Display:
-    """A table and bars of coefficients, of several answers or of one, with the lines of `text` that are not about one of them."""
+    """A table and bars of the coefficients of one or several answers, with the remaining lines of `text`."""
     names = [f"{row['answer']}: {row['name']}" if several else row["name"] for row in found]
     bars = [Bar(name, row["estimate"], row["low"], row["high"]) for name, row in zip(names, found, strict=True)]
     notes = tuple(line for line in text.splitlines() if not line.startswith("  "))

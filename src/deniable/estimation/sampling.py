@@ -1,9 +1,9 @@
 """How people came into a survey: weights, strata and clusters, and the errors that follow from them.
 
-Everything here works on *contributions*, one row a person: the errors of any estimate that solves sum of weight ×
+Everything here works on *contributions*, one row per person: the errors of any estimate that solves sum of weight ×
 contribution = 0 come from how the weighted contributions of whole clusters vary within their strata (Taylor linearisation), or
-from estimating again with replicate weights. The coins of randomized answers are part of what varies, so they need no term of
-their own, except where a finite population makes the sampling error smaller and leaves the coins as they are.
+from estimating again with replicate weights. The coins of randomized answers are part of what varies, so they need no separate
+term, except when a finite population reduces the sampling error and leaves the coins' error unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Who was asked: a weight a person (or inclusion probabilities), strata, and clusters of people drawn together.
+    """Who was asked: weights (or inclusion probabilities), strata, and clusters of people drawn together.
 
-    `weights` say how many people of the population each person stands for; `probabilities` are the chances with which they were
-    drawn, whose inverses are the weights. A cluster belongs to one stratum: the same name in two strata means two clusters.
-    `stratum_sizes` gives how many clusters (people, where there are no clusters) each stratum of the population has, where a
-    noticeable part of them was drawn without replacement: one number, or a mapping from strata.
+    `weights` say how many people in the population each person represents; `probabilities` are the inclusion probabilities, whose
+    inverses are the weights. A cluster belongs to one stratum: the same name in two strata means two clusters. `stratum_sizes`
+    gives how many clusters (people, where there are no clusters) each stratum of the population has, if a noticeable part of them
+    was drawn without replacement: one number, or a mapping from strata.
 
     >>> school = Sample(weights=[2, 2, 3, 3, 1, 1], clusters=["a", "a", "b", "b", "c", "c"])
     >>> school.n, school.degrees
@@ -48,7 +48,7 @@ class Sample:
     _drawn: _Floats = field(init=False, repr=False)
     """Clusters drawn in each stratum."""
     _fraction: _Floats = field(init=False, repr=False)
-    """The part of each stratum's clusters that was drawn; 0 where it is not known."""
+    """The fraction of each stratum's clusters that was drawn; 0 if not known."""
 
     def __post_init__(self) -> None:
         if self.weights is not None and self.probabilities is not None:
@@ -60,7 +60,7 @@ class Sample:
         columns = {"weights": self.weights, "probabilities": self.probabilities, "strata": self.strata, "clusters": self.clusters}
         for name, values in columns.items():
             if values is not None and len(values) != n:
-                raise ParameterError(name, len(values), f"is their number, which must be that of the people, {n}")
+                raise ParameterError(f"len({name})", len(values), f"must be the number of people, {n}")
         strata, stratum = _numbered("strata", self.strata, n)
         _, own = _numbered("clusters", self.clusters, n, alone=True)
         pairs, cluster = np.unique(np.column_stack([stratum, own]), axis=0, return_inverse=True)
@@ -68,7 +68,7 @@ class Sample:
         for place in np.flatnonzero(drawn < 2):
             what = "the sample" if self.strata is None else f"stratum {strata[place]!r}"
             unit = "person" if self.clusters is None else "cluster"
-            raise ParameterError("strata", 1, f"is the number of {unit}s in {what}; an error needs 2: merge it with another")
+            raise ParameterError(f"{unit}s in {what}", 1, "must be at least 2 to estimate an error: merge it with another")
         settled = {
             "weights": _weights(self.weights, self.probabilities, n),
             "_cluster": cluster.reshape(-1),
@@ -86,12 +86,12 @@ class Sample:
 
     @property
     def n_clusters(self) -> int:
-        """Clusters in the sample; people, where there are none."""
+        """Clusters in the sample; people, if there are no clusters."""
         return int(self._stratum.size)
 
     @property
     def degrees(self) -> int:
-        """Degrees of freedom of the errors: clusters less strata."""
+        """Degrees of freedom of the errors: clusters minus strata."""
         return int(self._drawn.sum()) - self._drawn.size
 
     @property
@@ -100,11 +100,12 @@ class Sample:
         return bool(self._fraction.any())
 
     def fractions(self) -> _Floats:
-        """The part of their stratum's clusters that was drawn, one a person."""
+        """For each person, the fraction of their stratum's clusters that was drawn."""
         return np.asarray(self._fraction[self._stratum[self._cluster]])
 
     def covariance(self, contributions: _Floats, weights: _Floats | None = None) -> _Floats:
-        """Of the weighted sum of contributions, one row a person: (1 - f) m/(m - 1) times the clusters' spread within strata."""
+        """Variance of the weighted sum of contributions (one row per person): (1 - f) m/(m - 1) times the clusters' spread within
+        strata."""
         totals = self.cluster_totals(contributions, weights)
         means = np.zeros((self._drawn.size, totals.shape[1]))
         np.add.at(means, self._stratum, totals)
@@ -121,7 +122,7 @@ class Sample:
         return totals
 
     def jackknife(self) -> Iterator[tuple[_Floats, float]]:
-        """Weights without one cluster each, the rest of its stratum weighted up; and (1 - f)(m - 1)/m, its part of the variance.
+        """Weights with one cluster left out at a time and its stratum reweighted; and (1 - f)(m - 1)/m, its part of the variance.
 
         The stratified delete-one jackknife ("JKn"): variance = sum of part × (estimate - the whole sample's)^2.
         """
@@ -132,7 +133,8 @@ class Sample:
             yield self.weights * factor[self._cluster], float((1 - self._fraction[stratum]) * (m - 1) / m)
 
     def bootstrap(self, replicates: int, seed: int) -> Iterator[tuple[_Floats, float]]:
-        """Weights of the Rao-Wu bootstrap: m - 1 clusters of a stratum of m drawn again; each is 1/replicates of the variance."""
+        """Weights of the Rao-Wu bootstrap: m - 1 clusters redrawn from a stratum of m; each counts 1/replicates of the
+        variance."""
         rng = np.random.default_rng(seed)
         order = np.argsort(self._stratum, kind="stable")
         for _ in range(replicates):
@@ -146,7 +148,7 @@ class Sample:
 
 
 def _numbered(name: str, values: Any, n: int, alone: bool = False) -> tuple[list[Any], NDArray[np.intp]]:
-    """The different values, and the number of each person's; without values all are one, or each `alone`."""
+    """The distinct values, and the index of each person's; without values all are one, or each is `alone`."""
     if values is None:
         return [None], np.arange(n) if alone else np.zeros(n, dtype=np.intp)
     try:
@@ -154,7 +156,7 @@ def _numbered(name: str, values: Any, n: int, alone: bool = False) -> tuple[list
     except TypeError:
         raise ParameterError(name, "…", "must be all texts or all numbers, with none missing") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ParameterError(name, int(np.isnan(np.asarray(values)).argmax()), "is the first row where it is missing")
+        raise ParameterError(f"{name}[{np.isnan(np.asarray(values)).argmax()}]", "…", "must not be missing")
     return labels.tolist(), numbers.reshape(-1)
 
 
@@ -168,8 +170,8 @@ def _weights(weights: Any, probabilities: Any, n: int) -> _Floats:
         raise ParameterError(name, type(given).__name__, "must hold numbers only") from None
     bad = ~(np.isfinite(values) & (values > 0)) if name == "weights" else ~((values > 0) & (values <= 1))
     if bad.any():
-        rule = "positive numbers" if name == "weights" else "above 0 and at most 1"
-        raise ParameterError(name, float(values[bad.argmax()]), f"of row {int(bad.argmax())} is not allowed: they must be {rule}")
+        rule = "a positive number" if name == "weights" else "above 0 and at most 1"
+        raise ParameterError(name, float(values[bad.argmax()]), f"in row {int(bad.argmax())} must be {rule}")
     return values if name == "weights" else 1 / values
 
 

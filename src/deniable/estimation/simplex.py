@@ -1,4 +1,4 @@
-"""Projection onto the probability simplex, and onto the sequences that never fall."""
+"""Projection onto the probability simplex, and onto nondecreasing sequences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def project(proportions: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ascending(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest sequence, in Euclidean distance, that never falls, by pooling adjacent violators (Ayer et al. 1955).
+    """The nearest nondecreasing sequence, in Euclidean distance, by pooling adjacent violators (Ayer et al. 1955).
 
     >>> ascending(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
     [1.0, 2.5, 2.5, 4.0]

@@ -1,4 +1,4 @@
-"""One number that was derived from estimated shares, with its standard error."""
+"""One number derived from estimated shares, with its standard error."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Statistic(Result):
     value: float
     stderr: float
     n: int | None
-    """Reports it was derived from; None where their number is private."""
+    """How many reports it was derived from; None if that is private."""
     notes: tuple[str, ...] = ()
     law: IntervalLaw | None = None
-    """What the interval is made from, where value ± standard errors would not cover."""
+    """The law of the interval, if value ± standard errors would not cover."""
     biased: bool = False
-    """Whether the value has a bias that the standard error does not know: then there is no interval that covers."""
+    """Whether the value has a bias that the standard error does not include: then no interval covers."""
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Low and high, which together cover the true value with the given probability.
+        """An interval that covers the true value with the given probability.
 
-        Refused for a biased value: an interval around it would not cover what it claims.
+        Refused for a biased value, because an interval around it would not cover as stated.
         """
         if self.biased:
-            raise ParameterError(self.name, self.value, "is biased, so that no interval around it covers what it claims")
+            raise ParameterError(self.name, self.value, "is biased, so no interval around it covers as stated")
         if self.law is not None:
             return self.law.interval(confidence)
         reach = normal_reach(confidence) * self.stderr
@@ -108,7 +108,7 @@ def aligned_statistics(statistics: Sequence[Statistic]) -> list[str]:
 
 
 def normal_reach(confidence: float) -> float:
-    """Standard errors to either side of an estimate that together cover with the given probability."""
+    """How many standard errors to either side of an estimate cover with the given probability."""
     return NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
 
 

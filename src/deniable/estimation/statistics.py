@@ -2,15 +2,15 @@
 
 All take a :class:`~deniable.Table` or an :class:`~deniable.Estimate` and return a :class:`~deniable.Statistic`. The standard
 error is the delta method's: with gradient g of the statistic by the cells, the variance is g' Cov g (Wang, Wu and Hu 2016,
-section 5.2), where Cov is that of the estimated table, finite population included. It covers the coins and the sampling alike.
+section 5.2), where Cov is that of the estimated table, finite population included. It includes both the coins and the sampling.
 
-Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected on the
-simplex, and `notes` says so. The projection sets some cells to 0 and moves the others by one constant, so it is
-linear around the estimate and the gradient goes through it; but it is biased, so no interval is given.
+Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected onto the simplex, and `notes`
+says so. The projection sets some cells to 0 and moves the others by one constant, so it is linear around the estimate and the
+gradient goes through it; but it is biased, so no interval is given.
 
-Where "value ± standard errors" would not cover, the interval has a law of its own (:mod:`deniable.estimation.interval_laws`):
+Where "value ± standard errors" would not cover, the interval has its own law (:mod:`deniable.estimation.interval_laws`):
 the measures of dependence near independence, and quantiles. A statistic of an estimate that was made consistent (`ems`,
-norm-sub, …) has its value from that one and its interval from the unbiased one.
+norm-sub, …) takes its value from that and its interval from the unbiased one.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ Subject = Table | Estimate
 Axes = str | tuple[str, ...]
 _Derive = TypeVar("_Derive", bound=Callable[..., Statistic])
 _LARGEST_CUMULATED = 1025
-"""Edges up to which the error of the distribution is computed at each of them."""
+"""The most edges for which the error of the distribution is computed at each."""
 _POINTS_A_BIN = 8
-PROJECTED = "projected onto the simplex first, for some estimated shares were negative: biased, and ± does not cover the bias"
-MONOTONE = "the cumulative distribution was first replaced by the nearest one that does not fall, for some shares were negative"
+PROJECTED = "projected onto the simplex first because some estimated shares were negative: biased, and ± does not cover the bias"
+MONOTONE = (
+    "the cumulative distribution was first replaced by the nearest one that does not fall, because some shares were negative"
+)
 
 
 def _of_unbiased(derive: _Derive) -> _Derive:
-    """Of an estimate that was made consistent: its value, and the interval of the unbiased one drawn out to hold it."""
+    """For a consistent estimate: its value, and the interval of the unbiased one, extended to contain it."""
 
     @functools.wraps(derive)
     def derived_statistic(subject: Subject, *arguments: Any, **options: Any) -> Statistic:
@@ -97,7 +99,7 @@ def proportion(subject: Subject, event: Any) -> Statistic:
 
 @_of_unbiased
 def difference(subject: Subject, first: Any, second: Any) -> Statistic:
-    """The share of the first event less that of the second; events as for :func:`proportion`."""
+    """The share of the first event minus that of the second; events as for :func:`proportion`."""
     table = _whole(subject)
     (plus, one), (minus, other) = _event(table, first), _event(table, second)
     value = float(((plus - minus) * table.proportions).sum())
@@ -114,7 +116,7 @@ def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
     (above, one), (below, other) = _event(table, first), _event(table, second)
     base = float((below * table.proportions).sum())
     if base <= 0:
-        raise ParameterError("second", base, f"is the estimated share of {other}, which must be positive to divide by")
+        raise ParameterError(f"estimated share of {other}", base, "must be positive to divide by")
     value = float((above * table.proportions).sum()) / base
     return _delta(table, value, (above - value * below) / base, f"share of {one} over share of {other}")
 
@@ -140,7 +142,7 @@ def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Stat
 
 @_of_unbiased
 def mean(subject: Subject, axis: str | None = None, scores: Sequence[float] | None = None) -> Statistic:
-    """Mean of an attribute's scores: its labels where they are numbers, else those given, one a label."""
+    """Mean of an attribute's scores: its labels if they are numbers, otherwise those given, one per label."""
     table, values = _scored(subject, axis, scores)
     return _delta(table, float(values @ table.proportions), values, f"mean of {table.axes[0]}")
 
@@ -162,14 +164,14 @@ def quantile(
     scores: Sequence[float] | None = None,
     edges: Sequence[float] | None = None,
 ) -> Statistic:
-    """The value below which a share `level` of the population lies; the median unless told otherwise.
+    """The value below which a share `level` of the population lies; by default the median.
 
-    Each label stands for an interval with people spread evenly over it: the `edges`, one more than labels; without them the
+    Each label represents an interval with people spread evenly over it: the `edges`, one more than labels; without them the
     midpoints between neighbouring scores, the outermost reaching as far to either side. With F the estimated distribution and
-    s the standard error of F at the quantile, the standard error is half of what F crosses between level - s and level + s; the
-    interval is made of all points at which F is within its own errors of the level (Woodruff, "Confidence intervals for medians
-    and other position measures", JASA 1952), so it need not be symmetric. Where negative shares make F fall, the value is that of
-    the nearest F that does not, and `notes` says so.
+    s the standard error of F at the quantile, the standard error is half the distance over which F crosses from level - s to
+    level + s; the interval consists of all points at which F is within its own errors of the level (Woodruff, "Confidence
+    intervals for medians and other position measures", JASA 1952), so it need not be symmetric. If negative shares make F fall,
+    the value is that of the nearest F that does not, and `notes` says so.
     """
     if not 0 < level < 1:
         raise ParameterError("level", level, "must lie strictly between 0 and 1")
@@ -212,7 +214,7 @@ def _cumulated(table: Table, edges: _Floats, below: _Floats, at_quantile: float)
 
 @_of_unbiased
 def mutual_information(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, base: float = 2) -> Statistic:
-    """What one attribute tells about the other, in bits: sum pi_ij log2( pi_ij / (pi_i+ pi_+j) ).
+    """What one attribute reveals about the other, in bits: sum pi_ij log2( pi_ij / (pi_i+ pi_+j) ).
 
     Near independence the gradient vanishes and with it the stated error, while the value is biased upwards: use
     :func:`~deniable.independence_test` to decide whether there is any dependence at all.
@@ -227,8 +229,8 @@ def mutual_information(subject: Subject, rows: Axes | None = None, columns: Axes
 def g_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
     """G^2 = 2 N sum pi_ij ln( pi_ij / (pi_i+ pi_+j) ) that N true answers with these shares would show.
 
-    N is `size`, else the population, else the number of reports. See :func:`mutual_information` for what holds near
-    independence; and do not look G^2 up in a chi-square table: it carries the noise of the coins.
+    N is `size`, else the population, else the number of reports. See :func:`mutual_information` about the neighbourhood of
+    independence, and do not look up G^2 in a chi-square table: it includes the noise of the coins.
     """
     two = two_way(subject, rows, columns)
     value, gradient, notes = _information(two.table, two.shape)
@@ -247,8 +249,8 @@ def phi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None 
 def chi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None) -> Statistic:
     """The chi-square that N true answers with these shares would show: N times :func:`phi_square`.
 
-    N is `size`, else the population, else the number of reports. Do not look it up in a chi-square table: it carries the noise of
-    the coins, and so rejects independence nearly always. :func:`~deniable.independence_test` is the valid test.
+    N is `size`, else the population, else the number of reports. Do not look it up in a chi-square table: it includes the noise
+    of the coins, and would nearly always reject independence. :func:`~deniable.independence_test` is the valid test.
     """
     two = two_way(subject, rows, columns)
     value, gradient, notes = _contingency(two.table, two.shape)
@@ -257,11 +259,11 @@ def chi_square(subject: Subject, rows: Axes | None = None, columns: Axes | None 
 
 @_of_unbiased
 def cramers_v(subject: Subject, rows: Axes | None = None, columns: Axes | None = None) -> Statistic:
-    """Cramér's V = sqrt( phi^2 / (min(rows, columns) - 1) ): 0 for independent attributes, 1 where one decides the other.
+    """Cramér's V = sqrt( phi^2 / (min(rows, columns) - 1) ): 0 for independent attributes, 1 if one determines the other.
 
-    phi^2 of the estimated table is too large by what noise alone makes it, tr S (:mod:`deniable.estimation.association`), which
-    is taken off; what is below 0 then counts as 0. The interval holds near independence too, where a symmetric one would
-    exclude 0 far too often (64 % of the time in one case tried).
+    phi^2 of the estimated table is too large by tr S, the contribution of noise (:mod:`deniable.estimation.association`), which
+    is subtracted; a negative result counts as 0. The interval is valid near independence too, where a symmetric one would exclude
+    0 far too often (64 % of the time in one case).
     """
     two = two_way(subject, rows, columns)
     value, gradient, notes = _contingency(two.table, two.shape)
@@ -281,7 +283,7 @@ def correlation(
     """
     table, _, pair, _ = two_way(subject, first, second)
     if len(table.axes) != 2:
-        raise ParameterError("axes", table.axes, "must be two, for a correlation is one of two attributes")
+        raise ParameterError("axes", table.axes, "must be two: a correlation is between two attributes")
     given = scores or {}
     x, y = (_scores(table, i, given.get(axis)) for i, axis in enumerate(table.axes))
 
@@ -343,7 +345,7 @@ def _dependence(
     if traces is None:
         return replace(plain, value=value, stderr=stderr, biased=True)
     law = quadratic_law(traces, length, (plain.stderr / scale) ** 2, scale, root)
-    if root:  # near 0 the gradient says nothing: what the interval spans does
+    if root:  # near 0 the gradient is useless: use the width of the interval
         low, high = law.interval(0.95)
         stderr = max(stderr, (high - low) / (2 * normal_reach(0.95)))
     return replace(plain, value=value, stderr=stderr, law=law)
@@ -354,7 +356,7 @@ def _whole(subject: Subject) -> Table:
     table = Table.of(subject) if isinstance(subject, Estimate) else subject
     total = float(table.proportions.sum())
     if not abs(total - 1) < 1e-6:
-        raise ParameterError("total", total, "of the table's shares must be 1: of a slice or a conditional take given(...)")
+        raise ParameterError("total", total, "of the table's shares must be 1: for a slice or a conditional use given(...)")
     return table
 
 
@@ -364,7 +366,7 @@ def _marginal(subject: Subject, axes: Axes | None) -> Table:
 
 
 class TwoWay(NamedTuple):
-    """A table whose axes fall into two groups."""
+    """A table whose axes are split into two groups."""
 
     table: Table
     shape: tuple[int, int]
@@ -380,7 +382,7 @@ def two_way(subject: Subject, rows: Axes | None, columns: Axes | None) -> TwoWay
     if rows is None and columns is None and len(table.axes) == 2:
         rows, columns = table.axes
     if rows is None or columns is None:
-        raise ParameterError("axes", table.axes, "must be two, or say which go into the rows and which into the columns")
+        raise ParameterError("axes", table.axes, "must be two; otherwise say which are rows and which are columns")
     rows, columns = _names(rows), _names(columns)
     both = table.marginal(*rows, *columns)
     height = math.prod(both.shape[: len(rows)])
@@ -391,7 +393,7 @@ def two_way(subject: Subject, rows: Axes | None, columns: Axes | None) -> TwoWay
 def _proper(
     table: Table, always: bool = True, bad: Callable[[_Floats], bool] = lambda p: False
 ) -> tuple[_Floats, Callable[[_Floats], _Floats], tuple[str, ...]]:
-    """The shares, projected where the statistic needs that; the gradient's way back through the projection; and what to say."""
+    """The shares, projected if the statistic needs it; the projection's effect on the gradient; and the notes."""
     shares = table.proportions
     if not (bad(shares) or (always and shares.min() < 0)):
         return shares, lambda gradient: gradient, ()
@@ -462,10 +464,10 @@ def _scores(table: Table, axis: int, scores: Sequence[float] | _Floats | None) -
     name, labels = table.axes[axis], table.labels[axis]
     given = labels if scores is None else scores
     if scores is None and not all(isinstance(label, int | float) for label in labels):
-        raise ParameterError("scores", None, f"must be given, for the labels of {name!r} are not numbers")
+        raise ParameterError("scores", None, f"must be given, because the labels of {name!r} are not numbers")
     values = np.asarray(given, dtype=np.float64)
     if values.shape != (len(labels),) or not np.all(np.isfinite(values)):
-        raise ParameterError("scores", scores, f"must be {len(labels)} finite numbers, one a label of {name!r}")
+        raise ParameterError("scores", scores, f"must be {len(labels)} finite numbers, one per label of {name!r}")
     return values
 
 
@@ -476,7 +478,7 @@ def _variance(values: _Floats, shares: _Floats) -> float:
 def _check_edges(edges: Sequence[float]) -> _Floats:
     bounds = np.asarray(edges, dtype=np.float64)
     if bounds.ndim != 1 or bounds.size < 2 or not np.all(np.diff(bounds) > 0):
-        raise ParameterError("edges", edges, "must ascend, and be one more than the labels")
+        raise ParameterError("edges", edges, "must ascend, one more than there are labels")
     return bounds
 
 

@@ -1,4 +1,4 @@
-"""Tables of several attributes: joint shares with honest error bars, and what follows from them."""
+"""Tables of several attributes: joint shares with honest error bars, and tables derived from them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from deniable.results import Result, encode, fields_of
 __all__ = ["Table", "joint"]
 
 LARGEST_TABLE = 1 << 24
-"""Cells of a table, and outcomes of its contingency tensor."""
+"""The most cells of a table, and outcomes of its contingency tensor."""
 
 _Floats = NDArray[np.float64]
 _COUNTING_ROWS = 1 << 16
 _COLUMNS_SHOWN, _ROWS_SHOWN = 8, 24
 _ROUGH = 3
-"""Standard errors that a share divided by should lie above 0."""
+"""How many standard errors above 0 a divisor should be."""
 _FEW_PER_CELL = 50
 """Answers per cell below which conditional intervals cover less than 94 % (93.7 % at 20, 94.7 % at 100, simulated)."""
 _TOO_NARROW = "± covers somewhat less than 95 %: a cell has"
@@ -47,10 +47,10 @@ _TOO_NARROW = "± covers somewhat less than 95 %: a cell has"
 
 @dataclass(frozen=True, eq=False)
 class Table(Result):
-    """Estimated shares of the population, one a combination of labels, with the covariance of their errors.
+    """Estimated shares of the population, one per combination of labels, with the covariance of their errors.
 
-    The shares are unbiased and sum to 1, so single ones may lie below 0. Every table made from another one (marginal,
-    conditional, slice) keeps the exact covariance of its cells, by the delta method where it divides.
+    The shares are unbiased and sum to 1, so some may be below 0. Every table made from another (marginal, conditional, slice)
+    keeps the exact covariance of its cells, by the delta method where it divides.
     """
 
     axes: tuple[str, ...]
@@ -61,14 +61,14 @@ class Table(Result):
     n: int
     """Reports received."""
     population: int | None = None
-    """How many people there are, where that is known: the error then vanishes as n approaches it, but for the coins."""
+    """The size of the population, if known: as n approaches it, only the coins' error remains."""
     mechanism: str = ""
     epsilon: float = math.nan
-    """Local: what all of a person's reports together tell anyone who knows who sent them; the sum over the attributes."""
+    """Local: the loss of all of a person's reports against anyone who knows who sent them; the sum over the attributes."""
     sampled_epsilon: float | None = None
-    """What they tell anyone who does not know who took part."""
+    """Their loss against anyone who does not know who took part."""
     share: float = 1.0
-    """The part of the population that the table speaks of: less than 1 for what was made by `given`."""
+    """The proportion of the population that the table describes: less than 1 after `given`."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
 
@@ -78,10 +78,12 @@ class Table(Result):
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
         """An Estimate as a table of one axis.
 
-        The estimates of some mechanisms sum to 1 only on average: what they lack is spread evenly over the cells.
+        Some mechanisms' estimates sum to 1 only on average: the difference is spread evenly over the cells.
         """
         if not estimate.exclusive:
-            raise ParameterError("estimate", estimate, "is of labels of which a person may have several: no table sums to 1")
+            raise ParameterError(
+                "estimate", estimate, "has labels of which a person may have several, so no table of them sums to 1"
+            )
         return cls(
             axes=(axis,),
             labels=(estimate.labels,),
@@ -99,7 +101,7 @@ class Table(Result):
 
     @property
     def proportions(self) -> _Floats:
-        """The estimated shares, an axis a attribute."""
+        """The estimated shares, one axis per attribute."""
         return self.spread.proportions
 
     @property
@@ -119,7 +121,7 @@ class Table(Result):
 
     @cached_property
     def covariance(self) -> _Floats | None:
-        """Of the cells in row-major order, where there are at most 1,024 of them: computed on first use."""
+        """Of the cells in row-major order, if there are at most 1,024: computed on first use."""
         cells = self.proportions.size
         if cells > LARGEST_STATED:
             return None
@@ -127,7 +129,7 @@ class Table(Result):
         return found if self.population is None or np.isnan(found).any() else without_negative_eigenvalues(found)
 
     def covariance_of(self, weights: Any) -> _Floats:
-        """Covariance of linear functionals of the cells, one a row of `weights`: exact for any size of table.
+        """Covariance of linear functionals of the cells, one per row of `weights`: exact for any size of table.
 
         With weights w_r over the cells, entry (r, s) is that of the sums of w_r times the cells and w_s times the cells.
         """
@@ -137,21 +139,22 @@ class Table(Result):
         return self.spread.covariance(rows, self.population)
 
     def interval(self, confidence: float = 0.95) -> _Floats:
-        """For each cell low and high, along a last axis: together they cover the true share with the given probability."""
+        """For each cell low and high, along a last axis: the pair covers the true share with the given probability."""
         reach = normal_reach(confidence) * self.stderr
         return np.stack([self.proportions - reach, self.proportions + reach], axis=-1)
 
     # --- other tables -----------------------------------------------------------------------------------------------
 
     def marginal(self, *axes: str) -> Table:
-        """The table of some of the axes, in the order given, whatever the others are."""
+        """The table of some of the axes, in the order given, summed over the others."""
         keep = self._places(axes)
         if keep == tuple(range(len(self.axes))):
             return self
         return replace(self, axes=axes, labels=tuple(self.labels[i] for i in keep), spread=self.spread.marginal(keep))
 
     def select(self, **labels: Hashable) -> Table:
-        """The slice where the named axes have the given labels: shares of everybody, summing to the slice's share."""
+        """The slice where the named axes have the given labels: shares of the whole population, which sum to the slice's
+        share."""
         place: list[int | slice] = [slice(None)] * len(self.axes)
         for axis, label in labels.items():
             (at,) = self._places((axis,))
@@ -188,7 +191,7 @@ class Table(Result):
         return replace(self, axes=tuple(labels), labels=tuple(labels.values()), spread=reshaped(self.spread, shape))
 
     def given(self, **labels: Hashable) -> Table:
-        """The table of the other axes among those who have the given labels: what `conditional` says of one condition."""
+        """The table of the other axes among those who have the given labels: one condition of `conditional`."""
         condition = tuple(labels)
         self._places(condition)
         others = tuple(axis for axis in self.axes if axis not in labels)
@@ -197,12 +200,12 @@ class Table(Result):
         at = tuple(self.position(axis, label) for axis, label in labels.items())
         share = float(self.marginal(*condition).proportions[at])
         if share <= 0:
-            raise ParameterError("share", share, f"of {_event(labels)} must be positive to say something about those people")
+            raise ParameterError("share", share, f"of {_event(labels)} must be positive to condition on it")
         rows = self.conditional(others, condition).select(**labels)
         return replace(rows, share=self.share * share, notes=(*self.notes, f"among those with {_event(labels)}"))
 
     def position(self, axis: str, label: Hashable) -> int:
-        """Where the label stands on its axis."""
+        """The position of the label on its axis."""
         (at,) = self._places((axis,))
         if label not in self.labels[at]:
             raise ParameterError(axis, label, f"must be one of {list(self.labels[at])}")
@@ -241,8 +244,8 @@ class Table(Result):
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with shares, standard errors and an interval as nested lists.
 
-        A table travels with its counts, or with the covariances of up to 1024 cells; a larger one that was made from the reports
-        themselves has the errors of its cells only, once it is read again.
+        A table is written with its counts, or with the covariances of up to 1024 cells; a larger one made from the reports
+        themselves is read back with only its cells' errors.
         """
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
         return {
@@ -263,7 +266,7 @@ class Table(Result):
     __hash__ = Result.__hash__
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """A pandas DataFrame: one row a cell, indexed by the axes, with estimate, stderr, low and high."""
+        """A pandas DataFrame: one row per cell, indexed by the axes, with estimate, stderr, low and high."""
         pd = pandas()
         low, high = np.moveaxis(self.interval(confidence), -1, 0).reshape(2, -1)
         columns = {"estimate": self.proportions.reshape(-1), "stderr": self.stderr.reshape(-1), "low": low, "high": high}
@@ -318,7 +321,7 @@ class Table(Result):
     def _closing(self) -> str:
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
-        line = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} a person, all attributes together"
+        line = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} per person, all attributes together"
         narrow = any(note.startswith(_TOO_NARROW) for note in self.notes)
         return line if narrow else f"{line}; ± covers 95 %"
 
@@ -330,11 +333,11 @@ class Table(Result):
 def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | None = None) -> Table:
     """The joint distribution of several attributes of the same people, each randomized by its own mechanism.
 
-    `mechanisms` names the attributes, in the order of the table's axes; `reports` holds what each of them received (a mapping or
-    a frame), row i of every one from the same person. With P = P_1 (x) ... (x) P_s the estimate is P^-1 lam, found by inverting
-    attribute by attribute on the contingency tensor of reports; its covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)
-    (Wang, Wu and Hu 2016, section 5.1) is held in that factored form. An attribute whose reports are one bit a label contributes
-    (bit - b)/(a - b), and the covariance is that of the products over the reports.
+    `mechanisms` names the attributes, in the order of the table's axes; `reports` holds the reports of each (a mapping or a data
+    frame), row i of each from the same person. With P = P_1 (x) ... (x) P_s the estimate is P^-1 lam, found by inverting
+    attribute by attribute on the contingency tensor of reports; its covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1) (Wang,
+    Wu and Hu 2016, section 5.1) is kept in that factored form. An attribute whose reports are one bit per label contributes (bit
+    - b)/(a - b), and the covariance is that of the products over the reports.
 
     >>> from deniable import BinaryResponse, DirectEncoding, seeded_source
     >>> smoker, stress = BinaryResponse(0.6, 0.5), DirectEncoding(["low", "high"], 2.0)
@@ -351,7 +354,7 @@ def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | 
     smoker           low          high
     0       49.11 ± 1.20   0.31 ± 0.74
     1       25.33 ± 1.15  25.24 ± 0.95
-    20,000 reports; epsilon 3.386 a person, all attributes together; ± covers 95 %
+    20,000 reports; epsilon 3.386 per person, all attributes together; ± covers 95 %
     >>> table.conditional("stress", given="smoker").proportions.round(2).tolist()
     [[0.99, 0.01], [0.5, 0.5]]
     """
@@ -408,16 +411,16 @@ def _contingency(attributes: list[Attribute], outcomes: tuple[int, ...]) -> NDAr
             code += other.data[start : start + _COUNTING_ROWS]
         if counts.size <= _COUNTING_ROWS:
             counts += np.bincount(code, minlength=counts.size)
-        else:  # more outcomes than rows: do not pass over all of them for every chunk
+        else:  # more outcomes than rows: do not visit all of them for every chunk
             np.add.at(counts, code, 1)
     return counts.reshape(outcomes)
 
 
 def _dense(estimate: Estimate) -> DenseSpread:
-    """The estimate's errors in an infinite population, moved so that its proportions sum to 1."""
+    """The estimate's errors in an infinite population, shifted so that its proportions sum to 1."""
     proportions, variance, covariance = estimate.proportions, estimate.variance, estimate.covariance
     k = proportions.size
-    if estimate.population is not None:  # undo what `finite` took away
+    if estimate.population is not None:  # undo `finite`
         shares = np.clip(proportions, 0, 1)
         variance = variance + shares * (1 - shares) / estimate.population
         if covariance is not None:
@@ -440,7 +443,7 @@ def _event(labels: Mapping[str, Hashable]) -> str:
 
 
 def _doubts(conditions: Table) -> tuple[str, ...]:
-    """What to say of conditions whose estimated share is too small to divide by."""
+    """Notes on conditions whose estimated share is too small to divide by."""
     notes = []
     for cell, share, stderr in zip(
         conditions.cells(), conditions.proportions.reshape(-1), conditions.stderr.reshape(-1), strict=True
@@ -454,7 +457,7 @@ def _doubts(conditions: Table) -> tuple[str, ...]:
 
 
 def _few_answers(per_cell: float) -> tuple[str, ...]:
-    """What to say of conditional cells with too few answers for the delta method."""
+    """Notes on conditional cells with too few answers for the delta method."""
     return () if per_cell >= _FEW_PER_CELL else (f"{_TOO_NARROW} only about {per_cell:.0f} answers",)
 
 

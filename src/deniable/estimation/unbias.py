@@ -1,11 +1,11 @@
 """Unbiased estimates from counts: invert the channel, and carry its covariance along.
 
-All of them start from the covariance in an infinite population; :func:`finite` then takes away the sampling error that a
-finite one does not have (MATHS 1): V = (V_rr + (1 - n/U) V_s)/n is the infinite one less V_s/U, with V_s = diag(pi) - pi pi'.
+All start from the covariance in an infinite population; :func:`finite` then removes the sampling error that a finite one does not
+have (MATHS 1): V = (V_rr + (1 - n/U) V_s)/n is the infinite one less V_s/U, with V_s = diag(pi) - pi pi'.
 
-Few reports can all be alike, and seem to have no error while the coins have one. So for the errors no report is taken to be
-less than half as frequent as the coins alone make it, whatever the truth is. (Half: the whole would also widen what is merely
-below 0 by chance, and intervals would cover too often.)
+A few reports can all be equal and seem to have no error although the coins have one. So the errors assume that no report is less
+than half as frequent as the coins alone make it, whatever the truth. (Half: the whole would also widen what is below 0 merely by
+chance, and intervals would cover too often.)
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ __all__ = [
 
 _Floats = NDArray[np.float64]
 Moments = tuple[_Floats, _Floats, "_Floats | None"]
-"""Proportions, their variances, and their covariance where it is not too large."""
+"""Proportions, their variances, and their covariance if it is not too large."""
 
 LEAST = 1e-3
-"""The part of a variance that a finite population leaves at least, where only the whole is known: coins are never certain."""
+"""The least fraction of a variance that remains in a finite population, if only the total is known: coins are never certain."""
 
 
 def support_rates(rate: _Floats, a: float | _Floats, b: float | _Floats) -> _Floats:
-    """Rates of supporting reports as the errors take them: from half of b, or what lies halfway from a to 1, on."""
+    """Rates of supporting reports used for the errors: from half of b up to halfway from a to 1."""
     least, most = np.minimum(a, b), np.maximum(a, b)
     return np.asarray(np.clip(rate, least / 2, (1 + most) / 2))
 
 
 def report_rates(rate: _Floats, channel: _Floats) -> _Floats:
-    """Rates of the reports of a matrix as the errors take them: each at least half of its smallest probability, and sum 1."""
+    """Rates of a matrix's reports used for the errors: each at least half of its smallest probability, and sum 1."""
     raised = np.maximum(rate, channel.min(axis=1) / 2)
     return np.asarray(raised / raised.sum())
 
 
 def coin_variances(inverse: _Floats, channel: _Floats) -> _Floats:
-    """For each label the least variance that the coins alone give one report's contribution, whatever the truth is."""
+    """For each label, the least variance that the coins alone give one report's contribution, whatever the truth."""
     return np.asarray(np.maximum((inverse**2 @ channel - (inverse @ channel) ** 2).min(axis=1), 0))
 
 
@@ -59,9 +59,9 @@ def without_negative_eigenvalues(covariance: _Floats) -> _Floats:
     spread = np.sqrt(np.diagonal(covariance))
     scale = np.where(spread > 0, spread, 1.0)
     correlation = covariance / np.outer(scale, scale)
-    if np.abs(correlation).sum(axis=1).max() <= 2:  # dominated by its diagonal, as where the coins' noise is large
+    if np.abs(correlation).sum(axis=1).max() <= 2:  # diagonally dominant, as when the coins' noise is large
         return covariance
-    with suppress(np.linalg.LinAlgError):  # a tenth of the price of eigenvalues, which few need
+    with suppress(np.linalg.LinAlgError):  # a tenth of the cost of eigenvalues, which are rarely needed
         np.linalg.cholesky(correlation + 1e-10 * np.eye(len(correlation)))
         return covariance
     weights, directions = np.linalg.eigh(correlation)
@@ -71,7 +71,7 @@ def without_negative_eigenvalues(covariance: _Floats) -> _Floats:
 
 
 def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float | _Floats) -> Moments:
-    """Of a pure protocol, whose reports support a label with probability `a` if it is true and `b` if not.
+    """For a pure protocol, whose reports support a label with probability `a` if it is true and `b` if not.
 
     Estimate (C/n - b)/(a - b); variance lam(1 - lam)/((a - b)^2 (n - 1)); and if reports support different labels independently
     given the truth, the covariance of two of them is -pi_u pi_v / n.
@@ -88,13 +88,13 @@ def pure_moments(counts: NDArray[np.int64], n: int, a: float | _Floats, b: float
 
 
 def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, variance: float) -> Moments:
-    """Of reports that are a noisy number a label, whose mean is `one` if the label is true and `zero` if not.
+    """For reports that are one noisy number per label, whose mean is `one` if the label is true and `zero` if not.
 
     Estimate (S/n - zero)/(one - zero), whose variance is (V + f (1 - f))/n with V = `variance`/(one - zero)^2 that of the noise;
     n - 1 makes the stated one unbiased. The noise is independent, so the covariance of two labels is -pi_u pi_v / n.
     """
     proportions = (sums / n - zero) / (one - zero)
-    shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
+    shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a sampling variance would be negative
     scale = 1 / max(n - 1, 1)
     spread = scale * (variance / (one - zero) ** 2 + shares * (1 - shares))
     covariance = None
@@ -105,23 +105,23 @@ def affine_moments(sums: NDArray[np.int64], n: int, zero: float, one: float, var
 
 
 def matrix_moments(counts: NDArray[np.int64], n: int, inverse: _Floats, channel: _Floats) -> Moments:
-    """Of a channel P and its (left) inverse: pi = P^-1 lam, covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)."""
+    """For a channel P and its (left) inverse: pi = P^-1 lam, covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1)."""
     proportions = inverse @ (counts / n)
     rate = report_rates(counts / n, channel)
     mean, scale = inverse @ rate, 1 / max(n - 1, 1)
     if proportions.size > largest_covariance():
         return proportions, scale * np.maximum(inverse**2 @ rate - mean**2, 0), None
     covariance = scale * ((inverse * rate) @ inverse.T - np.outer(mean, mean))
-    variance = np.maximum(np.diagonal(covariance), 0)  # rounding could leave less than nothing
+    variance = np.maximum(np.diagonal(covariance), 0)  # rounding could make it negative
     np.fill_diagonal(covariance, variance)
     return proportions, variance, covariance
 
 
 def finite(moments: Moments, population: int | None) -> Moments:
-    """Take away the sampling error that a finite population does not have; what is left is a proper covariance."""
+    """Remove the sampling error that a finite population does not have, leaving a proper covariance."""
     proportions, variance, covariance = moments
     if population is not None:
-        shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a variance of sampling would be negative
+        shares = np.clip(proportions, 0, 1)  # only here: outside [0, 1] a sampling variance would be negative
         variance = np.maximum(variance - shares * (1 - shares) / population, LEAST * variance)
         if covariance is not None:
             covariance = covariance + np.outer(shares, shares) / population

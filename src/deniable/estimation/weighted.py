@@ -1,4 +1,4 @@
-"""Proportions of a population from a sample in which not everybody was as likely to be asked."""
+"""Proportions of a population from a sample in which not everybody was equally likely to be asked."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def weighted_estimate(
     """The proportions of the population, from randomized answers of a sample with weights, strata and clusters.
 
     With r_i the unbiased guesses of a person's answer and w_i the weights: "hajek" is sum w r / sum w, "horvitz-thompson" sum w
-    r / N, which is unbiased but needs the `population` N and errs more where the weights vary. Horvitz and Thompson 1952; Hájek
-    1971; for randomized answers Chaudhuri, "Randomized Response and Indirect Questioning Techniques in Surveys", 2011.
+    r / N, which is unbiased but needs the `population` N and has larger errors if the weights vary. Horvitz and Thompson 1952;
+    Hájek 1971; for randomized answers Chaudhuri, "Randomized Response and Indirect Questioning Techniques in Surveys", 2011.
 
     `errors`: "linearised", from the spread of the clusters' weighted contributions within their strata; "jackknife", clusters
     left out one by one; "bootstrap", Rao and Wu's, `replicates` times. Student's quantile has the sample's degrees of freedom
     (clusters less strata). In a finite population (`Sample.stratum_sizes`) the sampling error shrinks and that of the coins
-    stays: f sum w^2 (r r' - diag r) is added, which is the coins' part without bias.
+    stays: f sum w^2 (r r' - diag r) is added, an unbiased estimate of the coins' part.
 
     >>> from deniable import Sample, Warner, seeded_source
     >>> survey = Warner(0.8)
@@ -55,7 +55,7 @@ def weighted_estimate(
     """
     guesses = answer_guesses(mechanism, reports)
     if sample.n != len(guesses):
-        raise ParameterError("sample", sample.n, f"is its number of people, which must be that of the reports, {len(guesses)}")
+        raise ParameterError("len(sample)", sample.n, f"must be the number of reports, {len(guesses)}")
     if method not in _METHODS:
         raise ParameterError("method", method, f"must be one of {', '.join(map(repr, _METHODS))}")
     if errors not in _ERRORS:
@@ -88,13 +88,13 @@ def weighted_estimate(
 
 
 def _total(sample: Sample, method: str, population: float | None) -> float | None:
-    """What the weighted sum is divided by: the population, or None for the sum of the weights."""
+    """The divisor of the weighted sum: the population, or None for the sum of the weights."""
     if method == "hajek":
         if population is not None:
             raise ParameterError("population", population, "is for 'horvitz-thompson'; 'hajek' divides by the sum of the weights")
         return None
     if population is None or not (math.isfinite(population) and population > 0):
-        raise ParameterError("population", population, "must be given for 'horvitz-thompson': how many people there are")
+        raise ParameterError("population", population, "must be given for 'horvitz-thompson'")
     return float(population)
 
 
@@ -115,6 +115,6 @@ def _replicates(sample: Sample, errors: str, replicates: int, seed: int) -> Iter
 
 
 def _coins(guesses: _Floats, sample: Sample) -> _Floats:
-    """What the coins add to the variance of the weighted sum, times the part of the population that was drawn."""
+    """What the coins add to the variance of the weighted sum, times the fraction of the population that was drawn."""
     parts = sample.fractions() * sample.weights**2
     return np.asarray((guesses * parts[:, None]).T @ guesses - np.diag(parts @ guesses))

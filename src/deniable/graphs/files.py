@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from deniable.errors import GraphError, MissingExtraError
 from deniable.graphs.graph import Graph
 from deniable.graphs.reports import GraphReports, unpack
 from deniable.graphs.two_rounds import TwoRoundReports
+from deniable.table_file import TableFormat, kind_of, open_parquet, open_text
 
 __all__ = ["read_column", "read_graph", "read_reports", "write_edges", "write_reports"]
 
@@ -22,9 +22,8 @@ __all__ = ["read_column", "read_graph", "read_reports", "write_edges", "write_re
 def read_graph(path: Path | str, nodes: Path | str | int | None = None) -> Graph:
     """The graph of an edge list: the first two columns of a CSV or Parquet file are the ends of an edge.
 
-    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are called 0 … n - 1. Without it the
-    nodes are those that have an edge, and whether somebody has one is then no longer hidden. Errors name a row, never its
-    nodes.
+    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are named 0 … n - 1. Without it, the
+    nodes are those with an edge, and whether somebody has one is then no longer hidden. Errors name a row, never its nodes.
     """
     path = Path(path)
     left, right = _columns(path, 2)
@@ -68,8 +67,8 @@ def write_edges(graph: Graph, path: Path | str, *, overwrite: bool = False) -> N
     path = Path(path)
     names = range(graph.nodes) if graph.labels is None else graph.labels
     ends = [[names[i] for i in column] for column in graph.edges.T.tolist()]
-    if _is_parquet(path):
-        pa, pq = _arrow("writing Parquet")
+    if kind_of(path) == "parquet":
+        pa, pq = _arrow()
         buffer = io.BytesIO()
         pq.write_table(pa.table({"source": ends[0], "target": ends[1]}), buffer)
         content = buffer.getvalue()
@@ -118,35 +117,27 @@ def _read(path: Path) -> bytes:
 def _columns(path: Path, count: int) -> list[list[str]]:
     header, columns = _table(path)
     if len(header) < count:
-        raise GraphError(f"{path} has {len(header)} columns, and {count} are needed")
+        raise GraphError(f"{path} has {len(header)} columns, but {count} are needed")
     return columns[:count]
 
 
 def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and columns, all as texts."""
-    if _is_parquet(path):
-        pa, pq = _arrow("reading Parquet")
-        try:
-            table = pq.read_table(pa.BufferReader(_read(path)))
-        except pa.ArrowInvalid as error:
-            raise GraphError(f"{path} is not Parquet: {error}") from None
-        columns = [column.to_pylist() for column in table.columns]
+    if kind_of(path) == "parquet":
+        with open_parquet(path, GraphError) as file:
+            table = file.read()
+            columns = [column.to_pylist() for column in table.columns]
         if any(None in column for column in columns):
             raise GraphError(f"{path} has an empty cell")
         return list(table.column_names), [[str(cell) for cell in column] for column in columns]
-    try:
-        rows = list(csv.reader(io.StringIO(_read(path).decode("utf-8-sig"), newline=""), strict=True))
-    except UnicodeDecodeError:
-        raise GraphError(f"{path} is not UTF-8 text") from None
-    except csv.Error as error:
-        raise GraphError(f"{path} is not CSV: {error}") from None
-    if not rows:
-        raise GraphError(f"{path} is empty: its first line must name the columns")
-    header, body = rows[0], rows[1:]
-    for place, row in enumerate(body, 1):
-        if len(row) != len(header) or not all(cell.strip() for cell in row):
-            raise GraphError(f"{path}, row {place}: there must be {len(header)} fields, none of them empty")
-    return header, [[row[column] for row in body] for column in range(len(header))]
+    with open_text(path, GraphError, TableFormat(delimiter=",")) as text:
+        columns = [[] for _ in text.header]
+        for place, row in enumerate(text.rows, 1):
+            if len(row) != len(columns) or not all(cell.strip() for cell in row):
+                raise GraphError(f"{path}, row {place}: there must be {len(columns)} fields, none of them empty")
+            for column, cell in zip(columns, row, strict=True):
+                column.append(cell)
+        return text.header, columns
 
 
 def _field(cell: Any) -> str:
@@ -154,16 +145,12 @@ def _field(cell: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
 
 
-def _is_parquet(path: Path) -> bool:
-    return path.suffix.lower() in {".parquet", ".pq"}
-
-
-def _arrow(purpose: str) -> tuple[Any, Any]:
+def _arrow() -> tuple[Any, Any]:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
-        raise MissingExtraError("pyarrow", "frames", purpose) from None
+        raise MissingExtraError("pyarrow", "frames", "writing Parquet") from None
     return pa, pq
 
 

@@ -71,6 +71,8 @@ class Reading(NamedTuple):
     """The name of the fault behind the problem (:mod:`deniable.service.faults`)."""
     backlog: int = 0
     """Blocks that the log holds after the position, as far as it says."""
+    continues: tuple[tuple[str, int], ...] = ()
+    """The logs that this one continues, as it was restored from their backups, and the last offset it has of each."""
 
 
 def unread(after: Position, problem: str, fault: str = "log_unreadable") -> Reading:
@@ -114,7 +116,9 @@ class EmbeddedLog:
             assert self._reader is not None  # noqa: S101 - for the type checker
             identity = self._reader.identity
             marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
-            end = self._reader.end
+            end, continues = self._reader.end, self._reader.continues
+            if continues and at > end:  # it was restored, and has not come as far again
+                return Reading([], after, marks, identity, continues=continues)
             n_bytes, more = 0, most_bytes > 0
             while n_bytes < most_bytes:
                 found = self._reader.read(at, _AT_ONCE)
@@ -128,7 +132,7 @@ class EmbeddedLog:
             self.close()
             problem = f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error)
             return unread(after, problem, _fault(error))
-        return Reading(blocks, (at,), marks, identity, more=more, backlog=max(0, end - at))
+        return Reading(blocks, (at,), marks, identity, more=more, backlog=max(0, end - at), continues=continues)
 
     def _open(self) -> None:
         found = self.path.stat() if self.path.is_file() else None
@@ -180,6 +184,7 @@ class HttpLog:
             marks = _marks(answer.headers.get("Log-Marks", ""))
             end = decimal("Log-End", answer.headers.get("Log-End", "0"))
             identity = _identity(answer.headers.get("Log-Identity"))
+            continues = _continues(answer.headers.get("Log-Continues", ""))
         except ResponseError as error:
             return unread(after, f"{self.url}: {error.detail}", name_of_error(error))
         except SettingsError as error:
@@ -188,7 +193,7 @@ class HttpLog:
             return unread(after, f"{self.url} answered something that is no log: {error}")
         at = found[-1][0] if found else at
         blocks = [block for _, block in found]
-        return Reading(blocks, (at,), marks, identity, more=at < end, backlog=max(0, end - at))
+        return Reading(blocks, (at,), marks, identity, more=at < end, backlog=max(0, end - at), continues=continues)
 
 
 class KafkaShareLog:
@@ -258,6 +263,12 @@ def _marks(text: str) -> list[PartitionMark]:
             raise ValueError("a channel has 16 hexadecimal digits")
         out.append(PartitionMark(0, int(channel, 16), decimal("epoch", epoch, most=MOST_EPOCHS), decimal("offset", offset)))
     return out
+
+
+def _continues(text: str) -> tuple[tuple[str, int], ...]:
+    """The logs that a log continues: `identity:offset`, with commas between."""
+    parts = [each.split(":") for each in text.split(",")] if text else []
+    return tuple((_identity(identity), decimal("offset", offset)) for identity, offset in parts)
 
 
 def _identity(text: str | None) -> str:

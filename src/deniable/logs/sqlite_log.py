@@ -6,6 +6,7 @@ of a channel that all blocks of epochs before `epoch` have an offset of at most 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -128,6 +129,16 @@ class _Readable:
     def identity(self) -> str:
         """A name drawn when the log was made. Offsets mean something only beside it."""
         return str(self._fact("identity"))
+
+    @property
+    def continues(self) -> tuple[tuple[str, int], ...]:
+        """The logs that this one continues, because it was restored from their backups: identity, and the last offset it has of
+        each; oldest first."""
+        try:
+            found = json.loads(str(self._fact("continues") or "[]"))
+            return tuple((str(identity), self._checked("continues", offset)) for identity, offset in found)
+        except (ValueError, TypeError):
+            raise LogError(f"{self.path} is damaged: what it continues cannot be read") from None
 
     @property
     def dropped(self) -> int:
@@ -261,6 +272,14 @@ class BlockLog(_Readable):
                     (f"{channel:016x}", epoch, end, now),
                 )
         return end
+
+    def restored(self) -> None:
+        """Take another identity, for what was appended after the backup that this log was restored from is not in it."""
+        continues = [*self.continues, (self.identity, self.end)]
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('continues', ?)", (json.dumps(continues),))
+            self._connection.execute("UPDATE facts SET value = lower(hex(randomblob(16))) WHERE name = 'identity'")
 
     def moved(self) -> set[int]:
         """The segments of the spool that were appended and whose files may still be there."""

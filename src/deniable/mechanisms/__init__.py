@@ -1,1 +1,1 @@
-"""How one value becomes a report, and the exact channel between the two: one protocol a file."""
+"""How one value becomes a report, and the exact channel between the two: one protocol per file."""

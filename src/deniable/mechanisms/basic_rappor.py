@@ -20,18 +20,18 @@ __all__ = ["BasicRappor"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BasicRappor(MemoizedMechanism, UnaryReports):
-    """One bit a value, randomized once for good and once more in each report, so that a value can be reported for years.
+    """One bit per value, randomized once permanently and again in each report, so that a value can be reported for years.
 
-    Permanent step: each of the k bits is turned over with probability f/2. Instantaneous step: a permanent 1 is reported as 1
+    Permanent step: each of the k bits is flipped with probability f/2. Instantaneous step: a permanent 1 is reported as 1
     with probability `q`, a permanent 0 with probability `p` < `q`. Seen through both, a true bit is 1 with probability
     q* = (1 - f/2) q + (f/2) p and any other with p* = (1 - f/2) p + (f/2) q; two values differ in two bits, so
 
     * `epsilon` = ln( q* (1 - p*) / (p* (1 - q*)) ), the loss of one report;
     * `lifetime_epsilon` = 2 ln( (1 - f/2) / (f/2) ), the loss of any number of replays of one permanent answer.
 
-    The estimate is that of a pure protocol with a = q* and b = p*. It takes reports to come from different people: replays of one
-    person are not independent, and a person who reports twice counts twice.
-    Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014, theorems 1 and 2 and lemma 1, with h = 1.
+    The estimate is that of a pure protocol with a = q* and b = p*. It assumes reports from different people: replays of one
+    person are not independent, and a person who reports twice counts twice. Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014,
+    theorems 1 and 2 and lemma 1, with h = 1.
 
     >>> browser = BasicRappor(["home", "news", "mail"], f=0.5, p=0.5, q=0.75)
     >>> round(browser.epsilon, 4), round(browser.lifetime_epsilon, 4)
@@ -55,7 +55,7 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
     def from_epsilon(
         cls, values: int | Iterable[Hashable], lifetime_epsilon: float, p: float = 0.5, q: float = 0.75
     ) -> BasicRappor:
-        """With the least permanent noise that keeps the lifetime loss within the given one; `p` and `q` are the paper's.
+        """With the least permanent noise that keeps within the given lifetime loss; `p` and `q` are the paper's.
 
         >>> 1.999999 < BasicRappor.from_epsilon(16, 2.0).lifetime_epsilon <= 2
         True

@@ -25,7 +25,7 @@ class BinaryResponse(ValueReports):
     """Tell the truth with probability `p`; otherwise say 1 with probability `q` (Warner 1965; Greenberg et al. 1969).
 
     a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q, so epsilon = ln max(a/b, (1 - b)/(1 - a)): both ratios count, whichever
-    of the two answers is the telling one.
+    answer reveals more.
 
     >>> BinaryResponse(p=0.5, q=0.5).channel()
     array([[0.75, 0.25],
@@ -72,7 +72,7 @@ class BinaryResponse(ValueReports):
     def from_epsilon(cls, epsilon: float, q: float = 0.5) -> BinaryResponse:
         """The most truthful response with at most this loss.
 
-        With q = 1/2, the best there is where neither answer is known to be rare, p = (e^epsilon - 1) / (e^epsilon + 1).
+        With q = 1/2, the best choice if neither answer is known to be rare, p = (e^epsilon - 1) / (e^epsilon + 1).
 
         >>> BinaryResponse.from_epsilon(1.0).epsilon
         1.0
@@ -108,6 +108,6 @@ class BinaryResponse(ValueReports):
 def _most_truthful(epsilon: float, q: float) -> float:
     growth = exact.exp(exact.check_epsilon(epsilon)) - 1
     share = Fraction(exact.nearest(exact.check_probability("q", q)), ONE)
-    # p/b and p/(1 - a), each over what the other coin leaves, may grow to e^epsilon - 1.
+    # p/b and p/(1 - a) may each grow to e^epsilon - 1.
     rarer = min(share, 1 - share)
     return exact.double_down(exact.down(growth * rarer / (1 + growth * rarer)))

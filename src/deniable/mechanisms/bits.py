@@ -1,4 +1,4 @@
-"""Rows of packed bits: turn, set or read one bit a row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: flip, set or read one bit per row, and count the ones of every column, a machine word at a time."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ __all__ = ["count_columns", "flip_bits", "get_bits", "put_bits", "row_bytes"]
 _Bytes = NDArray[np.uint8]
 _WORD = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SLAB_WORDS = 8192
-# Rows at a time, so that intermediate arrays stay in the cache; more of them where a row is one machine word.
+# Rows per chunk, so that intermediate arrays stay in the cache; more if a row is one machine word.
 _BLOCK_ROWS = 8192
 _BLOCK_WORDS = 32_768
 
 
 def row_bytes(width: int) -> int:
-    """How many bytes a row of `width` bits takes."""
+    """The number of bytes in a row of `width` bits."""
     return (width + 7) // 8
 
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row as it is."""
+    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row unchanged."""
     _turn(rows, places, bits ^ np.uint8(1), set_first=True)
 
 
 def flip_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Turn bit `places[i]` of row i over where `bits[i]` is 1, in place; a place of -1 leaves the row as it is."""
+    """Flip bit `places[i]` of row i where `bits[i]` is 1, in place; a place of -1 leaves the row unchanged."""
     _turn(rows, places, bits, set_first=False)
 
 
 def _turn(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes, *, set_first: bool) -> None:
-    """Turn bits over, as :func:`flip_bits` does, or set them all before that.
+    """Flip bits, as :func:`flip_bits` does, or set them all before that.
 
-    Nothing branches on a place, so that it takes the same time wherever, and whether, a bit is turned.
+    Nothing branches on a place, so that the time does not depend on where, or whether, a bit is flipped.
     """
     n, length = rows.shape
     word = _WORD.get(length)
@@ -44,7 +44,7 @@ def _turn(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes, *, set_first: bo
         part = slice(start, start + block)
         if word:
             words = rows[part].view(word)[:, 0]
-            # Of -1 the type makes the largest number there is, and what is shifted that far is gone: no bit changes.
+            # -1 becomes the largest unsigned number, and a shift that far gives 0: no bit changes.
             shifts = places[part].astype(word)
             if set_first:
                 words |= word(1) << shifts
@@ -78,7 +78,7 @@ def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:
     """How many rows have a one in each of the first `width` columns.
 
     Words are added up in carry-save form (Harley and Seal): three planes of weight w become one of weight w and one of weight
-    2w with five bitwise operations, so a million rows shrink to a few planes before a single bit is looked at.
+    2w with five bitwise operations, so a million rows shrink to a few planes before single bits are counted.
     """
     length = rows.shape[1]
     period = math.lcm(length, 8)  # bytes after which rows and words start together again

@@ -1,4 +1,4 @@
-"""Any mechanism by its name, from what all of them can be made of: an epsilon and a number of values."""
+"""Any mechanism by name, from an epsilon and a number of values."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _RAPPOR_HASHES = 2
 def mechanism_by_name(name: str, epsilon: float, values: int) -> Mechanism:
     """The mechanism of that name whose report loses at most about `epsilon`, over `values` values.
 
-    Where more can be chosen, it is chosen simply: of `UnaryEncoding` the two coins half way between the symmetric and the
-    optimized ones; of `DesignMatrix` the matrix of direct encoding; of RAPPOR two equal steps, two hashes, 32 bits, 8 cohorts.
+    Other parameters get simple defaults: for `UnaryEncoding`, coins halfway between the symmetric and the optimized ones; for
+    `DesignMatrix`, the matrix of direct encoding; for RAPPOR, two equal steps, two hashes, 32 bits, 8 cohorts.
 
     >>> mechanism_by_name("DirectEncoding", 1.0, 4)
     DirectEncoding(values=4, epsilon=1.0)
@@ -59,7 +59,7 @@ def _unary(epsilon: float, values: int) -> Mechanism:
 
 
 def _equal_steps(epsilon: float, pairs: int) -> tuple[float, float, float]:
-    """f, p and q of two steps that turn a bit over equally often, whose report loses `epsilon` if 2 `pairs` bits change."""
+    """f, p and q of two steps that flip a bit equally often, whose report loses `epsilon` if 2 `pairs` bits change."""
     root = sqrt(float(exact.exp(epsilon / pairs)))
     flip = (1 - sqrt((root - 1) / (root + 1))) / 2
     return 2 * flip, flip, 1 - flip

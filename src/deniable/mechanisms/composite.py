@@ -20,7 +20,7 @@ __all__ = ["Composite", "composite"]
 
 @dataclass(frozen=True)
 class Composite:
-    """The Cartesian product of several attributes' labels, numbered by mixed radix: the last attribute runs fastest.
+    """The Cartesian product of several attributes' labels, numbered by mixed radix: the last attribute varies fastest.
 
     With sub-indices x_i and b_i labels of attribute i, the bucket is the sum over i of x_i times the product of all later b_j.
     """
@@ -33,16 +33,16 @@ class Composite:
 
     @property
     def labels(self) -> list[tuple[Hashable, ...]]:
-        """One tuple a bucket, in order: what to give a mechanism as its `values`."""
+        """One tuple per bucket, in order: the `values` of a mechanism."""
         return list(product(*(domain.labels for domain in self.domains)))
 
     @property
     def texts(self) -> list[str]:
-        """The same as a query of these columns names its buckets."""
+        """The same, as a query of these columns names its buckets."""
         return [", ".join(f"{axis}={label}" for axis, label in zip(self.axes, labels, strict=True)) for labels in self.labels]
 
     def index(self, columns: Any) -> NDArray[np.intp]:
-        """The bucket of each person, from a column an attribute (a mapping or a frame).
+        """The bucket of each person, from one column per attribute (a mapping or a data frame).
 
         These are the answers of a mechanism of `len(self)` numbered values.
 
@@ -58,27 +58,27 @@ class Composite:
             except AnswerError as error:
                 raise type(error)(error.position, f"of {axis!r} {error.rule}") from None
             if out is not None and out.size != places.size:
-                raise AnswerTypeError(None, f"of {axis!r} must be {out.size} rows long, as the others are, and is {places.size}")
+                raise AnswerTypeError(None, f"of {axis!r} must have {out.size} rows like the others, not {places.size}")
             out = places.copy() if out is None else out * len(domain) + places
         assert out is not None  # noqa: S101 - there are at least two axes
         return out
 
     def table(self, estimate: solving.Estimate | solving.Table) -> solving.Table:
-        """What a mechanism over these buckets learned, as a table of the attributes.
+        """An estimate over these buckets as a table of the attributes.
 
-        From an Estimate of up to 512 buckets, from a window's of up to 1,024, or from `joint` with the mechanism as its only
-        attribute, which has no such limit.
+        From an Estimate of up to 512 buckets, a window's estimate of up to 1,024, or `joint` with the mechanism as its only
+        attribute, which has no limit.
         """
         flat = estimate if isinstance(estimate, solving.Table) else solving.Table.of(estimate)
         if flat.labels[0] not in (tuple(range(len(self))), tuple(self.labels), tuple(self.texts)) or len(flat.labels) > 1:
-            raise ReportMismatchError(f"what was estimated is not the shares of these {len(self)} buckets: {flat!r}")
+            raise ReportMismatchError(f"not an estimate of these {len(self)} buckets: {flat!r}")
         return flat.unfolded({axis: tuple(domain.labels) for axis, domain in zip(self.axes, self.domains, strict=True)})
 
 
 def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
     """Composite buckets of the named attributes, each given by its labels or their number.
 
-    One report then tells of all attributes at the price of one epsilon, so that event chains and correlations can be asked for:
+    One report then covers all attributes for a single epsilon, so that event chains and correlations can be estimated:
 
     >>> from deniable import DirectEncoding, seeded_source
     >>> steps = composite({"current": ["short", "long"], "next": ["short", "long"]})
@@ -90,11 +90,11 @@ def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
     current         short          long
     short    75.24 ± 1.56  24.76 ± 1.56
     long      4.91 ± 4.37  95.09 ± 4.37
-    10,000 reports; epsilon 2 a person, all attributes together; ± covers 95 %
+    10,000 reports; epsilon 2 per person, all attributes together; ± covers 95 %
     """
     if len(labels) < 2:
         raise ParameterError("labels", list(labels), "must name at least two attributes")
     made = Composite(tuple(labels), tuple(Domain.of(values) for values in labels.values()))
     if len(made) > LARGEST_DOMAIN:
-        raise ParameterError("labels", list(labels), f"combine to {len(made)} buckets, and {LARGEST_DOMAIN} are the most")
+        raise ParameterError("labels", list(labels), f"combine to {len(made)} buckets, more than {LARGEST_DOMAIN}")
     return made

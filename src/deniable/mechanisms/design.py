@@ -23,22 +23,22 @@ from deniable.randomness import Source
 __all__ = ["DesignMatrix", "MatrixMechanism"]
 
 LARGEST_MATRIX = 4096
-"""Values beyond which a matrix would take gigabytes."""
+"""The most values; beyond this a matrix would take gigabytes."""
 
 
 class MatrixMechanism(IndexReports):
-    """Draws from a matrix of integer weights, one column a value, each column summing to 2**64."""
+    """Draws from a matrix of integer weights, one column per value, each column summing to 2**64."""
 
     ESTIMATORS: ClassVar[tuple[str, ...]] = ("inverse", "em", "ems")
     ESTIMATOR: ClassVar[str] = "inverse"
-    """The one that is used unless another is asked for."""
+    """The default estimator."""
 
     _thresholds: NDArray[np.uint64]
     _matrix: NDArray[np.float64]
     _inverse: NDArray[np.float64]
 
     def _derive(self, domain: Domain, columns: exact.Columns, blame: str = "P") -> None:
-        """Take the integer columns, and derive what follows from them.
+        """Set the integer columns and what derives from them.
 
         `blame` is the parameter to name if they have no inverse.
         """
@@ -48,7 +48,7 @@ class MatrixMechanism(IndexReports):
         if inverse is None:
             value = matrix.shape if blame == "P" else getattr(self, blame)
             raise ParameterError(
-                blame, value, "makes a matrix that cannot be inverted: different populations would look the same"
+                blame, value, "gives a matrix that cannot be inverted: different populations would look the same"
             )
         self._set(
             domain=domain,
@@ -77,10 +77,10 @@ class MatrixMechanism(IndexReports):
     def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
-        `estimator` is "inverse" (the default, unless the mechanism says otherwise): unbiased, P^-1 times the reported
+        `estimator` is "inverse" (usually the default): unbiased, P^-1 times the reported
         proportions; "em": the most likely distribution (:mod:`deniable.estimation.em`); or "ems": the same with neighbours
-        averaged at each step, for values in an order. The last two give a proper distribution and are biased, which the
-        estimate's notes say; their ± is that of the unbiased one.
+        averaged at each step, for ordered values. The last two give a proper distribution and are biased, as the estimate's notes
+        say; their ± is that of the unbiased one.
         """
         estimator = self.ESTIMATOR if estimator is None else estimator
         if estimator not in self.ESTIMATORS:
@@ -96,19 +96,19 @@ class MatrixMechanism(IndexReports):
         return dataclasses.replace(unbiased, proportions=proportions, unbiased=moments[0])
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
-        """The proportions of one of the other estimators, and what it did to bias."""
+        """The proportions of one of the other estimators, and a note on its bias."""
         fit = solving.em.fit(counts, self._matrix, smooth=estimator == "ems")
         if estimator == "ems":
             return fit.proportions, "maximum likelihood with smoothing (EMS): biased towards smooth distributions"
         within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"
-        return fit.proportions, f"maximum likelihood (EM), {within}: biased, for it stays on the simplex"
+        return fit.proportions, f"maximum likelihood (EM), {within}: biased, because it stays on the simplex"
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
         return self._matrix.copy()
 
     def inverse(self) -> NDArray[np.float64]:
-        """What makes reports unbiased guesses of the value: inverse() @ channel() is the identity."""
+        """The matrix that turns reports into unbiased guesses of the value: inverse() @ channel() is the identity."""
         return self._inverse.copy()
 
     def edge_errors(self) -> solving.EdgeVariances | None:
@@ -121,7 +121,7 @@ class MatrixMechanism(IndexReports):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DesignMatrix(MatrixMechanism, ValueReports):
-    """Randomize with a matrix of your own: `P[u][v]` is the probability of reporting u when the truth is v.
+    """Randomize with your own matrix: `P[u][v]` is the probability of reporting u when the truth is v.
 
     Columns sum to 1, every entry is positive, and the matrix can be inverted: the estimate is P^-1 times the reported
     proportions, with covariance P^-1 (diag(lam) - lam lam') P^-T / (n - 1) (Wang, Wu and Hu 2016, section 3).
@@ -157,26 +157,24 @@ def _check_matrix(given: Any) -> NDArray[np.float64]:
         raise ParameterError("P", matrix.shape, "must be a square matrix, at least 2 by 2")
     if not np.all((matrix > 0) & (matrix < 1)):
         raise ParameterError(
-            "P", given, "must have entries strictly between 0 and 1: a report that some value excludes identifies"
+            "P", given, "must have entries strictly between 0 and 1: a report that some value excludes would identify"
         )
     sums = matrix.sum(axis=0)
     if np.any(np.abs(sums - 1) > 1e-9):
         worst = int(np.abs(sums - 1).argmax())
-        raise ParameterError("P", float(sums[worst]), f"is the sum of column {worst}, which must be 1")
+        raise ParameterError(f"sum of P's column {worst}", float(sums[worst]), "must be 1")
     return matrix
 
 
 def check_size(name: str, size: int) -> int:
-    """The number of values of a matrix, if that is not too large to hold."""
+    """The number of values of a matrix, checked not to be too large."""
     if size > LARGEST_MATRIX:
-        raise ParameterError(
-            name, size, f"is the number of values, which must be at most {LARGEST_MATRIX} for a matrix to hold them"
-        )
+        raise ParameterError(name, size, f"must be at most {LARGEST_MATRIX} values for a matrix")
     return size
 
 
 def _invert(matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The left inverse, or None where what doubles find is not one."""
+    """The left inverse, or None if doubles do not find one."""
     try:
         inverse = left_inverse(matrix)
     except np.linalg.LinAlgError:

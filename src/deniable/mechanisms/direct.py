@@ -1,4 +1,4 @@
-"""Direct encoding: say your value, or any other one at random."""
+"""Direct encoding: report your value, or any other at random."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DirectEncoding(ValueReports):
         requested_epsilon = exact.check_epsilon(self.epsilon)
         k = len(domain)
         growth = exact.exp(requested_epsilon)
-        # A coin for "say the truth", then one of the k - 1 others: both exact, whatever k is.
+        # A coin for "tell the truth", then one of the k - 1 others: both exact for any k.
         truthful = exact.down(growth / (growth + k - 1))
         other = Fraction(ONE - truthful, ONE * (k - 1))
         ratio = Fraction(truthful, ONE) / other
@@ -62,19 +62,19 @@ class DirectEncoding(ValueReports):
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
         lie = 1 - source.coins(self._truthful, indices.size).astype(np.int64)
         other = source.below(len(self.domain) - 1, indices.size)
-        other += other >= indices  # the values but the true one, in order
+        other += other >= indices  # the values except the true one, in order
         return (indices + lie * (other - indices)).astype(self.layout[0])
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         a, b = self._pair
         proportions = (counts / n - b) / (a - b)
-        rate = np.maximum(counts / n, b / 2)  # see estimation.unbias: the coins have their error though all reports be alike
+        rate = np.maximum(counts / n, b / 2)  # see estimation.unbias: the coins have an error even if all reports are equal
         rate /= rate.sum()
         scale = 1 / ((a - b) ** 2 * max(n - 1, 1))
         variance = scale * rate * (1 - rate)
         covariance = None
         if rate.size <= solving.largest_covariance():
-            # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, for the entries of lam sum to 1.
+            # P^-1 (diag(lam) - lam lam') P^-T: the constant part of P^-1 vanishes, because the entries of lam sum to 1.
             covariance = np.outer(-scale * rate, rate)
             np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

@@ -30,10 +30,10 @@ class DistanceSensitive(MatrixMechanism):
     true value has probability alpha = theta(theta + 1)/(3 theta^2 - theta + k - 1), and one at distance d has alpha/(c(c + 1)),
     c = min(theta, d). For a value near an end, m = the sum over its neighbours outside the domain of alpha/(c(c + 1)) -
     alpha/(theta(theta + 1)) is spread: m/(k - 1) is added to every value but the true one. The loss is ln(theta(theta + 1)), a
-    staircase below the epsilon asked for (less still where k is small: `epsilon` is exact). It needs epsilon >= ln 2, and theta
+    staircase below the requested epsilon (lower still for small k: `epsilon` is exact). It needs epsilon >= ln 2, and theta
     < k.
 
-    `kernel="full"` spends the whole epsilon, whatever it is: a square wave (:mod:`deniable.mechanisms.wave`) of 0.7 times the
+    `kernel="full"` spends the whole epsilon: a square wave (:mod:`deniable.mechanisms.wave`) of 0.7 times the
     half-width of :class:`SquareWave`. Its Kantorovich (earth mover's) error in thousandths of the range, k = 64, mean over six
     populations (one with spikes) and 30 trials each, with "em" / "ems":
 
@@ -46,7 +46,7 @@ class DistanceSensitive(MatrixMechanism):
         2        100,000      9.1 / 23.9    4.6 /  8.6     4.9 /  9.1
         3        10,000       8.8 /  9.6    7.2 /  7.0     7.5 /  7.0
 
-    Estimators: "em" (default), "inverse", "ems" as of every matrix. The inverse is unbiased value by value, and so noisy that
+    Estimators: "em" (default), "inverse", "ems", as for every matrix. The inverse is unbiased value by value, and so noisy that
     direct encoding has the smaller earth mover's error at a few hundred reports; "em" has about half the inverse's error there,
     and never more; "ems" is as good for few reports, but its smoothing stays as they become many. Kantorovich error in steps, k
     = 20, mean over four populations:
@@ -96,7 +96,7 @@ class DistanceSensitive(MatrixMechanism):
         self._derive(domain, columns, blame="epsilon")
 
     theta: ClassVar[int | None] = None
-    """How far the thesis's kernel reaches."""
+    """The reach of the thesis's kernel."""
 
     def parameters(self) -> dict[str, Any]:
         return {"values": self.domain.spec(), "epsilon": self.requested_epsilon, "kernel": self.kernel}
@@ -111,15 +111,15 @@ class DistanceSensitive(MatrixMechanism):
 
 
 def _theta(epsilon: float, k: int) -> int:
-    """The largest theta with theta(theta + 1) <= e^epsilon, but for the rounding of an epsilon such as math.log(20)."""
+    """The largest theta with theta(theta + 1) <= e^epsilon, allowing for the rounding of an epsilon such as math.log(20)."""
     growth = exact.exp(epsilon) * (1 + Fraction(1, 1 << 45))
     theta = (math.isqrt(4 * math.floor(growth) + 1) - 1) // 2
     if theta < 1:
         raise ParameterError(
-            "epsilon", epsilon, "must be at least ln 2 = 0.693… for the thesis's kernel; kernel='full' takes any"
+            "epsilon", epsilon, "must be at least ln 2 = 0.693… for the thesis's kernel; kernel='full' accepts any"
         )
     if theta >= k:
-        raise ParameterError("epsilon", epsilon, f"makes theta = {theta}, which must be below k = {k}; kernel='full' takes any")
+        raise ParameterError("epsilon", epsilon, f"makes theta = {theta}, which must be below k = {k}; kernel='full' accepts any")
     return theta
 
 

@@ -1,4 +1,4 @@
-"""The set of values a mechanism is defined on, and the way from what users hold (lists, arrays, columns) to indices."""
+"""The set of values a mechanism is defined on, and the conversion of users' data (lists, arrays, columns) to indices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LARGEST_DOMAIN = 1 << 24
 
 @dataclass(frozen=True)
 class Domain:
-    """The values 0 … k - 1, or k labels of the user's own, in their order."""
+    """The values 0 … k - 1, or k user-defined labels, in order."""
 
     labels: Sequence[Hashable]
-    """A tuple; of numbers the range of them, for a domain of millions must not take their room before anybody asks for them."""
+    """A tuple; for numbers a range, so that a domain of millions takes no memory until it is listed."""
     numbered: bool
     """Whether the labels are just the numbers 0 … k - 1."""
 
@@ -58,10 +58,10 @@ class Domain:
         if len(labels) < 2:
             raise ParameterError("values", list(labels), "must hold at least 2 labels")
         if any(map(missing, labels)):
-            raise ParameterError("values", list(labels), "must not hold a missing label")
+            raise ParameterError("values", list(labels), "must not contain a missing label")
         if distinct < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
-            raise ParameterError("values", list(labels), f"must not hold a label twice, and holds {twice!r} more than once")
+            raise ParameterError("values", list(labels), f"must not repeat a label: {twice!r}")
         if labels == tuple(range(len(labels))) and all(type(x) is int for x in labels):
             return cls(range(len(labels)), numbered=True)
         return cls(labels, numbered=False)
@@ -70,11 +70,11 @@ class Domain:
         return len(self.labels)
 
     def spec(self) -> int | list[Hashable]:
-        """What :meth:`of` takes to make this domain again."""
+        """The argument of :meth:`of` that makes this domain again."""
         return len(self.labels) if self.numbered else list(self.labels)
 
     def indices(self, values: Any) -> NDArray[np.intp]:
-        """The index of each value, or an error that tells the position of the first bad one."""
+        """The index of each value, or an error with the position of the first bad one."""
         array = column(values)
         if self.numbered:
             return self._numbers(array)
@@ -108,10 +108,10 @@ class Domain:
 
 
 def _lies_below(array: NDArray[Any], k: int) -> bool:
-    """Whether all lie between 0 and `k` - 1. Whole numbers are looked at once: read as unsigned, those below 0 are large."""
+    """Whether all are between 0 and `k` - 1. One comparison for whole numbers: read as unsigned, negative ones are large."""
     if array.dtype.kind == "i":
         array = array.view(array.dtype.str.replace("i", "u"))
-        # Below a power of two lies what has no bit beyond it; bits are joined faster than numbers are compared.
+        # A number below a power of two has no higher bits, and bitwise OR is faster than comparing.
         most = np.maximum if k & (k - 1) else np.bitwise_or
         return int(most.reduce(array)) < k
     return bool(array.min() >= 0 and array.max() < k)
@@ -135,14 +135,14 @@ def column(values: Any) -> NDArray[Any]:
 
 
 def missing(value: Any) -> bool:
-    """Whether it is None, NaN, or what pandas writes in their place."""
+    """Whether it is None, NaN, or pandas' NA."""
     if isinstance(value, float | Decimal):
         return math.isnan(value)
     return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, if it is not one of NumPy's masked ones with a value masked: below the mask lies what nobody said."""
+    """The array, unless it is a NumPy masked array with a masked value, which is not an answer."""
     if isinstance(array, np.ma.MaskedArray):
         hidden = np.ma.getmaskarray(array).reshape(-1)
         if hidden.any():
@@ -158,7 +158,7 @@ def _sequence(values: Sequence[Any]) -> NDArray[Any]:
         except OverflowError:
             pass
     array = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):  # one by one, for NumPy would take tuples apart
+    for position, value in enumerate(values):  # one by one, because NumPy would split tuples
         array[position] = _plain(value)
     return array
 
@@ -195,13 +195,13 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _label(value: Any) -> Hashable:
-    """A label as it was before JSON, which knows no tuples, made a list of it."""
+    """A label as it was before JSON, which has no tuples, made a list of it."""
     label: Hashable = tuple(map(_label, value)) if isinstance(value, list | tuple) else _plain(value)
     return label
 
 
 def _plain(value: Any) -> Any:
-    """A scalar of NumPy or Arrow as the Python value it stands for, so that labels compare and serialize the same way."""
+    """A NumPy or Arrow scalar as a Python value, so that labels compare and serialize alike."""
     if isinstance(value, np.generic):
         return value.item()
     return value.as_py() if hasattr(value, "as_py") else value

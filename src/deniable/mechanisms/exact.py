@@ -1,7 +1,7 @@
-"""From an epsilon to integers over 2**64, and back, without a rounding error that would spend more than was asked for.
+"""From an epsilon to integers over 2**64 and back, without a rounding error that would spend more than requested.
 
-Decimal arithmetic with 60 digits gives exp and ln far below the spacing of both doubles and coins; what is rounded at the end is
-rounded once, in the direction that protects the person.
+Decimal arithmetic with 60 digits computes exp and ln far more finely than the spacing of doubles and coins; the result is rounded
+once, in the direction that protects the person.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 ]
 
 Columns = Sequence[Sequence[int]] | NDArray[np.uint64]
-"""Integer weights, one row a value (the columns of the channel), each summing to 2**64."""
+"""Integer weights, one row per value (the columns of the channel), each summing to 2**64."""
 _Columns = TypeVar("_Columns", list[list[int]], NDArray[np.uint64])
 
 _CONTEXT = Context(prec=60)
 SMALLEST_EPSILON = 1e-9
 LARGEST_EPSILON = 40.0
-"""Outside these bounds a coin of 64 binary digits cannot tell its two sides apart, or its rare side from never."""
+"""Outside these bounds a coin of 64 binary digits cannot distinguish its two sides, or its rare side from never."""
 
 
 def check_whole(name: str, value: Any, low: int, high: int) -> int:
@@ -69,7 +69,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
         raise ParameterError(
             name,
             epsilon,
-            f"must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}: 64-bit coins draw nothing finer",
+            f"must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}: 64-bit coins are no finer",
         )
     return value
 
@@ -77,7 +77,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
 def check_probability(name: str, value: Any) -> Fraction:
     """The probability as an exact fraction, strictly between 0 and 1."""
     try:
-        # Not of a text: the Fraction of one such as '1e999999999' would never be done.
+        # Not from a string: the Fraction of '1e999999999' would never finish.
         exact = Fraction(value.item() if isinstance(value, np.generic) else 0 if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
         exact = Fraction(0)
@@ -87,12 +87,12 @@ def check_probability(name: str, value: Any) -> Fraction:
 
 
 def check_double(name: str, value: Any) -> Fraction:
-    """The probability as the double it is stored as: the coins have to be those of the mechanism that is read back."""
+    """The probability as the double it is stored as, so that a mechanism read back has the same coins."""
     return check_probability(name, float(check_probability(name, value)))
 
 
 def exp(x: float | Fraction) -> Fraction:
-    """exp(x) to 60 digits, or more near 1, where exp(x) - 1 would else lose its own."""
+    """exp(x) to 60 digits, or more near 1, where exp(x) - 1 would otherwise lose digits."""
     with localcontext(_CONTEXT):
         exact = Fraction(x)
         value = Decimal(exact.numerator) / Decimal(exact.denominator)
@@ -102,7 +102,7 @@ def exp(x: float | Fraction) -> Fraction:
 
 
 def powers(base: Fraction, n: int) -> list[Fraction]:
-    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded on the way, so that their digits do not pile up."""
+    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded at each step, so that their digits do not grow."""
     out = [Fraction(1)]
     for _ in range(n):
         out.append(Fraction(round(out[-1] * base * (1 << 200)), 1 << 200))
@@ -110,16 +110,16 @@ def powers(base: Fraction, n: int) -> list[Fraction]:
 
 
 def log_ratio(ratio: Fraction, times: int = 1) -> float:
-    """ln(ratio) of an exact ratio, as often as `times` says, as the smallest double that is not below it.
+    """`times` ln(ratio) of an exact ratio, as the smallest double that is not below it.
 
-    A loss that is truly at most the double asked for is therefore never stated above it.
+    A loss that is at most the requested double is therefore never stated above it.
     """
     if ratio < 1:
         raise ParameterError("ratio", ratio, "must be at least 1")
     if ratio == 1:
         return 0.0
     with localcontext(_CONTEXT):
-        # ln near 1 loses digits of ratio - 1, so those are kept by giving the quotient as many more digits as it needs.
+        # ln near 1 loses digits of ratio - 1, so the quotient gets as many extra digits as it needs.
         excess = ratio - 1
         lost = max(0, len(str(excess.denominator)) - len(str(excess.numerator)))
         with localcontext(Context(prec=60 + lost)):
@@ -156,10 +156,10 @@ def nearest(probability: Fraction) -> int:
 
 
 def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
-    """Columns of probabilities as integers that sum to exactly 2**64 each, none of them 0: an output that one value
-    excludes would tell it from all others.
+    """Columns of probabilities as integers that sum to exactly 2**64 each, none of them 0: an output that one value excludes
+    would distinguish it from all others.
 
-    What rounding leaves over goes to the largest entry, where it matters least.
+    The rounding remainder goes to the largest entry, where it matters least.
     """
     out = []
     for column in columns:
@@ -172,9 +172,9 @@ def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
 
 
 def placed_columns(weights: Sequence[Fraction], places: NDArray[np.intp]) -> NDArray[np.uint64]:
-    """Integer columns of which many entries are alike: entry u of column v is the probability `weights[places[v, u]]`.
+    """Integer columns with many equal entries: entry u of column v is the probability `weights[places[v, u]]`.
 
-    Without a fraction for each entry: only the distinct ones are rounded, up, since the rarest reports are the most telling. What
+    Only the distinct entries are rounded, upwards, because the rarest reports reveal the most. What
     that adds is taken from each column's largest entry; uint64 arithmetic is exact modulo 2**64, which is what a column sums to.
     """
     rounded = np.array([math.ceil(p * ONE) for p in weights], dtype=np.uint64)
@@ -197,7 +197,7 @@ def private(build: Callable[[float], _Columns], epsilon: float) -> _Columns:
         columns = build(epsilon if bits is None else epsilon * (1 - 2.0**-bits))
         if matrix_epsilon(columns) <= epsilon:
             return columns
-    raise ParameterError("epsilon", epsilon, "is beyond what 64-bit weights can draw for a domain of this size")
+    raise ParameterError("epsilon", epsilon, "is too fine for 64-bit weights and a domain of this size")
 
 
 def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
@@ -206,5 +206,5 @@ def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsi
 
 
 def thresholds(columns: Columns) -> NDArray[np.uint64]:
-    """Cumulative weights of each column but its last cell, one row a column: what :meth:`Source.pick` draws from."""
+    """Cumulative weights of each column but its last cell, one row per column: what :meth:`Source.pick` draws from."""
     return np.cumsum(np.asarray(columns, dtype=np.uint64)[:, :-1], axis=1, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Hadamard response: name a column of a Hadamard matrix in which your value's row more likely shows +1 than -1."""
+"""Hadamard response: report a column of a Hadamard matrix in which your value's row is more likely +1 than -1."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["HadamardResponse", "walsh_hadamard"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HadamardResponse(IndexReports, PureMechanism):
-    """A report of log2(K) bits, and an estimate that takes O(K log K) whatever the number of reports.
+    """A report of log2(K) bits, and an estimate in O(K log K) for any number of reports.
 
-    K is the power of two next above k, and H[r, y] = (-1)^(ones of r & y) the Hadamard matrix of Sylvester. Value v has the row
-    v + 1, for row 0 is constant. The report y is uniform among the K/2 columns where that row is +1 with probability
-    a = e^epsilon / (e^epsilon + 1), and else uniform among the others; another value's row is +1 there with probability b = 1/2.
+    K is the next power of two above k, and H[r, y] = (-1)^(ones of r & y) the Hadamard matrix of Sylvester. Value v has the row v
+    + 1, because row 0 is constant. The report y is uniform among the K/2 columns where that row is +1 with probability a =
+    e^epsilon / (e^epsilon + 1), and else uniform among the others; another value's row is +1 there with probability b = 1/2.
 
     With t = H counts / n and c = (e^epsilon + 1) / (e^epsilon - 1), the estimate is pi_v = c t[v + 1], and
     n Var(v) = c^2 - pi_v^2.
@@ -61,7 +61,7 @@ class HadamardResponse(IndexReports, PureMechanism):
 
     @property
     def n_outputs(self) -> int:
-        """K, the power of two next above k."""
+        """K, the next power of two above k."""
         return 1 << len(self.domain).bit_length()
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
@@ -69,7 +69,7 @@ class HadamardResponse(IndexReports, PureMechanism):
         row += 1
         column = source.below(self.n_outputs, indices.size).astype(np.uint32)
         lie = 1 - source.coins(self._truthful, indices.size)
-        # Where the row's sign is not the wanted one, flip the row's lowest bit in the column: that maps one half onto the other.
+        # If the row's sign is not the wanted one, flip the row's lowest bit in the column: this maps one half onto the other.
         turn = (np.bitwise_count(row & column) & 1) ^ lie
         column ^= (row & -row) * turn
         return column.astype(self.layout[0])

@@ -1,4 +1,4 @@
-"""Local hashing: hash the value into a few buckets with a hash function of one's own, and randomize the bucket.
+"""Local hashing: hash the value into a few buckets with a randomly drawn hash function, and randomize the bucket.
 
 The hash functions are multiply-shift (Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
 arithmetic without primes", STACS 1996; Thorup, "High speed hashing for integers and strings", arXiv 1504.06804):
@@ -27,9 +27,9 @@ from deniable.randomness import ONE, Source
 __all__ = ["LocalHashing", "MultiplyShift"]
 
 LARGEST_G = 1 << 16
-# The leading binary digits of the fractions of the golden ratio, pi and e: any numbers would do.
+# The leading binary digits of the fractional parts of the golden ratio, pi and e: any numbers would do.
 _MIXERS = (0x9E3779B97F4A7C15, 0x243F6A8885A308D3, 0xB7E151628AED2A6A)
-# Users whose words are worked on at once: three arrays of 64 KiB stay in a core's cache and outweigh the cost of a NumPy call.
+# Users per chunk: three arrays of 64 KiB stay in a core's cache and outweigh the cost of a NumPy call.
 _CHUNK = 16_384
 
 
@@ -40,8 +40,8 @@ class MultiplyShift:
     alpha and beta are uniform w-bit words and c(v) is a public code of u bits. Since w = u + l - 1, the tops of two different
     values are independent and uniform. A bucket takes the floor or the ceiling of 2^l / g of the 2^l tops.
 
-    Pairwise independence says nothing of triples: values whose codes stand in an arithmetic progression collide together more
-    often than chance. So c scatters the values over all u bits, one to one, and few of them meet in such a line.
+    Pairwise independence says nothing about triples: values whose codes form an arithmetic progression collide together more
+    often than by chance. So c scatters the values over all u bits, one to one, and few of them form such a progression.
     """
 
     word: np.dtype[Any]
@@ -49,7 +49,7 @@ class MultiplyShift:
 
     @classmethod
     def for_values(cls, k: int, g: int) -> MultiplyShift:
-        """The family with the smallest words in which `k` values find codes to spare."""
+        """The family with the smallest words that has codes to spare for `k` values."""
         return cls(np.dtype(np.uint32 if k <= 1 << 16 else np.uint64), g)
 
     @property
@@ -68,12 +68,12 @@ class MultiplyShift:
 
     @property
     def collision(self) -> Fraction:
-        """P(h(u) = h(v)) of two different values: 1/g, or a little more where g does not divide 2^l."""
+        """P(h(u) = h(v)) of two different values: 1/g, or slightly more if g does not divide 2^l."""
         small, larger = divmod(1 << self.top_bits, self.g)
         return Fraction(larger * (small + 1) ** 2 + (self.g - larger) * small**2, 1 << 2 * self.top_bits)
 
     def codes(self, values: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """c(v): a fixed bijection of u bits, made of steps that can each be undone."""
+        """c(v): a fixed bijection on u bits, composed of invertible steps."""
         half, mask = np.uint64(self.code_bits // 2), np.uint64((1 << self.code_bits) - 1)
         code = values.astype(np.uint64)
         for digits in _MIXERS:
@@ -95,7 +95,7 @@ class MultiplyShift:
         return np.array([top << (self.word_bits - self.top_bits) for top in tops] + [0], dtype=self.word)
 
     def count(self, alpha: NDArray[Any], beta: NDArray[Any], buckets: NDArray[Any], k: int) -> NDArray[np.int64]:
-        """For each of the values 0 … k - 1, how many of the hash functions send it to the bucket given with them."""
+        """For each of the values 0 … k - 1, how many hash functions map it to the bucket reported with them."""
         codes = self.codes(np.arange(k))
         counts = np.zeros(k, dtype=np.int64)
         word = np.empty(_CHUNK, dtype=self.word)
@@ -130,9 +130,10 @@ class LocalHashing(PureMechanism):
     Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
     2017, section 4.
 
-    A report is (alpha, beta, y): 9 bytes up to k = 65,536 and g = 256. Estimates and variances rest on pairwise independence
-    alone and are exact. The covariance, -pi_u pi_v / n, is that of hash functions independent on triples, which these are but
-    nearly: it is right on average over pairs, and a pair can be off where codes form a line with those of a common value.
+    A report is (alpha, beta, y): 9 bytes up to k = 65,536 and g = 256. Estimates and variances need only pairwise independence
+    and are exact. The covariance, -pi_u pi_v / n, assumes hash functions independent on triples, which is only nearly true here:
+    it is right on average over pairs, but a pair can be off if its codes form an arithmetic progression with that of a common
+    value.
 
     >>> from deniable import seeded_source
     >>> words = LocalHashing(["apple", "pear", "plum"], epsilon=1.0)
@@ -164,7 +165,7 @@ class LocalHashing(PureMechanism):
         self._derive(MultiplyShift.for_values(len(domain), g))
 
     def _derive(self, family: MultiplyShift) -> None:
-        """Take the hash functions, and derive what follows from them."""
+        """Set the hash functions and what derives from them."""
         a = Fraction(self._truthful, ONE)
         other = (1 - a) / (family.g - 1)
         b = a * family.collision + other * (1 - family.collision)
@@ -196,7 +197,7 @@ class LocalHashing(PureMechanism):
         bucket = self._family.hash(seeds[:, 0], seeds[:, 1], indices)
         lie = 1 - source.coins(self._truthful, indices.size).astype(np.int64)
         other = source.below(self._family.g - 1, indices.size)
-        other += other >= bucket  # the buckets but the true one, in order
+        other += other >= bucket  # the buckets except the true one, in order
         rows["y"] = bucket + lie * (other - bucket)
         return rows
 
@@ -221,7 +222,7 @@ class LocalHashing(PureMechanism):
 
 
 def _best_g(epsilon: float) -> int:
-    """The whole number of buckets with the least variance for rare values, among those that can be had."""
+    """The number of buckets with the least variance for rare values, among those available."""
     growth = math.exp(epsilon)
     near = min(math.floor(growth + 1), LARGEST_G - 1)
     return min((near, near + 1), key=lambda g: rare_variance(growth / (growth + g - 1), 1 / g))

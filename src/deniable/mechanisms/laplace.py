@@ -1,4 +1,4 @@
-"""Laplace noise on an ordered value, as the design matrix it is."""
+"""Laplace noise on an ordered value, as a design matrix."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class LaplaceEncoding(MatrixMechanism, ValueReports):
     """The value's index plus Laplace((k - 1)/epsilon) noise, rounded to the nearest of the k values (Wang, Wu and Hu 2016).
 
     With F the noise's distribution, P[u, v] = F(u - v + 1/2) - F(u - v - 1/2), and the two ends take the tails. No noise is
-    drawn: the report is, from that matrix in integers over 2**64. Rounding to k values hides a little, so `epsilon`, the exact
-    loss of the matrix, lies below the one asked for: it is epsilon + ln(1 - (1 - r)^2) with r = e^(-epsilon/(2(k - 1))); at
+    drawn: the report is drawn from that matrix in integers over 2**64. Rounding to k values hides a little, so `epsilon`, the
+    exact loss of the matrix, is below the requested one: it is epsilon + ln(1 - (1 - r)^2) with r = e^(-epsilon/(2(k - 1))); at
     epsilon = 1 it is 0.832 for k = 2, 0.976 for k = 4 and 0.9989 for k = 16.
 
-    Far values are rarely reported, which suits an order, but near ones hardly differ: the inverse is noisy, and "em" or "ems" are
-    what to look at. :class:`SquareWave` and :class:`DistanceSensitive` spend the same epsilon better.
+    Distant values are rarely reported, which suits ordered values, but near ones hardly differ: the inverse is noisy, so use "em"
+    or "ems". :class:`SquareWave` and :class:`DistanceSensitive` spend the same epsilon better.
 
     >>> LaplaceEncoding(2, 1.0).channel()[0].round(6).tolist()  # 1 - e^(-1/2)/2
     [0.696735, 0.303265]
@@ -52,7 +52,7 @@ class LaplaceEncoding(MatrixMechanism, ValueReports):
 
 
 def _distinct(k: int, epsilon: float) -> list[Fraction]:
-    """The 2k probabilities there are: at each distance inside, then at each distance for an end that takes the tail."""
+    """The 2k distinct probabilities: at each distance inside, then at each distance for an end that takes the tail."""
     halves = exact.powers(exact.exp(-Fraction(epsilon) / (2 * (k - 1))), 2 * k)  # of half a step of the index
     inside = [1 - halves[1], *((halves[2 * d - 1] - halves[2 * d + 1]) / 2 for d in range(1, k))]
     ends = [1 - halves[1] / 2, *(halves[2 * d - 1] / 2 for d in range(1, k))]

@@ -25,7 +25,7 @@ __all__ = ["Mechanism", "from_dict", "known_mechanisms"]
 
 _Layout = tuple["np.dtype[Any]", tuple[int, ...]]
 _EXPECTED = 2.0**50
-"""Reports that expected counts are rounded for: so many that rounding does not show."""
+"""The number of reports for which expected counts are rounded: enough that rounding does not show."""
 
 
 class Mechanism(ABC):
@@ -39,16 +39,16 @@ class Mechanism(ABC):
     _registry: ClassVar[dict[str, type[Mechanism]]] = {}
 
     numeric: ClassVar[bool] = False
-    """Whether values are numbers of a range, not labels."""
+    """Whether values are numbers from a range, not labels."""
 
     exclusive: ClassVar[bool] = True
-    """Whether a person has one label only, so that the proportions sum to 1."""
+    """Whether a person has exactly one label, so that the proportions sum to 1."""
 
     epsilon: float
-    """The exact privacy loss of what is drawn, rounded up to a double: never above what was asked for."""
+    """The exact privacy loss of what is drawn, rounded up to a double: never above what was requested."""
     domain: Domain
     requested_epsilon: float
-    """The epsilon the mechanism was built from, if it was built from one: it builds the same mechanism again."""
+    """The epsilon the mechanism was built from, if any: it builds the same mechanism again."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -56,7 +56,7 @@ class Mechanism(ABC):
             Mechanism._registry[cls.__name__] = cls
 
     def _set(self, **derived: Any) -> None:
-        """Set derived fields once, while the object is made."""
+        """Set derived fields once, during construction."""
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
@@ -64,12 +64,12 @@ class Mechanism(ABC):
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, as JSON can hold them, that make this very mechanism again."""
+        """The constructor's arguments, as JSON values, that make this mechanism again."""
 
     @property
     @abstractmethod
     def layout(self) -> _Layout:
-        """Of one report: the little-endian dtype of its items, and how many there are (an empty tuple for one)."""
+        """The layout of one report: the little-endian dtype of its items, and how many there are (an empty tuple for one)."""
 
     @property
     @abstractmethod
@@ -78,7 +78,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
-        """One row a value, given by its index in the domain."""
+        """One row per value, given by its index in the domain."""
 
     @abstractmethod
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
@@ -97,23 +97,23 @@ class Mechanism(ABC):
         """Refuse rows that this mechanism never draws."""
 
     def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
-        """Refuse counts to which no `n` reports add up."""
+        """Refuse counts that no `n` reports can add up to."""
         if counts.min() < 0 or counts.max() > n:
             raise ReportFormatError(f"a tally of {n} reports has a count outside 0 to {n}")
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """For each label P(supported | true) and P(supported | not true), where reports support labels or do not."""
+        """For each label P(supported | true) and P(supported | not true), if reports support labels."""
         return None
 
     def blanket(self) -> Blanket | None:
-        """What all values' reports have in common, from which the loss of shuffled reports follows; None if it is not known."""
+        """The part of the report's law common to all values, which gives the loss of shuffled reports; None if not known."""
         return None
 
     def contribution_ranges(self) -> NDArray[np.float64]:
-        """Of each label, how far apart the contributions of two acceptable reports lie at most.
+        """For each label, the largest difference between the contributions of two acceptable reports.
 
-        The default estimate is linear: the mean over all reports of what each contributes. Where reports support a label or do
-        not, a report contributes -b/(a - b) or (1 - b)/(a - b).
+        The default estimate is linear: the mean of the reports' contributions. If reports support labels, a report contributes
+        -b/(a - b) or (1 - b)/(a - b).
         """
         pair = self.support()
         if pair is None:
@@ -122,14 +122,14 @@ class Mechanism(ABC):
         return np.asarray(1 / np.abs(a - b), dtype=np.float64)
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
-        """What in these counts honest coins would hardly ever do, in words: see :mod:`deniable.mechanisms.weights`.
+        """What in these counts honest coins would almost never produce, in words: see :mod:`deniable.mechanisms.weights`.
 
-        `unlabelled` says that answers may have none of the labels, as those of a query without a bucket for all others.
+        `unlabelled`: answers may have none of the labels, as in a query without a bucket for all others.
         """
         return ()
 
     def edge_errors(self) -> solving.EdgeVariances | None:
-        """What the coins make of a share that nobody has, and of one that everybody has: it shows impossible reports."""
+        """The coins' variance for a label that nobody has, and for one that everybody has: it exposes impossible reports."""
         support = self.support()
         if support is None:
             return None
@@ -151,7 +151,7 @@ class Mechanism(ABC):
         return Reports(self, self.draw(self.indices(values), source or system_source()))
 
     def indices(self, values: Any) -> NDArray[np.intp]:
-        """Where in the domain each value lies."""
+        """The index of each value in the domain."""
         return self.domain.indices(values)
 
     def reports(self, reports: Any) -> Reports:
@@ -161,7 +161,7 @@ class Mechanism(ABC):
                 raise ReportMismatchError(f"these are reports of {reports.mechanism!r}, not of {self!r}")
             return reports
         if isinstance(reports, Tally):
-            raise ReportError("a tally holds counts, not reports: estimate() and a tally's merge() take it")
+            raise ReportError("a tally contains counts, not reports: pass it to estimate() or to a tally's merge()")
         return self._from_column(reports)
 
     def _from_column(self, values: Any) -> Reports:
@@ -174,7 +174,7 @@ class Mechanism(ABC):
     def estimate(self, reports: Any, population: int | None = None) -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population.
 
-        With `population`, the number of people there are, the error bars are those of a finite population.
+        With `population`, the number of people, the error bars are those of a finite population.
         """
         tally = self.gather(reports)
         n = require_reports(tally.n)
@@ -183,11 +183,11 @@ class Mechanism(ABC):
         return self.describe(moments, n, population, self.doubts(tally.counts, n))
 
     def influence(self, n: int, liars: int = 1) -> NDArray[np.float64]:
-        """Of each label, the largest change that `liars` among `n` reports can make to its estimated proportion: exact.
+        """For each label, the largest change that `liars` among `n` reports can make to its estimated proportion: exact.
 
-        A liar sends any report that :meth:`check` accepts in place of another one. The figure is reached, and holds for the
-        unbiased estimator, which is linear, so liars add up; the worst label's is the maximum. Estimates that are
-        made consistent, or by maximum likelihood, are not linear, and the figure is not about them.
+        A liar replaces a report by any other that :meth:`check` accepts. The bound is tight for the unbiased estimator, which is
+        linear, so liars add up; the worst label's is the maximum. It does not apply to estimates made consistent or by maximum
+        likelihood, which are not linear.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
         >>> DirectEncoding(3, 1.0).influence(1000, liars=10).round(4).tolist()
@@ -200,10 +200,10 @@ class Mechanism(ABC):
         return self.contribution_ranges() * (liars / n)
 
     def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
-        """Of each label, the standard error of its estimated proportion from `n` reports, where `shares` are the true ones.
+        """For each label, the standard error of its estimated proportion from `n` reports, if `shares` are the true ones.
 
-        Theory, without a draw, of the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2 n) where reports
-        support labels, else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n.
+        Theoretical, for the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2 n) if reports support labels,
+        else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
         >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
@@ -223,15 +223,15 @@ class Mechanism(ABC):
         channel = self.channel()
         if not isinstance(channel, np.ndarray) or len(channel) != self.cells:
             raise ParameterError("mechanism", type(self).__name__, "does not state its expected error")
-        # The variance that so many reports with exactly the expected counts would be given, scaled to n.
+        # The variance of that many reports with exactly the expected counts, scaled to n.
         counts = np.rint(_EXPECTED * (channel @ true)).astype(np.int64)
         whole = int(counts.sum())
         return np.asarray(np.sqrt(self.solve(counts, whole)[1] * ((whole - 1) / n)), dtype=np.float64)
 
     def stderr(self, n: int, share: float) -> float:
-        """The standard error of the estimated proportion of a label that a part `share` of `n` people have, by theory.
+        """The theoretical standard error of the estimated proportion of a label that a proportion `share` of `n` people have.
 
-        The others have all other labels equally often, where that matters; of labels that differ, it is the first one's.
+        The others have all other labels equally often, if that matters; if labels differ, it is the first one's.
 
         >>> from deniable import OptimizedUnary
         >>> round(OptimizedUnary(64, 1.0).stderr(50_000, 0.1), 5)
@@ -272,7 +272,7 @@ class Mechanism(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters: what :func:`from_dict` needs to make this mechanism again."""
+        """Name and parameters, from which :func:`from_dict` makes this mechanism again."""
         return {"mechanism": type(self).__name__, **self.parameters()}
 
     @staticmethod
@@ -300,7 +300,7 @@ def _brief(value: Any) -> str:
 
 @cache
 def _import_protocols() -> None:
-    """Import every file of this room, which registers the protocol that it holds."""
+    """Import every module of this package, which registers its protocol."""
     for module in pkgutil.iter_modules(deniable.mechanisms.__path__):
         importlib.import_module(f"deniable.mechanisms.{module.name}")
 

@@ -1,4 +1,4 @@
-"""Multiple choice: a person may choose several labels, or none, and every label's bit is turned over by its own coin."""
+"""Multiple choice: a person may choose several labels, or none, and every label's bit is flipped by its own coin."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from deniable.randomness import ONE, Source, system_source
 __all__ = ["MultipleChoice"]
 
 _MOST_PAIRED = 64
-"""Labels up to which a tally counts pairs of them, from which the covariance of their shares follows."""
+"""The most labels for which a tally counts pairs, which give the covariance of their shares."""
 _NOTE = "a person may choose several labels, or none: the shares need not sum to 100 %"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultipleChoice(UnaryReports):
-    """The share of people who chose each of the labels (`values`), where one may choose up to `most` of them (all), or none.
+    """The share of people who chose each of the labels (`values`), if one may choose up to `most` of them (all), or none.
 
-    A report is one bit a label: whether it was chosen, turned over with probability b = 1/(e^(epsilon/m) + 1). Two answers with
+    A report is one bit per label: whether it was chosen, flipped with probability b = 1/(e^(epsilon/m) + 1). Two answers with
     at most c = `most` labels each differ in up to m = min(2c, k) of the k bits, and each bit that differs loses epsilon/m: so
-    epsilon is the loss of the whole answer. Ones and zeros are kept equally often, for a label that half of the people choose
-    is as usual here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 - f)/n.
+    epsilon is the loss of the whole answer. Ones and zeros are kept equally often, because a label that half of the people choose
+    is as common here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 - f)/n.
 
-    Set `most` only where the questionnaire itself allows no more: an answer with more labels is refused.
+    Set `most` only if the questionnaire itself allows no more: an answer with more labels is refused.
 
     >>> from deniable import seeded_source
     >>> news = MultipleChoice(["paper", "radio", "web"], epsilon=3.0, most=2)
@@ -53,7 +53,7 @@ class MultipleChoice(UnaryReports):
     most: int | None = None
 
     independent_bits: ClassVar[bool] = False
-    """A chosen label says something about another one: covariances are counted, not derived."""
+    """Chosen labels may be correlated: covariances are counted, not derived."""
 
     exclusive: ClassVar[bool] = False
 
@@ -84,11 +84,11 @@ class MultipleChoice(UnaryReports):
     # --- drawing ----------------------------------------------------------------------------------------------------
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
-        """Randomize a column of answers, each a collection of labels; a single label stands for an answer with that one alone."""
+        """Randomize a column of answers, each a collection of labels; a single label means an answer with only that label."""
         return Reports(self, self.draw_chosen(self.chosen(values), source or system_source()))
 
     def chosen(self, values: Any) -> NDArray[np.bool_]:
-        """One row a person, one column a label: whether it was chosen."""
+        """One row per person, one column per label: whether it was chosen."""
         array = column(values)
         index = {label: place for place, label in enumerate(self.domain.labels)}
         rows = np.zeros((array.size, len(self.domain)), dtype=np.bool_)
@@ -97,7 +97,9 @@ class MultipleChoice(UnaryReports):
             try:
                 places = {index[label] for label in labels}
             except (KeyError, TypeError):
-                raise OutOfDomainError(position, f"holds what is not one of the {len(index)} labels of the domain") from None
+                raise OutOfDomainError(
+                    position, f"contains something that is not one of the {len(index)} labels of the domain"
+                ) from None
             assert self.most is not None  # noqa: S101 - set when the mechanism was made
             if len(places) > self.most:
                 raise OutOfDomainError(position, f"chooses more than {self.most} labels")
@@ -109,23 +111,23 @@ class MultipleChoice(UnaryReports):
         try:
             if answer in index:
                 return (answer,)
-        except TypeError:  # a list cannot be hashed, and is what most answers are
+        except TypeError:  # a list cannot be hashed, and most answers are lists
             pass
         if missing(answer):
-            raise MissingAnswerError(position, "is missing: give an empty list where nothing was chosen")
+            raise MissingAnswerError(position, "is missing: give an empty list if nothing was chosen")
         if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
             raise OutOfDomainError(position, f"is neither one of the {len(index)} labels of the domain nor a list of them")
         return answer
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
-        """Answers with one label each; an index of -1 stands for none."""
+        """Answers with one label each; an index of -1 means none."""
         chosen = np.zeros((indices.size, len(self.domain)), dtype=np.bool_)
         some = indices >= 0
         chosen[np.flatnonzero(some), indices[some]] = True
         return self.draw_chosen(chosen, source)
 
     def draw_chosen(self, chosen: NDArray[np.bool_], source: Source) -> NDArray[np.uint8]:
-        """One row of packed bits an answer, each bit turned over with probability b."""
+        """One row of packed bits per answer, each bit flipped with probability b."""
         rows = source.bit_rows(self._flip, len(chosen), len(self.domain))
         rows ^= np.packbits(chosen, axis=1, bitorder="little")
         return rows
@@ -154,7 +156,7 @@ class MultipleChoice(UnaryReports):
         proportions, variance, _ = solving.pure_moments(counts[:k], n, a, b)
         if counts.size == k:
             return proportions, variance, None
-        # The coins of two labels are independent, so that their bits' covariance is that of the answers, seen through both coins.
+        # The coins of two labels are independent, so their bits' covariance is that of the answers, seen through both coins.
         rate = counts[:k] / n
         first, second = np.triu_indices(k, 1)
         covariance = np.diag(variance)
@@ -169,7 +171,7 @@ class MultipleChoice(UnaryReports):
         population = solving.check_population(population, n)
         proportions, variance, covariance = self.solve(tally.counts, n)
         if population is not None and covariance is not None:
-            # What two labels share is sampling error alone, of which a finite population has the part 1 - n/N.
+            # Two labels share only sampling error, of which a finite population has the fraction 1 - n/N.
             left = covariance * (1 - n / population)
             np.fill_diagonal(left, np.diagonal(covariance))
             covariance = left
@@ -187,5 +189,5 @@ class MultipleChoice(UnaryReports):
         return improbable_weight("ones", int(counts[: len(self.domain)].sum()), n, fewest, most)
 
     def blanket(self) -> None:  # type: ignore[override]
-        """Not known: answers that differ in many bits have many kinds of report in common."""
+        """Not known: answers that differ in many bits have many kinds of reports in common."""
         return

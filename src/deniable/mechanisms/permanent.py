@@ -1,8 +1,8 @@
 """Two-step randomized response: a permanent answer, drawn once and kept, and reports that are drawn from it.
 
-Anyone who asks the same thing again and again averages fresh noise away. So the noise that protects the person is drawn once
+Anyone who asks the same question repeatedly can average fresh noise away. So the noise that protects the person is drawn once
 (the permanent step) and kept; each report then randomizes the kept bits once more (the instantaneous step). However many reports
-are sent, together they can reveal the permanent answer, and never more (Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014).
+are sent, together they can reveal the permanent answer but never more (Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TwoSteps:
     """The coins of both steps, as integers over 2**64, for any row of packed bits."""
 
     flip: int
-    """f/2: how often the permanent step turns a bit over."""
+    """f/2: how often the permanent step flips a bit."""
     p: int
     """How often a permanent 0 is reported as 1."""
     q: int
@@ -50,7 +50,7 @@ class TwoSteps:
         return steps
 
     def permanent(self, truth: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
-        """True rows of `width` packed bits, each bit turned over with probability f/2.
+        """True rows of `width` packed bits, each bit flipped with probability f/2.
 
         That is the paper's rule: 1 stays 1 with probability 1 - f/2, and 0 becomes 1 with probability f/2.
         """
@@ -59,7 +59,7 @@ class TwoSteps:
         return rows
 
     def instantaneous(self, permanent: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
-        """Of each permanent bit a coin: 1 with probability q if it is 1, else with probability p."""
+        """A coin per permanent bit: 1 with probability q if the bit is 1, else with probability p."""
         if_zero = source.bit_rows(self.p, len(permanent), width)
         rows = source.bit_rows(self.q, len(permanent), width)
         # (permanent & rows) | (~permanent & if_zero), in place: the same work whatever the bits are.
@@ -77,9 +77,10 @@ class TwoSteps:
         )
 
     def report_epsilon(self, pairs: int) -> float:
-        """The exact loss of one report where another value clears up to `pairs` bits and sets up to as many others.
+        """The exact loss of one report if another value clears up to `pairs` bits and sets up to as many others.
 
-        The telling report has the cleared bits at 1, a factor q*/p* each, and the set ones at 0, a factor (1 - p*)/(1 - q*) each.
+        The most revealing report has the cleared bits at 1, a factor q*/p* each, and the set ones at 0, a factor (1 - p*)/(1 -
+        q*) each.
         """
         a, b = self.true_and_false()
         return exact.log_ratio((a * (1 - b) / (b * (1 - a))) ** pairs)
@@ -97,9 +98,9 @@ def flip_within(lifetime_epsilon: float, pairs: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PermanentAnswer:
-    """What the permanent step drew, a row a value: to be kept on the device for as long as the value is, and replayed.
+    """What the permanent step drew, one row per value: kept on the device as long as the value, and replayed.
 
-    It is close to the truth, so it is for the person's own storage and never leaves the device; printed, it shows nothing.
+    It is close to the truth, so it must never leave the device; its repr shows nothing.
     """
 
     mechanism: MemoizedMechanism
@@ -136,8 +137,8 @@ class MemoizedMechanism(Mechanism):
 
     _steps: TwoSteps
     lifetime_epsilon: float
-    """The exact loss of the permanent answer: what any number of replays of it can reveal. A value that changes has another
-    permanent answer, so over a lifetime this is paid once for each distinct value that may be drawn for, and for each row."""
+    """The exact loss of the permanent answer: what any number of replays of it can reveal. A changed value has another permanent
+    answer, so over a lifetime this is paid once per distinct value and per row."""
 
     @abstractmethod
     def encode(self, values: Any) -> NDArray[Any]:
@@ -145,14 +146,14 @@ class MemoizedMechanism(Mechanism):
 
     @abstractmethod
     def draw_permanent(self, encoded: NDArray[Any], source: Source) -> NDArray[np.uint8]:
-        """The permanent step, a row a value."""
+        """The permanent step, one row per value."""
 
     @abstractmethod
     def draw_report(self, permanent: NDArray[np.uint8], source: Source) -> NDArray[np.uint8]:
-        """The instantaneous step, a row a permanent answer."""
+        """The instantaneous step, one row per permanent answer."""
 
     def permanent(self, values: Any, source: Source | None = None) -> PermanentAnswer:
-        """Draw what is to be kept of one value or a column of them."""
+        """Draw the permanent answers of one value or a column of values."""
         return PermanentAnswer(self, self.draw_permanent(self.encode(values), source or system_source()))
 
     def replay(self, permanent: PermanentAnswer, source: Source | None = None) -> Reports:
@@ -164,9 +165,9 @@ class MemoizedMechanism(Mechanism):
         return Reports(self, self.draw_report(permanent.data, source or system_source()))
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
-        """Both steps at once, for anyone who reports a value only once: the permanent answer is forgotten.
+        """Both steps at once, for a value that is reported only once: the permanent answer is discarded.
 
-        To report the same value again, keep :meth:`permanent` and :meth:`replay` it: fresh reports would be averaged.
+        To report the same value again, keep :meth:`permanent` and :meth:`replay` it: fresh reports could be averaged.
         """
         return Reports(self, self.draw(self.encode(values), source or system_source()))
 
@@ -174,6 +175,6 @@ class MemoizedMechanism(Mechanism):
         return self.draw_report(self.draw_permanent(indices, source), source)
 
     def channel(self) -> BitChannel:
-        """Of one bit, through both steps: (q*, p*), with q* = (1 - f/2) q + (f/2) p and p* = (1 - f/2) p + (f/2) q."""
+        """The channel of one bit through both steps: (q*, p*), with q* = (1 - f/2) q + (f/2) p and p* = (1 - f/2) p + (f/2) q."""
         a, b = self._steps.true_and_false()
         return BitChannel(float(a), float(b))

@@ -26,9 +26,9 @@ __all__ = ["RandomProjection"]
 _Floats = NDArray[np.float64]
 
 LARGEST_MATRIX = 1 << 32
-"""Signs a matrix may hold: 512 MiB of them."""
+"""The most signs in a matrix: 512 MiB."""
 LARGEST_EXACT = 4096
-"""Values up to which the Gram matrix of the columns is inverted."""
+"""The most values for which the Gram matrix of the columns is inverted."""
 _BLOCK_SIGNS = 1 << 24
 _ROWS_A_VALUE = 16
 _SMALLEST_DEFAULT, _LARGEST_DEFAULT = 1 << 10, 1 << 16
@@ -50,7 +50,7 @@ class RandomProjection(IndexReports):
     * "least squares": G^-1 times it. Phi is known, so this inverts the channel: unbiased, with covariance
       (c^2 G^-1 - pi pi') / n. It costs a factor of about 1 / (1 - k/m) in variance, so m is by default the power of two from
       16 k on, at least 1,024 and at most 65,536. It is the default estimator, unless m < k, or k > 4,096, or the columns of a
-      tiny m are dependent: then only the paper's is left, and the Estimate says so.
+      tiny m are dependent: then only the paper's is available, and the Estimate says so.
 
     >>> projection = RandomProjection(100, epsilon=1.0)
     >>> projection.m, projection.n_outputs
@@ -93,7 +93,7 @@ class RandomProjection(IndexReports):
 
     @cached_property
     def _signs(self) -> NDArray[np.uint8]:
-        """m rows of k packed bits, 1 for a plus: keystream under a key made of m and k, so everybody has the same."""
+        """m rows of k packed bits, 1 for a plus: keystream under a key made of m and k, so it is the same everywhere."""
         k = len(self.domain)
         packed = np.empty(self._rows * row_bytes(k), dtype=np.uint8)
         seeded_source(f"random projection of {k} values on {self._rows} rows").fill(packed)
@@ -141,7 +141,7 @@ class RandomProjection(IndexReports):
         return report
 
     def estimate(self, reports: Any, population: int | None = None, estimator: str | None = None) -> solving.Estimate:
-        """What reports say about the population, by "least squares" or by the "paper": see the class."""
+        """What reports say about the population, by "least squares" or the "paper" estimator: see the class."""
         chosen = self._estimator(estimator)
         tally = self.gather(reports)
         n = require_reports(tally.n)
@@ -164,8 +164,8 @@ class RandomProjection(IndexReports):
         if estimator == "paper":
             why = "" if self.invertible else f"; m = {self._rows} rows leave no other for k = {len(self.domain)} values"
             yield (
-                f"the paper's estimator{why}: off by up to about {self.floor:.2g} a proportion (1/sqrt(m)) "
-                "however many report; ± does not cover that"
+                f"the paper's estimator{why}: off by up to about {self.floor:.2g} per proportion (1/sqrt(m)) "
+                "for any number of reports; ± does not cover that"
             )
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
@@ -194,7 +194,7 @@ class RandomProjection(IndexReports):
         return proportions, variance, covariance
 
     def blanket(self) -> Blanket:
-        """The two columns of Phi that agree the least are the easiest to tell apart; of many columns, they may never agree."""
+        """The two columns of Phi that agree least are the easiest to distinguish; among many columns, two may never agree."""
         kept, k = self._truthful / ONE, len(self.domain)
         agree = (1 + float((self._gram + np.eye(k)).min())) / 2 if k <= solving.LARGEST_COVARIANCE else 0.0
         return supporting_blanket(2 * kept, 2 * (1 - kept), only=(1 - agree) / 2, both=agree / 2)
@@ -231,5 +231,5 @@ def _check_rows(m: Any, k: int) -> int:
     if isinstance(m, bool) or not isinstance(m, int | np.integer) or not 2 <= m <= 1 << 24:
         raise ParameterError("m", m, f"must be a whole number from 2 to {1 << 24}")
     if m * k > LARGEST_MATRIX:
-        raise ParameterError("m", m, f"times k = {k} signs are more than {LARGEST_MATRIX}")
+        raise ParameterError("m", m, f"times k = {k} must be at most {LARGEST_MATRIX} signs")
     return int(m)

@@ -29,7 +29,7 @@ class PureMechanism(Mechanism):
 
     @abstractmethod
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        """One row a report, one column a label: 1 where the report supports the label."""
+        """One row per report, one column per label: 1 where the report supports the label."""
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         k = len(self.domain)
@@ -37,5 +37,5 @@ class PureMechanism(Mechanism):
 
 
 def rare_variance(a: float, b: float) -> float:
-    """n times the variance of the estimate of a value that nobody holds: what protocols of the same epsilon are compared by."""
+    """n times the variance of the estimate of a value that nobody has, by which protocols of the same epsilon are compared."""
     return b * (1 - b) / (a - b) ** 2

@@ -1,17 +1,17 @@
 """Several questions to the same people under one budget: all of them, some of them, or one hidden among made-up answers.
 
 **All** questions answered, the losses add up. **Sampled** (SMP): each person answers `ask` of the questions, drawn at random, and
-the row says which; so each answer may spend more, and fewer people answer each question. **With fake data** (RS+FD): one question
+the row says which; so each answer may spend more, but fewer people answer each question. **With fake data** (RS+FD): one question
 is drawn, and the others are answered with values drawn at random from a law that no answer enters, so that nobody sees which.
 
-What the last one protects needs care. With s_j the chance that question j is drawn, M_j its mechanism and F_j the law of its
+What the last one protects needs care. With s_j the probability that question j is drawn, M_j its mechanism and F_j the law of its
 fakes,
 
     P(row | answers) = prod_i F_i(y_i) * sum_j s_j r_j,    r_j = M_j(y_j | v_j) / F_j(y_j).
 
 If all answers of a person change, every r_j may go from its largest value to its smallest one, and the row's loss is that of the
 mechanisms themselves: fakes hide which answer is true, not the person. If one answer changes, the other terms stay, and the loss
-about that answer is amplified by sampling: with d questions alike, ln(1 + (e^epsilon - 1)/d). The latter is the epsilon of the
+about that answer is amplified by sampling: with d equal questions, ln(1 + (e^epsilon - 1)/d). The latter is the epsilon of the
 paper. Both are computed here from the integers of the coins.
 
 Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data: multidimensional frequency estimates with local
@@ -46,17 +46,17 @@ class Answered(NamedTuple):
     """The reports of one question, and who gave them."""
 
     asked: NDArray[np.bool_] | None
-    """Of each person, whether the row holds a report of theirs; None if all rows do."""
+    """For each person, whether the row contains their report; None if all rows do."""
     reports: Reports
-    """Of those who were asked, in their order."""
+    """The reports of those who were asked, in order."""
 
 
 @dataclass(frozen=True)
 class Questionnaire:
     """One mechanism per question, and how many of the questions each person answers.
 
-    `ask` is that number (None: all), drawn anew for every person, each set of so many equally often; with `ask=1`, `weights` may
-    set how often each question is drawn. With `fake=True` one question is drawn and all the others get made-up answers.
+    `ask` is that number (None: all); the set is drawn for every person, all sets of that size being equally likely; with `ask=1`,
+    `weights` may set how often each question is drawn. With `fake=True` one question is drawn and all others get made-up answers.
 
     >>> from deniable import seeded_source
     >>> survey = Questionnaire({"a": DirectEncoding(2, 2.0), "b": DirectEncoding(2, 2.0)}, fake=True)
@@ -74,7 +74,7 @@ class Questionnaire:
     weights: Mapping[str, float] | None = None
     fake: bool = False
     _numerators: tuple[int, ...] = field(default=(), init=False, repr=False, compare=False)
-    """How often each question is the one that is drawn, over 2**64, where one is."""
+    """How often each question is drawn, over 2**64, if one is."""
 
     def __post_init__(self) -> None:
         d = len(self.mechanisms)
@@ -83,10 +83,10 @@ class Questionnaire:
         if self.fake and self.ask not in (None, 1):
             raise ParameterError("ask", self.ask, "must be 1 with fake data: one answer is true, the others are made up")
         if self.fake and d < 2:
-            raise ParameterError("fake", True, "needs at least two questions, for the fakes are the answers to the others")
+            raise ParameterError("fake", True, "needs at least two questions, because the fakes are the answers to the others")
         ask = 1 if self.fake else d if self.ask is None else exact.check_whole("ask", self.ask, 1, d)
         if self.weights is not None and ask != 1:
-            raise ParameterError("weights", dict(self.weights), "set how often each question is the one asked: they need ask = 1")
+            raise ParameterError("weights", dict(self.weights), "set how often each question is asked, and need ask = 1")
         if self.fake:
             for name, mechanism in self.mechanisms.items():
                 if not isinstance(mechanism, DirectEncoding | UnaryMechanism):
@@ -102,7 +102,7 @@ class Questionnaire:
         if self.weights is None:
             return [Fraction(1)] * len(self.mechanisms)
         if set(self.weights) != set(self.mechanisms):
-            raise ParameterError("weights", sorted(self.weights), f"must be given for {', '.join(self.mechanisms)}, and no other")
+            raise ParameterError("weights", sorted(self.weights), f"must be given for {', '.join(self.mechanisms)} and no others")
         found = []
         for name in self.mechanisms:
             weight = exact.check_number(f"weights[{name!r}]", self.weights[name])
@@ -143,14 +143,14 @@ class Questionnaire:
 
     @property
     def epsilon(self) -> float:
-        """What a person's whole row tells, whatever answers it holds: exact."""
+        """The exact loss of a person's whole row, whatever the answers."""
         if not self.fake:
             return math.fsum(sorted((m.epsilon for m in self.mechanisms.values()), reverse=True)[: self.ask])
         most, least = zip(*(self._ratios(name) for name in self.names), strict=True)
         return exact.log_ratio(sum(most, Fraction(0)) / sum(least, Fraction(0)))
 
     def answer_epsilon(self, name: str) -> float:
-        """What a person's whole row tells about the answer to one question, to anyone who knows all other answers: exact."""
+        """The exact loss of a person's whole row about one answer, against anyone who knows all other answers."""
         return self._answer_epsilons[name]
 
     def _answer_epsilon(self, name: str) -> float:
@@ -174,7 +174,7 @@ class Questionnaire:
     # --- drawing ----------------------------------------------------------------------------------------------------
 
     def choose(self, n: int, source: Source | None = None) -> NDArray[np.bool_]:
-        """One row a person, one column a question: which are answered. No answer has a part in it."""
+        """One row per person, one column per question: which are answered. Independent of the answers."""
         source = source or system_source()
         d = len(self.mechanisms)
         if self.ask == d:
@@ -187,10 +187,10 @@ class Questionnaire:
         return np.unpackbits(rows, axis=1, count=d, bitorder="little").astype(np.bool_)
 
     def privatize(self, columns: Any, source: Source | None = None) -> dict[str, Answered]:
-        """Randomize rows of answers, given as a column a question (a mapping or a frame).
+        """Randomize rows of answers, given as one column per question (a mapping or a data frame).
 
-        All answers are read and checked, those to questions that are not asked too: whether a file is refused must not depend on
-        the coins.
+        All answers are read and checked, including those to questions not asked: whether a file is refused must not depend on the
+        coins.
         """
         source = source or system_source()
         for name in self.names:
@@ -201,7 +201,7 @@ class Questionnaire:
         return {name: self.answer(name, columns[name], asked, source) for name in self.names}
 
     def answer(self, name: str, values: Any, asked: NDArray[np.bool_], source: Source | None = None) -> Answered:
-        """One question of rows of which :meth:`choose` said who is asked what."""
+        """One question, for rows where :meth:`choose` said who is asked what."""
         source = source or system_source()
         mechanism, chosen = self.mechanisms[name], asked[:, self.names.index(name)]
         if self.fake:
@@ -215,7 +215,7 @@ class Questionnaire:
     @staticmethod
     def _check_rows(name: str, size: int, n: int) -> None:
         if size != n:
-            raise ParameterError(f"columns[{name!r}]", size, f"is its number of rows, and must be {n}, as that of the others")
+            raise ParameterError(f"len(columns[{name!r}])", size, f"must be {n}, as for the others")
 
     # --- estimating -------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Questionnaire:
         return UnaryEncoding(mechanism.domain, float(s * a + (1 - s) * b), float(b))
 
     def estimate(self, name: str, reports: Any, population: int | None = None, **options: Any) -> solving.Estimate:
-        """What the reports (or a tally) of one question say about everybody, those who were not asked it included."""
+        """What the reports (or a tally) of one question say about everybody, including those not asked."""
         mechanism = self.mechanisms[name]
         tally = mechanism.gather(reports)
         if not self.fake:
@@ -263,7 +263,7 @@ class Questionnaire:
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it: what :meth:`from_dict` reads."""
+        """A JSON document, which :meth:`from_dict` reads."""
         return {"mechanisms": {name: mechanism.to_dict() for name, mechanism in self.mechanisms.items()}, **self.rule()}
 
     @classmethod
@@ -273,7 +273,7 @@ class Questionnaire:
         return cls(mechanisms, document.get("ask"), document.get("weights"), document.get("fake", False))
 
     def rule(self) -> dict[str, Any]:
-        """Which questions are asked, as a record holds it beside the mechanisms; empty if all of them are."""
+        """Which questions are asked, as recorded beside the mechanisms; empty if all are."""
         if self.fake:
             found: dict[str, Any] = {"fake": True}
         elif self.sampled:

@@ -1,4 +1,4 @@
-"""RAPPOR: any text in a Bloom filter, randomized once for good and once more in each report."""
+"""RAPPOR: any text in a Bloom filter, randomized once permanently and again in each report."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def _positions(content: bytes, cohort: int, hashes: int, bits: int) -> tuple[int
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rappor(MemoizedMechanism):
-    """Reports of any text, of which the frequent ones among some candidates can be found again.
+    """Reports of any text, from which the frequent ones among given candidates can be found.
 
     The sender draws a cohort, sets the `hashes` bits that the text has in that cohort's Bloom filter of `bits` bits
-    (:func:`bloom_positions`), turns each bit over with probability f/2 (the permanent step, kept together with the cohort), and
+    (:func:`bloom_positions`), flips each bit with probability f/2 (the permanent step, kept together with the cohort), and
     reports a permanent 1 as 1 with probability `q` and a permanent 0 with probability `p` < `q`. With q* and p* as for
     :class:`BasicRappor`, and h hashes,
 
@@ -58,7 +58,8 @@ class Rappor(MemoizedMechanism):
     * `lifetime_epsilon` = 2 h ln( (1 - f/2) / (f/2) ), the loss of any number of replays of one permanent answer.
 
     Another text clears at most h bits and sets at most h others: both figures bound the loss for every pair of texts, and are
-    reached by those that have h bits each and none in common. The cohort does not depend on the text and tells nothing of it.
+    reached by those that have h bits each and none in common. The cohort does not depend on the text and reveals nothing about
+    it.
 
     A report is the cohort (2 bytes, little-endian) and the packed bits.
     Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014: theorems 1 and 2; section 4 for decoding.
@@ -92,7 +93,7 @@ class Rappor(MemoizedMechanism):
     def from_epsilon(
         cls, bits: int, hashes: int, cohorts: int, lifetime_epsilon: float, p: float = 0.5, q: float = 0.75
     ) -> Rappor:
-        """With the least permanent noise that keeps the lifetime loss within the given one; `p` and `q` are the paper's.
+        """With the least permanent noise that keeps within the given lifetime loss; `p` and `q` are the paper's.
 
         >>> 3.999999 < Rappor.from_epsilon(128, 2, 64, lifetime_epsilon=4.0).lifetime_epsilon <= 4
         True
@@ -114,7 +115,7 @@ class Rappor(MemoizedMechanism):
 
     @property
     def cells(self) -> int:
-        """Of each cohort the number of its reports, then how many of them have each bit."""
+        """For each cohort, the number of its reports, then how many of them have each bit."""
         return self.cohorts * (1 + self.bits)
 
     def encode(self, values: Any) -> NDArray[np.object_]:
@@ -128,7 +129,7 @@ class Rappor(MemoizedMechanism):
                 raise AnswerTypeError(position, "is not a text")
             content = _utf8(value)
             if content is None:
-                raise AnswerTypeError(position, "is not a text that UTF-8 can hold")
+                raise AnswerTypeError(position, "is not valid Unicode text")
             out[position] = content
         return out
 
@@ -183,7 +184,7 @@ class Rappor(MemoizedMechanism):
         return counts.reshape(-1)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
-        """Of each cohort and bit, the unbiased share of senders whose true filter has it; NaN where a cohort has no reports."""
+        """For each cohort and bit, the unbiased share of senders whose true filter has it; NaN if a cohort has no reports."""
         a, b = self.channel()
         table = counts.reshape(self.cohorts, -1)
         size = table[:, :1].astype(np.float64)
@@ -199,15 +200,16 @@ class Rappor(MemoizedMechanism):
         significance: float = 0.05,
         correction: str = "bonferroni",
     ) -> solving.CandidateEstimate:
-        """The share of each candidate text, and which of them were found.
+        """The share of each candidate text, and which candidates were detected.
 
-        The shares are unbiased if all texts that were sent are candidates. If some are not, their bits fall on those of the
+        The shares are unbiased if all texts sent are candidates. If some are not, their bits fall on those of the
         candidates by chance: the shares are then unbiased on average over the hash, and `misfit`, the error bars and the p-values
-        say how far off chance can take them. `others` is the share that the candidates leave.
+        say how far off they can be by chance. `others` is the remaining share.
 
-        `correction` accounts for the number of candidates: with "bonferroni" or "holm" the chance of any false find is at most
-        `significance`; with "fdr" (Benjamini and Hochberg) that is the expected share of false finds. A find needs some dozen
-        bits in all cohorts together: with few, nothing tells a candidate from another text with the same bits.
+        `correction` accounts for the number of candidates: with "bonferroni" or "holm" the probability of any false detection is
+        at most `significance`; with "fdr" (Benjamini and Hochberg) that is the expected share of false detections. A detection
+        needs a dozen or so bits over all cohorts: with fewer, a candidate cannot be distinguished from another text with the same
+        bits.
         """
         texts = _candidates(candidates)
         if not isinstance(significance, float | int) or not 0 < significance < 1:
@@ -253,11 +255,11 @@ class Rappor(MemoizedMechanism):
         candidates: Iterable[str] | None = None,
         sizes: Iterable[int] | None = None,
     ) -> NDArray[np.float64]:
-        """Of each candidate, the largest change that `liars` among `n` reports can make to its estimated proportion.
+        """For each candidate, the largest change that `liars` among `n` reports can make to its estimated proportion.
 
-        A liar sends any bits in place of a report of the same cohort; `sizes` are the reports of each cohort, by default equal.
-        The regression weighs cohorts by their sizes, so a candidate that only a small cohort tells from the others is moved
-        further: without `sizes` and `candidates` there is no bound.
+        A liar sends any bits in place of a report of the same cohort; `sizes` are the reports per cohort, by default equal. The
+        regression weights cohorts by their sizes, so a candidate that only a small cohort distinguishes from the others can be
+        moved further: without `sizes` and `candidates` there is no bound.
         """
         texts = _candidates(candidates)
         n = check_whole("n", n, 1, 2**63 - 1)

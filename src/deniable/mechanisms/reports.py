@@ -1,7 +1,7 @@
-"""Reports: what leaves a device. And tallies: what is left of them once counted.
+"""Reports, which leave a device, and tallies, which count them.
 
-Both are self-describing. Their bytes start with the mechanism and its parameters, and hold nothing that the report does
-not: no order, no length, no spare bit tells more than the mechanism's channel does.
+Both are self-describing. Their bytes start with the mechanism and its parameters, and contain nothing else but the reports: no
+order, length or spare bit reveals more than the mechanism's channel.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _VERSION = 1
 _HEADER = struct.Struct("<3sBI")  # magic, version, length of the description
 _REPORTS, _TALLY = b"dnr", b"dnt"
 _LARGEST_UNASKED = 1024
-"""Values of a matrix that is built because bytes say so: 50 MB, and some seconds at most."""
+"""The largest matrix that is built from bytes alone: at most 50 MB and a few seconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """Randomized answers of one mechanism, a row each, of a fixed length."""
+    """Randomized answers of one mechanism, one row of fixed length each."""
 
     mechanism: Mechanism
     data: NDArray[Any]
@@ -67,16 +67,16 @@ class Reports:
 
     @staticmethod
     def from_bytes(content: bytes, mechanism: Mechanism | None = None) -> Reports:
-        """The reports that :meth:`to_bytes` wrote. Those of a given `mechanism`, and of no other, if there is one given.
+        """The reports that :meth:`to_bytes` wrote. If `mechanism` is given, reports of any other are refused.
 
-        Without it the mechanism is built from its description: bytes from a stranger decide how much that takes, so that of a
-        mechanism with a matrix of over a million cells it has to be given.
+        Without it, the mechanism is built from its description. Untrusted bytes would decide what that costs, so a mechanism with
+        a matrix of over a million cells must be given.
         """
         return Reports(*read_rows(_REPORTS, "reports", content, mechanism))
 
 
 class Tally:
-    """Counts that stand for all reports seen: incremental, mergeable, and as small for a billion reports as for ten."""
+    """Counts of all reports seen: incremental, mergeable, and as small for a billion reports as for ten."""
 
     def __init__(self, mechanism: Mechanism, counts: NDArray[np.int64] | None = None, n: int = 0) -> None:
         self.mechanism = mechanism
@@ -135,7 +135,7 @@ class Tally:
 
 
 def require_reports(n: int) -> int:
-    """The number of reports, if there are any."""
+    """The number of reports, checked not to be 0."""
     if n == 0:
         raise NoReportsError("there are no reports, so there is nothing to estimate")
     return n
@@ -163,7 +163,7 @@ def _description(mechanism: Mechanism) -> bytes:
     try:
         return json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (TypeError, UnicodeEncodeError):
-        rule = "must be texts, numbers, booleans or tuples of them, for JSON describes them in the bytes"
+        rule = "must be strings, numbers, booleans or tuples of them, because the bytes describe them in JSON"
         raise ParameterError("labels", mechanism.labels, rule) from None
 
 
@@ -190,7 +190,7 @@ def _unpack(magic: bytes, what: str, content: bytes, mechanism: Mechanism | None
 
 @lru_cache(maxsize=256)
 def _has_matrix(description: bytes) -> bool:
-    """Whether the mechanism of a description is drawn from a matrix; refuses one that would be too large to build unasked."""
+    """Whether a described mechanism is drawn from a matrix; refuses one too large to build from bytes alone."""
     from deniable.mechanisms.design import MatrixMechanism  # noqa: PLC0415 - each needs the other
     from deniable.mechanisms.mechanism import Mechanism  # noqa: PLC0415
 
@@ -201,7 +201,9 @@ def _has_matrix(description: bytes) -> bool:
     sizes = [fields.get(name) for name in ("values", "k", "bins")]  # "k" was the name of "values"
     size = max(len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes)
     if size > _LARGEST_UNASKED and "P" not in fields:
-        rule = f"a matrix of {size} values is not built from bytes alone, {_LARGEST_UNASKED} are the most: give the mechanism"
+        rule = (
+            f"a matrix of {size} values is too large to build from bytes alone (at most {_LARGEST_UNASKED}): give the mechanism"
+        )
         raise ReportFormatError(rule)
     return True
 
@@ -223,7 +225,7 @@ def _described(description: bytes) -> Mechanism:
 
 @lru_cache(maxsize=4)
 def _with_matrix(description: bytes) -> Mechanism:
-    """The same, of mechanisms of which each may hold some fifty megabytes."""
+    """The same, for mechanisms that may take some fifty megabytes each."""
     return _described.__wrapped__(description)
 
 

@@ -1,4 +1,4 @@
-"""What mechanisms need of estimation to solve reports, loaded when it is first used.
+"""What mechanisms need from estimation to solve reports, loaded on first use.
 
 A device draws reports and never solves them. It must not load `estimation`, so mechanisms reach it only through here.
 """

@@ -1,4 +1,4 @@
-"""Square wave: numbers from an interval, reported as a place near them."""
+"""Square wave: numbers from an interval, reported as a nearby point."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deniable.mechanisms.wave import half_width, in_places, wave_columns
 __all__ = ["SquareWave"]
 
 _FEWEST_WARNED = 30
-"""Values: a person's own device is not to say in a warning what kind of number a single answer is."""
+"""The fewest values for the warning: on a person's device it must not reveal what kind of number a single answer is."""
 _MOST_LOOKED_AT = 100_000
 
 
@@ -29,22 +29,21 @@ class SquareWave(MatrixMechanism):
     """The distribution of a number in [`low`, `high`], as shares of `bins` equal bins (Li et al., SIGMOD 2020).
 
     A value is put into its bin, and a place is reported: one of the 2b + 1 nearest with probability p each, one of the others
-    with p / e^epsilon. The wave's half-width is b = floor(bins * b(epsilon)), by which a report tells the most
-    (:func:`~deniable.mechanisms.wave.half_width`); where that is far below one bin, b = 0 and the wave is direct encoding.
+    with p / e^epsilon. The wave's half-width is b = floor(bins * b(epsilon)), which maximises the information in a report
+    (:func:`~deniable.mechanisms.wave.half_width`); if that is far below one bin, b = 0 and the wave is direct encoding.
 
     Estimators: "inverse" (default) is unbiased with its covariance, and noisy bin by bin. "ems", expectation maximisation with
-    smoothing, is what one normally wants to look at, with a few hundred bins: it averages neighbouring bins, so wide bins blur
+    smoothing, is the usual choice, with a few hundred bins: it averages neighbouring bins, so wide bins blur
     (two humps of a twentieth of the range, 50,000 reports, epsilon 1: they merge at 48 bins and are clear at 256). "em" is the
     same without smoothing, for few bins or distributions with spikes.
 
     A label is the middle of its bin: a number, so that means and quantiles can be taken, and itself a value of the bin.
     Values may be floats or integers; one outside the interval is refused, not clipped.
 
-    **Whole numbers** (ages, counts) are not numbers from an interval: each stands at the lower end of its bin, and the bins'
-    middles would move the mean up by half a unit. With `integers=True` the interval runs from `low` - 1/2 to `high` + 1/2, so
-    that a bin holds the same number of integers and its label is their mean; :meth:`of_integers` makes a bin for each. Where a
-    column of numbers that is given as one from an interval holds whole numbers only,
-    :class:`~deniable.errors.WholeNumbersWarning` says so.
+    **Whole numbers** (ages, counts) are not numbers from an interval: each is at the lower end of its bin, and the bins' middles
+    would move the mean up by half a unit. With `integers=True` the interval runs from `low` - 1/2 to `high` + 1/2, so that each
+    bin has the same number of integers and its label is their mean; :meth:`of_integers` makes a bin for each. If a column
+    declared as numbers from an interval has only whole numbers, :class:`~deniable.errors.WholeNumbersWarning` says so.
 
     >>> from deniable import seeded_source
     >>> heights = SquareWave(epsilon=2.0, bins=4, low=140, high=220)
@@ -84,7 +83,7 @@ class SquareWave(MatrixMechanism):
         edges = np.linspace(low - reach, high + reach, bins + 1)
         middles = edges[:-1] + np.diff(edges) / 2
         if not np.all(np.isfinite(middles)) or not np.all((edges[:-1] < middles) & (middles < edges[1:])):
-            raise ParameterError("bins", self.bins, f"cannot be told apart by floating-point numbers from {low!r} to {high!r}")
+            raise ParameterError("bins", self.bins, f"are too narrow for floating-point numbers from {low!r} to {high!r}")
         half = in_places(half_width(requested_epsilon) * bins)
         self._set(
             requested_epsilon=requested_epsilon,
@@ -116,7 +115,7 @@ class SquareWave(MatrixMechanism):
         array = numbers(column(values))
         if array.dtype.kind not in "fiu":
             raise AnswerTypeError(None if array.size == 0 else 0, "is not a number")
-        array = array.astype(np.float64, copy=False)  # or a short float would be compared with rounded bounds
+        array = array.astype(np.float64, copy=False)  # otherwise a short float would be compared with rounded bounds
         missing = np.isnan(array)
         if missing.any():
             raise MissingAnswerError(int(missing.argmax()), "is missing (NaN or null)")
@@ -131,7 +130,7 @@ class SquareWave(MatrixMechanism):
         return np.minimum(self.edges.searchsorted(array, side="right") - 1, self.bins - 1)
 
     def _warn_of_whole_numbers(self) -> None:
-        """Say that whole numbers are moved, and by how much at most, unless they are not."""
+        """Warn that whole numbers are moved, and by how much at most, if they are."""
         first, last = math.ceil(self.low), math.floor(self.high)
         integers = np.linspace(first, last, min(last - first + 1, _MOST_LOOKED_AT)).round()
         places = np.minimum(self.edges.searchsorted(integers, side="right") - 1, self.bins - 1)
@@ -139,7 +138,7 @@ class SquareWave(MatrixMechanism):
         shift = float(np.abs(middles[places] - integers).max(initial=0.0))
         if shift > 0.05 * (self.high - self.low) / self.bins:
             warnings.warn(
-                f"all values are whole numbers, and the bins' middles lie up to {shift:.2g} beside them: the mean is biased; "
+                f"all values are whole numbers, and the bins' middles are up to {shift:.2g} away from them: the mean is biased; "
                 "use integers=True, or SquareWave.of_integers(epsilon, low, high)",
                 WholeNumbersWarning,
                 stacklevel=4,
@@ -163,7 +162,7 @@ def _finite(name: str, value: Any) -> float:
 
 
 def _readable(edges: NDArray[np.float64], middles: NDArray[np.float64]) -> list[float]:
-    """The middles, without the last digits that only rounding put there."""
+    """The middles, without the last digits that are due to rounding."""
     short = [float(f"{middle:.12g}") for middle in middles]
     bounds = pairwise(edges)
     return [s if low < s < high else float(m) for s, m, (low, high) in zip(short, middles, bounds, strict=True)]

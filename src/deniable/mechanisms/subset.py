@@ -1,4 +1,4 @@
-"""Subset selection: report a set of values that holds the true one more often than chance."""
+"""Subset selection: report a set of values that contains the true one more often than by chance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SubsetSelection(PureMechanism):
     Information Theory 64(8), 2018; Wang et al., "Mutual information optimally local private discrete distribution estimation",
     arXiv 1607.08025.
 
-    A report is k bits with w ones: a set has no order, and its bytes none either. The bits depend on each other: with
+    A report is k bits with w ones: like a set, its bytes have no order. The bits depend on each other: with
     P(u, v) the probability that both are in the set, n Cov(u, v) = (P(u, v) - lam_u lam_v) / (a - b)^2.
 
     >>> from deniable import seeded_source
@@ -74,7 +74,7 @@ class SubsetSelection(PureMechanism):
         rows = np.zeros((indices.size, row_bytes(k)), dtype=np.uint8)
         for size, group in ((self.w - 1, included == 1), (self.w, included == 0)):
             rows[group, : row_bytes(k - 1)] = source.subsets(int(np.count_nonzero(group)), k - 1, size)
-        # The others were drawn in the places 0 … k - 2: the one that got the true value's place moves to the last, still free.
+        # The others were drawn from places 0 … k - 2: one that got the true value's place moves to the last, which is free.
         flip_bits(rows, np.full(indices.size, k - 1), get_bits(rows, indices))
         put_bits(rows, indices, included)
         return rows
@@ -84,7 +84,7 @@ class SubsetSelection(PureMechanism):
         if spare and (data[:, -1] >> spare).any():
             raise ReportFormatError(f"a report of {len(self.domain)} bits has bits set beyond them")
         if (np.bitwise_count(data).sum(axis=1, dtype=np.int64) != self.w).any():
-            raise ReportFormatError(f"a report holds another number of values than {self.w}")
+            raise ReportFormatError(f"a report does not have {self.w} values")
 
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
         return count_columns(data, len(self.domain))
@@ -102,7 +102,7 @@ class SubsetSelection(PureMechanism):
         k, w, (a, b) = len(self.domain), self.w, self._pair
         if k > solving.largest_covariance():
             return proportions, variance, None
-        # P(u and v in the set), if one of them is true, and if neither is (of which there is no case where k = 2).
+        # P(u and v in the set), if one of them is true, and if neither is (impossible if k = 2).
         one = a * (w - 1) / (k - 1)
         neither = (a * (w - 1) * (w - 2) + (1 - a) * w * (w - 1)) / ((k - 1) * max(k - 2, 1))
         rate = solving.support_rates(counts / n, a, b)
@@ -116,7 +116,7 @@ class SubsetSelection(PureMechanism):
 
 
 def _best_size(k: int, growth: Fraction) -> int:
-    """The size with the least sum of variances, which is the same for every population but for terms without w."""
+    """The size with the least sum of variances, which does not depend on the population except for terms without w."""
 
     def total_variance(w: int) -> Fraction:
         a = w * growth / (w * growth + k - w)

@@ -19,7 +19,7 @@ from deniable.randomness import ONE, Categorical, Source
 
 __all__ = ["EntryChannel", "SummedHistogram"]
 
-# How many times the noise's scale the grid reaches beyond 0 and 1: farther noise is as good as noise of that size.
+# How many times the noise's scale the grid reaches beyond 0 and 1: noise beyond that is treated like noise of that size.
 _REACH = 12
 
 
@@ -37,7 +37,7 @@ class SummedHistogram(Mechanism):
     """One-hot plus Laplace(2/epsilon) noise on each of k entries; the estimate is the mean (Wang et al. 2017, section 4.3).
 
     Floating-point Laplace noise leaks its argument through its last digits (Mironov 2012). Here an entry is reported as one of
-    `levels` cells of equal width, from 12 noise scales below 0 to 12 above 1, the outermost taking the tails: one byte an entry.
+    `levels` cells of equal width, from 12 noise scales below 0 to 12 above 1, the outermost taking the tails: one byte per entry.
     The cells' probabilities for an entry 0 and an entry 1 are integers over 2**64, and no two of them differ by more than
     e^(epsilon/2); two entries change with the answer, so `epsilon` is twice an entry's loss, exactly.
 
@@ -120,13 +120,13 @@ class SummedHistogram(Mechanism):
         return solving.affine_moments(counts, n, *self._moments)
 
     def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
-        """Of each label, (noise + f (1 - f))/n under the root: the noise of an entry does not depend on what it holds."""
+        """For each label, the root of (noise + f (1 - f))/n: an entry's noise does not depend on its value."""
         true = np.asarray(shares, dtype=np.float64)
         low, high, variance = self._moments
         return np.asarray(np.sqrt((variance / (high - low) ** 2 + true * (1 - true)) / n), dtype=np.float64)
 
     def blanket(self) -> Blanket:
-        """Of the two entries that change: the others have the same law whatever the value is."""
+        """For the two entries that change: the others have the same law for every value."""
         zero, one = self.channel()
         growth = one / zero
         both = np.outer(zero, zero).reshape(-1)

@@ -1,4 +1,4 @@
-"""Thresholded histogram encoding, without the Laplace noise it is defined by."""
+"""Thresholded histogram encoding, without drawing the Laplace noise that defines it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ThresholdHistogram(UnaryMechanism):
 
     Only the bits matter, so they are drawn with the probabilities the noise would give them: a = 1 - e^(epsilon (t - 1)/2)/2 and
     b = e^(-epsilon t/2)/2, for a threshold t between 1/2 and 1; by default the t with the least variance for rare values.
-    `epsilon` is the loss of the bits, which is smaller than that of the noise asked for.
+    `epsilon` is the loss of the bits, which is smaller than that of the noise.
 
     >>> ThresholdHistogram(16, 1.0).epsilon < 1.0
     True

@@ -1,4 +1,4 @@
-"""Unary encoding: one bit a value, each bit randomized on its own (Wang et al. 2017, section 4.2).
+"""Unary encoding: one bit per value, each bit randomized on its own (Wang et al. 2017, section 4.2).
 
 A report is k packed bits. The bit of the true value is 1 with probability a, every other bit with probability b. Two values
 differ in two bits, so the loss is epsilon = ln( a (1 - b) / (b (1 - a)) ).
@@ -28,7 +28,7 @@ __all__ = ["BitChannel", "OptimizedUnary", "SymmetricUnary", "UnaryEncoding"]
 
 
 class BitChannel(NamedTuple):
-    """The channel of reports that support labels or do not."""
+    """The channel of reports that support labels."""
 
     a: float
     """P(supported | the label is true)."""
@@ -37,10 +37,10 @@ class BitChannel(NamedTuple):
 
 
 class UnaryReports(Mechanism):
-    """A report is one bit a value: the bits' layout, their counting and their estimate, however they were drawn."""
+    """A report is one bit per value: the bits' layout, their counting and their estimate, however they were drawn."""
 
     independent_bits: ClassVar[bool] = True
-    """Given the value, one bit tells nothing about another."""
+    """Given the value, the bits are independent."""
 
     @abstractmethod
     def channel(self) -> BitChannel:
@@ -63,14 +63,14 @@ class UnaryReports(Mechanism):
         return count_columns(data, len(self.domain))
 
     def supports(self, data: NDArray[Any]) -> NDArray[np.uint8]:
-        """One row a report, one column a label: 1 where the report supports the label."""
+        """One row per report, one column per label: 1 where the report supports the label."""
         return np.unpackbits(data, axis=1, count=len(self.domain), bitorder="little")
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         return solving.pure_moments(counts, n, *self.channel())
 
     def blanket(self) -> Blanket:
-        """Besides two labels, a report may be of an answer that has none of the labels."""
+        """A report may also come from an answer that has none of the labels."""
         a, b = self.channel()
         return supporting_blanket(a / b, (1 - a) / (1 - b), only=b * (1 - b), both=b * b, base=True)
 
@@ -78,7 +78,7 @@ class UnaryReports(Mechanism):
         return self.doubts_of_sets(counts, n, unlabelled, 1)
 
     def doubts_of_sets(self, counts: NDArray[np.int64], n: int, unlabelled: bool, ones: int) -> tuple[str, ...]:
-        """The same of answers with up to `ones` labels each."""
+        """The same for answers with up to `ones` labels each."""
         bits = n * len(self.domain)
         fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n * ones))
         return improbable_weight("ones", int(counts.sum()), n, fewest, most)
@@ -89,13 +89,13 @@ class UnaryReports(Mechanism):
 
 
 class UnaryMechanism(UnaryReports):
-    """Bits drawn in one step, with whatever a and b a protocol chooses."""
+    """Bits drawn in one step, with a protocol's a and b."""
 
     _a: int
     _b: int
 
     def _derive(self, values: int | Iterable[Hashable], a: int, b: int) -> None:
-        """Take numerators over 2**64 for a and b, and derive what follows from them."""
+        """Set the numerators over 2**64 of a and b and what derives from them."""
         if not 0 < b < a < ONE:
             raise ParameterError("a", a / ONE, f"must exceed b = {b / ONE!r}")
         domain = Domain.of(values)
@@ -106,7 +106,7 @@ class UnaryMechanism(UnaryReports):
         return Fraction(a * (ONE - b), b * (ONE - a))
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
-        """One row a value; an index of -1 stands for "none of the labels", whose bits are all drawn with b.
+        """One row per value; an index of -1 means "none of the labels", whose bits are all drawn with b.
 
         Against a one-hot answer it changes one bit, not two, so the loss stays within epsilon.
         """
@@ -119,7 +119,7 @@ class UnaryMechanism(UnaryReports):
         return rows
 
     def draw_sets(self, sets: NDArray[np.intp], source: Source) -> NDArray[np.uint8]:
-        """One row for each person who may have several labels: a row of `sets` holds different indices, filled up with -1.
+        """One row per person, who may have several labels: a row of `sets` has distinct indices, padded with -1.
 
         The bits of all labels that a person has are drawn with a, the others with b: see :meth:`answer_epsilon`.
         """
@@ -131,7 +131,7 @@ class UnaryMechanism(UnaryReports):
         return rows
 
     def answer_epsilon(self, ones: int) -> float:
-        """The loss of an answer with up to so many labels: another one differs in up to 2 `ones` bits (Quoc 2017, appendix A).
+        """The loss of an answer with up to `ones` labels: another differs in up to 2 `ones` bits (Quoc 2017, appendix A).
 
         >>> SymmetricUnary(4, 1.0).answer_epsilon(3)
         3.0
@@ -144,7 +144,7 @@ class UnaryMechanism(UnaryReports):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnaryEncoding(UnaryMechanism):
-    """Unary encoding with probabilities of your own: a true bit is reported 1 with probability `a`, any other with `b` < `a`.
+    """Unary encoding with your own probabilities: a true bit is reported 1 with probability `a`, any other with `b` < `a`.
 
     >>> round(UnaryEncoding(4, a=0.5, b=0.25).epsilon, 4)
     1.0986

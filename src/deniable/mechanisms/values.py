@@ -16,7 +16,7 @@ __all__ = ["IndexReports", "ValueReports"]
 
 
 class IndexReports(Mechanism):
-    """A report is a number from 0 to `n_outputs` - 1, in as few bytes as hold it."""
+    """A report is a number from 0 to `n_outputs` - 1, in as few bytes as possible."""
 
     @property
     def n_outputs(self) -> int:
@@ -25,7 +25,7 @@ class IndexReports(Mechanism):
 
     @property
     def report_domain(self) -> Domain:
-        """What can be reported: the values themselves, unless a mechanism has other words for its reports."""
+        """What can be reported: by default the values themselves."""
         return self.domain
 
     @property
@@ -42,7 +42,7 @@ class IndexReports(Mechanism):
 
     def check_counts(self, counts: NDArray[np.int64], n: int) -> None:
         super().check_counts(counts, n)
-        if sum(counts.tolist()) != n:  # not in 64 bits, where what is forged could wrap around
+        if sum(counts.tolist()) != n:  # not in 64 bits, where forged counts could wrap around
             raise ReportFormatError(f"a tally of {n} reports has counts that do not sum to {n}")
 
     def count(self, data: NDArray[Any]) -> NDArray[np.int64]:
@@ -56,7 +56,7 @@ class ValueReports(IndexReports):
         try:
             indices = self.report_domain.indices(values)
         except AnswerError as error:  # it is a report, not an answer; and the caller asked about reports
-            raise ReportFormatError(f"{error.rule}, so it is no report of {self!r}", error.position) from None
+            raise ReportFormatError(f"{error.rule}, so it is not a report of {self!r}", error.position) from None
         return Reports(self, indices.astype(self.layout[0]))
 
     def report_labels(self, reports: Any) -> list[Any]:

@@ -19,7 +19,7 @@ __all__ = ["half_width", "in_places", "wave_columns"]
 
 
 def half_width(epsilon: float) -> Fraction:
-    """The b that lets a report tell the most about a value in [0, 1]: Li et al. 2020, section 5.3.
+    """The b that maximises the information in a report about a value in [0, 1]: Li et al. 2020, section 5.3.
 
     (epsilon E - E + 1) / (2 E (E - 1 - epsilon)) with E = e^epsilon. It falls from 1/2 to 0 as epsilon grows.
 
@@ -31,10 +31,10 @@ def half_width(epsilon: float) -> Fraction:
 
 
 def in_places(width: Fraction) -> int:
-    """A half-width as a whole number of places: rounded down, but from 1/2 on at least 1.
+    """A half-width as a whole number of places: rounded down, but at least 1 from 1/2 on.
 
-    At 0 the wave is direct encoding, whose error in earth mover's distance is the larger one from about that width on (measured
-    for 8 to 64 places).
+    At 0 the wave is direct encoding, whose earth mover's distance error is larger from about that width on (measured for 8 to 64
+    places).
     """
     return max(math.floor(width), 1 if 2 * width >= 1 else 0)
 

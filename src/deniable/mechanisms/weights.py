@@ -1,8 +1,8 @@
-"""Whether the reports of a crowd weigh what honest coins make them weigh.
+"""Whether the number of ones in a crowd's reports is what honest coins produce.
 
 Of n honest unary reports over k labels, each with one true label, the number of ones is Binomial(n, a) + Binomial(n (k - 1), b),
-whatever the answers are. Reports made up to raise every label, or to lower every one, change it. One report tells nothing,
-since every report is possible, but the sum over the crowd has a known law, and a tally keeps that sum.
+whatever the answers. Reports fabricated to raise or lower every label change it. One report reveals nothing, since every report
+is possible, but the sum over the crowd has a known law, and a tally keeps that sum.
 
 The tail is bounded by P(T >= x) <= min over t of exp(K(t) - t x), with K the logarithm of the exact moment generating function
 (Chernoff 1952). Every t gives a bound, so the stated rate of false alarms is never exceeded, at any n.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 __all__ = ["FALSE_ALARM", "SumLaw", "bits_law", "improbable_weight", "log_mean_exp"]
 
 FALSE_ALARM = 1e-6
-"""The largest chance that an honest crowd is flagged."""
+"""The largest probability that an honest crowd is flagged."""
 _STEEPEST = 60.0
 
 
@@ -37,7 +37,7 @@ class SumLaw:
         def exponent(t: float) -> float:
             return self.cumulant(sign * t) - sign * t * total
 
-        # Convex in t and 0 at t = 0: cutting thirds off the interval closes in on its valley.
+        # Convex in t and 0 at t = 0: ternary search finds its minimum.
         low, high = 0.0, _STEEPEST
         for _ in range(50):
             third = (high - low) / 3

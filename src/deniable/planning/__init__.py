@@ -1,4 +1,4 @@
-"""From what an analyst can afford to parameters; from parameters to what can be seen."""
+"""From what an analyst can afford to parameters; from parameters to what can be detected."""
 
 from deniable.planning.design_power import DesignPower, design_power, design_sample_size
 from deniable.planning.grid import GridPoint, lavengood_grid

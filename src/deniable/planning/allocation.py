@@ -1,4 +1,4 @@
-"""Which part of each stratum to ask: proportionally, or as Neyman (1934) did, more where answers vary more.
+"""Which fraction of each stratum to ask: proportionally, or more where answers vary more (Neyman 1934).
 
 With B_i people in stratum i, and reports whose standard deviation is sigma_i, the variance of the total estimate is
 sum (B_i/B)^2 sigma_i^2 / n_i. For a given number of reports in all it is least for n_i proportional to B_i sigma_i. Under
@@ -18,7 +18,8 @@ def neyman(
 ) -> list[float]:
     """The sampling of each stratum for as many reports as `sampling` of all people would give, inside the bounds.
 
-    `sizes` are the weights of the strata, `people` how many could answer in each. What a bound takes from one goes to the others.
+    `sizes` are the weights of the strata, `people` how many could answer in each. What a bound takes from one stratum goes to the
+    others.
 
     >>> [round(s, 3) for s in neyman([100, 100], [0.5, 0.1], [100, 100], 0.3, (0.01, 1.0))]
     [0.5, 0.1]
@@ -37,7 +38,7 @@ def neyman(
         if not outside:
             out = [tried.get(i, value) for i, value in enumerate(out)]
             break
-        # Those beyond the bound that is broken by most reports are fixed first; then the others are tried again.
+        # Fix the strata beyond the bound that costs most reports first, then try the others again.
         over = sum((tried[i] - high) * people[i] for i in outside if tried[i] > high)
         under = sum((low - tried[i]) * people[i] for i in outside if tried[i] < low)
         fixed = {i: value for i, value in outside.items() if (value == high) == (over >= under)}

@@ -19,9 +19,9 @@ from deniable.planning.search import least
 __all__ = ["Candidate", "Trial", "candidates"]
 
 Weigh = Callable[[Spread], float]
-"""What a plan wants to be small, of a spread."""
+"""What a plan minimises, as a function of a spread."""
 
-# Those made from a domain and an epsilon, in the order of preference where two are equally good.
+# Mechanisms made from a domain and an epsilon, in order of preference between equals.
 _BY_EPSILON = (
     "DirectEncoding",
     "SubsetSelection",
@@ -34,7 +34,7 @@ _BY_EPSILON = (
 
 
 class Trial(NamedTuple):
-    """A mechanism at one epsilon: what a search looks at, and how to get hold of it."""
+    """A mechanism at one epsilon: what a search needs, and how to build it."""
 
     spread: Spread
     growth: float
@@ -43,7 +43,7 @@ class Trial(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A mechanism's name, and how it does at some epsilon if something is to be small."""
+    """A mechanism's name, and its best version at an epsilon for a given goal."""
 
     name: str
     at: Callable[[float, Weigh], Trial]
@@ -51,11 +51,12 @@ class Candidate(NamedTuple):
 
 @lru_cache(maxsize=8)
 def candidates(buckets: int) -> tuple[Candidate, ...]:
-    """What can answer a yes/no question (one bucket) or choose one of several buckets."""
+    """The mechanisms that can answer a yes/no question (one bucket) or choose one of several buckets."""
     domain = Domain.of(max(buckets, 2))
     found = []
     if buckets == 1:
-        # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them, and errs more for every share.
+        # With q = 1/2 both answers give away the same. Any other q spends epsilon on one of them, and has a larger error for
+        # every share.
         found.append(Candidate("BinaryResponse", _remembered(BinaryResponse.from_epsilon)))
     for name in _BY_EPSILON:
         kind: Any = known_mechanisms()[name]
@@ -66,7 +67,7 @@ def candidates(buckets: int) -> tuple[Candidate, ...]:
 
 
 def _remembered(make: Callable[[float], Mechanism]) -> Callable[[float, Weigh], Trial]:
-    """Mechanisms made from an epsilon alone are frozen: those of the search's usual epsilons are made once."""
+    """Mechanisms are frozen, so those of the search's usual epsilons are built only once."""
 
     @lru_cache(maxsize=256)
     def trial(epsilon: float) -> Trial:
@@ -77,7 +78,7 @@ def _remembered(make: Callable[[float], Mechanism]) -> Callable[[float, Weigh], 
 
 
 def _two_coins(domain: Domain, epsilon: float, weigh: Weigh) -> Trial:
-    """A bit a bucket, with the two coins (a, b) that serve best among all whose answers lose `epsilon`.
+    """One bit per bucket, with the best coins (a, b) among all whose answers lose `epsilon`.
 
     They lie between b = 1/(E + 1), best for rare values (optimized unary), and the symmetric b = 1/(sqrt(E) + 1).
     """

@@ -1,9 +1,9 @@
 """The best design for a request: which mechanism, which epsilon, and how many people to ask.
 
-A design that asks a part s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So a
-ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). What is small at the best E is (E - 1) times
-the variance of one report, whatever of population, target and sampled epsilon is open; where the share is open, it is the share
-itself; and where the local epsilon is, that epsilon: then as many people are asked as there are.
+A design that asks a fraction s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So
+a ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). The best E minimises (E - 1) times the
+variance of one report if population, target or sampled epsilon is open; the share itself if the share is open; and the local
+epsilon if that is open, in which case everybody is asked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.privacy.response import largest_sampling
 __all__ = ["Design", "Shortage", "fine_design", "rough_design"]
 
 _LARGEST_SEARCHED = 20.0
-"""No share that a population on earth can show is seen better with a local epsilon above this."""
+"""A larger local epsilon helps no population on earth to detect a share."""
 
 _STEP = 0.25
 _TOLERANCE = 5e-4
@@ -32,13 +32,13 @@ _TOLERANCE = 5e-4
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism and the part of the people who are asked."""
+    """A mechanism and the fraction of people who are asked."""
 
     mechanism: Mechanism
     spread: Spread
     sampling: float
     goal: float
-    """What was to be small: the share, or what the population, the variance or the sampled epsilon grow with."""
+    """The goal: the share, or what the population, the variance or the sampled epsilon grow with."""
     x: float
     """The logarithm of e^epsilon - 1."""
 
@@ -59,15 +59,15 @@ class _Case:
         self.most_sampled = min(1.0, request.most_reports / known) if known else 1.0
 
     def share(self, spread: Spread) -> float:
-        """The share the target is about: the given one, or the one that is hardest to estimate."""
+        """The share that the target is about: the given one, or the hardest to estimate."""
         return spread.worst_share if self.request.share is None else self.request.share
 
     def room(self, growth: float) -> float:
-        """The largest part of the people that may be asked if one report's e^epsilon - 1 is `growth`."""
+        """The largest fraction of people that may be asked if one report's e^epsilon - 1 is `growth`."""
         return self.most_sampled if self.sampled is None else min(self.most_sampled, self.sampled / growth)
 
     def goal(self, spread: Spread, growth: float) -> float:
-        """What is to be small."""
+        """The goal to minimise."""
         if self.open == "share":
             request, part = self.request, self.room(growth)
             return spread.smallest_share(request.given("cv"), part * request.given("population"), part if request.finite else 0.0)
@@ -77,14 +77,14 @@ class _Case:
         return variance / self.room(growth)
 
     def needed(self, spread: Spread) -> float:
-        """The part of the people who must be asked for the target, where population and target are given; may exceed 1."""
+        """The fraction of people who must be asked for the target, if population and target are given; may exceed 1."""
         request, share = self.request, self.share(spread)
         spared = share * (1 - share) if request.finite else 0.0
         people = request.given("population")
         return max(spread.variance(share) / (request.target_variance(share) * people + spared), FEWEST_REPORTS / people)
 
     def excess(self, spread: Spread) -> float:
-        """How many times too few reports can be had: at most 1 if a design is feasible."""
+        """Reports needed over reports available: at most 1 if a design is feasible."""
         if self.open == "epsilon":
             return self.needed(spread) / self.most_sampled
         if self.open == "population" and self.request.most_reports < math.inf:
@@ -93,18 +93,18 @@ class _Case:
         return 0.0
 
     def range(self) -> tuple[float, float]:
-        """The smallest and largest local epsilon worth a look."""
+        """The smallest and largest local epsilon worth considering."""
         highest = self.request.local_ceiling
         if self.open == "epsilon":
             return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
         if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
             highest = share_of_budget(self.request.given("epsilon"), self.request.answers)
             return highest, highest
-        # Below this one nobody would be spared by sampling, so a larger epsilon costs nothing.
+        # Below this, sampling would spare nobody, so a larger epsilon costs nothing.
         lowest = math.log1p(self.sampled / self.most_sampled)
         if highest is None:
             highest = min(max(lowest, _LARGEST_SEARCHED), LARGEST_EPSILON)
-        if self.request.population is not None:  # above this one too few would be asked
+        if self.request.population is not None:  # above this too few people would be asked
             highest = min(highest, max(lowest, math.log1p(self.sampled * self.request.population / FEWEST_REPORTS)))
         return min(lowest, highest), highest
 
@@ -139,7 +139,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Why there is no design: even at the largest epsilon, `times` as many reports would be needed as can be had."""
+    """Why there is no design: even at the largest epsilon, `times` as many reports would be needed as are available."""
 
     times: float
     bytes: int
@@ -148,8 +148,8 @@ class Shortage:
 def rough_design(request: PlanRequest, candidate: Candidate) -> Design | Shortage:
     """The candidate's best design, to about 1 % of its goal, or what it lacks.
 
-    It looks at the ends, and between them only at whole multiples of a step: the same epsilons in every search, so that most
-    mechanisms have been made before.
+    It tries the ends, and between them only multiples of a step: the same epsilons in every search, so that most mechanisms are
+    already built.
     """
     search = _Search(request, candidate)
     shortage = search.excess(search.high)
@@ -158,7 +158,7 @@ def rough_design(request: PlanRequest, candidate: Candidate) -> Design | Shortag
     if shortage and request.spares == "local":  # the goal grows with epsilon, so the best is the first that has enough reports
         return search.design(first_below(search.excess, 1.0, search.low, search.high, _TOLERANCE))
     first, last = math.ceil(search.low / _STEP), math.floor(search.high / _STEP)
-    if shortage:  # more epsilon, fewer reports needed: leave out where they are too many
+    if shortage:  # more epsilon needs fewer reports: leave out where too many are needed
         first = bisect_left(range(first, last + 1), True, key=lambda i: search.excess(i * _STEP) <= 1) + first
     while last - first > 2:
         third = (last - first) // 3

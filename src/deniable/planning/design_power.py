@@ -1,4 +1,4 @@
-"""Power and sample size of survey designs: how many people must be asked for a prevalence to be told from another value."""
+"""Power and sample size of survey designs: how many people must be asked to distinguish a prevalence from another value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Design(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DesignPower(Result):
-    """What a test can find with a design: `n` people, `power`, and both standard errors that go into it."""
+    """The power of a test with a design: `n` people, `power`, and the two standard errors it is computed from."""
 
     design: str
     parameter: str
@@ -46,7 +46,7 @@ class DesignPower(Result):
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)
         return (
-            f"{self.design}: {people} people tell {self.parameter} = {self.value:g} from {self.null:g} with a power of "
+            f"{self.design}: {people} people distinguish {self.parameter} = {self.value:g} from {self.null:g} with a power of "
             f"{100 * self.power:.1f} % ({self.alternative}, level {100 * self.significance:g} %)"
         )
 
@@ -61,12 +61,12 @@ def design_power(
     significance: float = 0.05,
     alternative: str = "two-sided",
 ) -> DesignPower:
-    """The probability that a test with `n` people finds that a parameter is not `null`.
+    """The probability that a test with `n` people detects that a parameter is not `null`.
 
-    `value` is the prevalence, or what the design needs besides: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
-    deviation of the harmless count), for scrambling (mean, standard deviation). `n` is one number, or one a sample. The test
-    rejects where the estimate lies further from `null` than its standard error *there* allows; the chance of that is taken with
-    the standard error at `value`. rr's power.rr.test does the same, but takes u as known where it is estimated.
+    `value` is the prevalence, with whatever else the design needs: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
+    deviation of the harmless count), for scrambling (mean, standard deviation). `n` is one number, or one per sample. The test
+    rejects if the estimate is further from `null` than its standard error *there* allows; the probability of that uses the
+    standard error at `value`. rr's power.rr.test does the same, but treats an estimated u as known.
 
     >>> from deniable import ForcedResponse
     >>> survey = ForcedResponse(2 / 3, yes=1 / 6)
@@ -90,13 +90,14 @@ def design_sample_size(
     alternative: str = "two-sided",
     allocation: Sequence[float] | None = None,
 ) -> DesignPower:
-    """The least number of people for the given power; `allocation` is how they are spread over the samples, equally by default.
+    """The least number of people for the given power; `allocation` says how they are divided among the samples, by default
+    equally.
 
     n = ((z_level s0 + z_power s1) / (value - null))^2, with s0 and s1 the standard errors of one person at `null` and at `value`.
 
     >>> from deniable import Crosswise
     >>> print(design_sample_size(Crosswise(1 / 4), 0.10, power=0.9))
-    Crosswise(p='1/4'): 825 people tell pi = 0.1 from 0 with a power of 90.0 % (two-sided, level 5 %)
+    Crosswise(p='1/4'): 825 people distinguish pi = 0.1 from 0 with a power of 90.0 % (two-sided, level 5 %)
     """
     wanted = open_share("power", power)
     parts = _allocation(design, allocation)
@@ -104,7 +105,7 @@ def design_sample_size(
     stderr, null_stderr = case.errors(parts if len(parts) > 1 else 1.0)
     total = ((case.z * null_stderr + NormalDist().inv_cdf(wanted) * stderr) / (case.value - null)) ** 2
     if not math.isfinite(total):
-        raise InfeasiblePlanError(f"no number of people tells {case.value:g} from {null:g}", {})
+        raise InfeasiblePlanError(f"no number of people distinguishes {case.value:g} from {null:g}", {})
     if null_stderr == 0:
         total = math.log(1 - wanted) / math.log1p(-case.conclusive())
     sizes = tuple(math.ceil(total * part - 1e-9) for part in parts)
@@ -127,7 +128,7 @@ class _Case:
         values = (float(value),) if isinstance(value, int | float) else tuple(float(part) for part in value)
         wanted = len(_samples(design))
         if samples != wanted:
-            raise ParameterError("n", samples, f"is the number of samples, and this design has {wanted}")
+            raise ParameterError("len(n)", samples, f"must be the design's number of samples, {wanted}")
         needed = 2 if wanted == 2 or hasattr(design, "multiplier") else 1
         if len(values) != needed:
             raise ParameterError("value", value, f"must be {needed} number{'s' if needed > 1 else ''} for this design")
@@ -159,25 +160,25 @@ class _Case:
         )
 
     def power(self, stderr: float, null_stderr: float) -> float:
-        """The chance to lie beyond the threshold, on the side where the value is; and on the other, for a two-sided test."""
+        """The probability of lying beyond the threshold on the value's side and, for a two-sided test, on the other."""
         gap, reach = abs(self.value - self.null), self.z * null_stderr
         beyond = NormalDist().cdf((gap - reach) / stderr)
         return beyond + (NormalDist().cdf((-gap - reach) / stderr) if self.alternative == "two-sided" else 0.0)
 
     def conclusive(self) -> float:
-        """The chance of a report that the null rules out: one of them is enough where the null has no error at all."""
+        """The probability of a report that the null rules out: one is enough if the null has no error at all."""
         design: Any = self.design  # one with a channel: the other kinds have an error at every null
         at_null, at_value = (design.rates(*values) for values in (self.null_values, self.values))
         return min(float(at_value[at_null == 0].sum()), 1 - 1e-12)
 
     def with_people(self, sizes: tuple[int, ...]) -> DesignPower:
-        """The power with so many people; without coins and with a null of 0 or 1, that of seeing one report to the contrary."""
+        """The power with `n` people; without coins and with a null of 0 or 1, that of seeing one contradicting report."""
         stderr, null_stderr = self.errors(sizes if len(sizes) > 1 else sizes[0])
         power = self.power(stderr, null_stderr) if null_stderr > 0 else 1 - (1 - self.conclusive()) ** sizes[0]
         return self.result(sizes, power, stderr, null_stderr)
 
     def result(self, sizes: tuple[int, ...], power: float, stderr: float, null_stderr: float) -> DesignPower:
-        """What was asked, and what came out."""
+        """The request and the result."""
         name = str(self.design)
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr

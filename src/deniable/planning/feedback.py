@@ -1,18 +1,18 @@
 """The controller's rule: from the error that a window achieved to the sampling and coins of the next epochs.
 
-A wish is a half-width w of the 95 % interval for every proportion. With M people who could answer in a window, s of whom are
+The target is a half-width w of the 95 % interval for every proportion. With M people who could answer in a window, s of whom are
 sampled, and bits that are 1 with probability a for a true bucket and b for another, the half-width for a proportion f is
 
     h = z sqrt( (lam (1 - lam) / (a - b)^2 - s R f (1 - f)) / (s M) ),        lam = b + (a - b) f,  z = 1.96
 
-where R is the part of a stated population that could answer (0 if none is stated). For given coins this says which s is needed.
-Of the settings that fulfil the wish, those that a person's budget pays for to the end of the query come first: ledgers count s
-times the local epsilon an epoch, and devices whose budget is used up fall silent. Among them, the one with the least *sampled*
-epsilon, ln(1 + s (E - 1)), is chosen: it is what the analyst learns about a person. If the budget lasts with none, the setting
-that spends it slowest is chosen.
+where R is the fraction of a stated population that could answer (0 if none is stated). For given coins this determines s. Of the
+settings that meet the target, those that a person's budget can pay for until the end of the query come first: ledgers count s
+times the local epsilon per epoch, and devices whose budget is used up fall silent. Among them, the one with the smallest
+*sampled* epsilon, ln(1 + s (E - 1)), is chosen, because that is what the analyst learns about a person. If the budget lasts with
+none of them, the setting that spends it slowest is chosen.
 
-Hysteresis. Plans aim at 0.85 w. Nothing changes while the error to be expected stays between 0.7 w and w, so that chance alone
-moves nothing; a setting that was changed within the last three windows stays unless the error would pass 1.15 w.
+Hysteresis. Plans aim at 0.85 w. Nothing changes while the expected error stays between 0.7 w and w, so that chance alone changes
+nothing; a setting that was changed within the last three windows stays unless the error would exceed 1.15 w.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 __all__ = ["AIM", "Coins", "Decision", "Limits", "Outlook", "Setting", "best_setting", "decide", "expected_error", "lasting_rate"]
 
 AIM = 0.85
-"""A plan's error, as a part of the wish."""
+"""A plan's error, relative to the target."""
 _SPARING, _URGENT = 0.7, 1.15
 _WINDOWS_BETWEEN_CHANGES = 3
 _Z = 1.959963984540054
 _SPARE_COHORT = 1.25
 _GAIN = 0.95
-"""A change that cannot fulfil the wish is made only if it brings the error below this part of what it was."""
+"""A change that cannot meet the target is made only if it reduces the error below this fraction."""
 _Floats = NDArray[np.float64]
 _P_STEPS, _Q_STEPS = 121, 61
 
@@ -44,7 +44,7 @@ class Setting:
 
     sampling: float
     coins: Mapping[str, float | bool]
-    """`p`, `q` and, where answers are inverted, `inverted`; or `epsilon`."""
+    """`p`, `q` and, if answers are inverted, `inverted`; or `epsilon`."""
 
     def words(self) -> str:
         """In a few words: 's = 0.4, p = 0.3, q = 0.5'."""
@@ -108,21 +108,21 @@ class Limits:
     coins: Coins
     minimum_cohort: int = 1
     spending: float = math.inf
-    """The local epsilon that a person may be expected to spend in an epoch, if the budget is to last."""
+    """The expected local epsilon per person and epoch for which the budget lasts."""
     caps: _Floats | None = None
-    """For each of the coins the largest sampling, where other budgets bound it."""
+    """For each coin, the largest sampling that other budgets allow."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the next window is expected to be like, if people go on as they do."""
+    """What the next window is expected to look like if participation stays the same."""
 
     people: float
-    """How many people could answer in it, each counted once an epoch: n / s of the newest epoch, for each epoch of a window."""
+    """How many people could answer in it, each counted once per epoch: n / s of the newest epoch, for each epoch of a window."""
     proportions: Sequence[float] | None = None
-    """The proportions as estimated last; None if there is no estimate, and then the hardest ones are assumed."""
+    """The latest estimated proportions; None if there is no estimate, in which case the hardest ones are assumed."""
     reached: float = 0.0
-    """The part of the stated population that could answer in an epoch; 0 if no population is stated."""
+    """The fraction of the stated population that could answer in an epoch; 0 if no population is stated."""
 
     def shares(self) -> _Floats:
         """The proportions to plan for."""
@@ -133,13 +133,13 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Decision:
-    """The setting for the next epochs, and why; `changed` tells whether it is a new one."""
+    """The setting for the next epochs, and why; `changed` says whether it is new."""
 
     setting: Setting
     changed: bool
     reason: str
     expected: float
-    """The error that the setting is expected to have."""
+    """The expected error of the setting."""
 
 
 def _variances(coins: Coins, shares: _Floats) -> _Floats:
@@ -164,7 +164,7 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
 
 
 def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setting, float]:
-    """The best setting whose error is at most `target`, and its error. Where none is, the setting with the least error."""
+    """The best setting whose error is at most `target`, and its error. If there is none, the setting with the smallest error."""
     coins, shares = limits.coins, outlook.shares()
     low, high = limits.sampling
     people = max(outlook.people, 1e-9)
@@ -189,7 +189,7 @@ def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setti
 
 
 def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
-    """What a person may be expected to spend in an epoch, so that a budget lasts for some epochs with a probability of 97.5 %.
+    """The expected spending per person and epoch with which a budget lasts for some epochs with probability 97.5 %.
 
     A device answers each epoch with probability s. With rate r = s epsilon, it spends r T in T epochs, with a standard
     deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon T) must be within the budget; `dearest` is the
@@ -218,12 +218,12 @@ def decide(
     outlook: Outlook,
     windows_since_change: int | None = None,
 ) -> Decision:
-    """What to ask with in the next epochs. `channel` is (a, b) of the present coins.
+    """The parameters for the next epochs. `channel` is (a, b) of the current coins.
 
     >>> limits = Limits((0.1, 1.0), Coins.two((0.2, 0.5), (0.5, 0.5)))
     >>> half, channel = Setting(0.5, {"p": 0.5, "q": 0.5}), (0.75, 0.25)
     >>> decide(0.05, half, channel, limits, Outlook(10_000, [0.1])).reason
-    'the error to be expected, ± 2.54 points, is far below the wish of ± 5.00'
+    'the expected error, ± 2.54 points, is far below the target of ± 5.00'
     >>> decide(0.03, half, channel, limits, Outlook(10_000, [0.1])).changed
     False
     >>> decide(0.02, half, channel, limits, Outlook(10_000, [0.1])).setting.words()
@@ -232,11 +232,11 @@ def decide(
     expected = expected_error(*channel, present.sampling, outlook)
     recent = windows_since_change is not None and windows_since_change < _WINDOWS_BETWEEN_CHANGES
     stays = Decision(present, False, "", expected)
-    shown = f"the error to be expected, {_points(expected)}"
+    shown = f"the expected error, {_points(expected)}"
     if expected > (wish * _URGENT if recent else wish):
-        reason = f"{shown}, is above the wish of ± {100 * wish:.2f}"
+        reason = f"{shown}, is above the target of ± {100 * wish:.2f}"
     elif expected < _SPARING * wish and not recent:
-        reason = f"{shown}, is far below the wish of ± {100 * wish:.2f}"
+        reason = f"{shown}, is far below the target of ± {100 * wish:.2f}"
     else:
         return stays
     setting, reached = best_setting(limits, outlook, AIM * wish)

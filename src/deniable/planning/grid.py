@@ -1,4 +1,4 @@
-"""Lavengood's search on a grid, for reproducing the thesis's table and as the mark that a plan must not miss."""
+"""Lavengood's grid search, to reproduce the thesis's table and as the benchmark that a plan must not fall behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["GridPoint", "lavengood_grid"]
 
 
 class GridPoint(NamedTuple):
-    """The parameters a grid search settles on, and the smallest share they show."""
+    """The parameters that a grid search finds, and the smallest share they detect."""
 
     sampling: float
     p: float
@@ -20,11 +20,11 @@ class GridPoint(NamedTuple):
 
 
 def lavengood_grid(epsilon: float, population: int, cv: float, step: float | None = 0.001) -> GridPoint:
-    """The s, p and q, each in hundredths, that show the smallest share with the given `cv` at the sampled loss `epsilon`.
+    """The s, p and q, each in hundredths, that detect the smallest share with the given `cv` at the sampled loss `epsilon`.
 
-    As the thesis does it, shares are compared in steps of 0.001, and of equally good parameters the first are taken, s before p
-    before q; the share given back is then the exact one of those parameters, which is what its table 6.1 prints. With `step` None
-    shares are compared exactly: the best that a grid of hundredths can do. Lavengood 2017, section 5.5.
+    As in the thesis, shares are compared in steps of 0.001, and of equally good parameters the first are used, s before p before
+    q; the share returned is the exact one of those parameters, as in its table 6.1. With `step` None shares are compared exactly:
+    the best that a grid of hundredths can do. Lavengood 2017, section 5.5.
 
     >>> best = lavengood_grid(0.7, 10_000, 0.05)
     >>> best.sampling, best.p, best.q, round(100 * best.smallest_share, 2)

@@ -1,4 +1,4 @@
-"""Why wishes cannot be fulfilled, and how little would have to change."""
+"""Why a request is infeasible, and the smallest changes that would make it feasible."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EVERYBODY = 8_000_000_000
 
 
 def infeasible(request: PlanRequest, candidate: Candidate) -> InfeasiblePlanError:
-    """The error that says what stands in the way, and which wishes near these the candidate could fulfil.
+    """The error that says what is infeasible, and which nearby requests the candidate could satisfy.
 
-    All wishes ease upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
+    All requirements are relaxed upwards: more people, more epsilon, a coarser target, a larger share, a faster aggregator.
     """
     limits: dict[str, float] = {
         "population": _EVERYBODY,
@@ -33,14 +33,14 @@ def infeasible(request: PlanRequest, candidate: Candidate) -> InfeasiblePlanErro
         "epsilon": LARGEST_EPSILON,
         "sampled_epsilon": LARGEST_EPSILON,
     }
-    if request.margin is not None:  # a larger share is not easier then
+    if request.margin is not None:  # then a larger share is not easier
         del limits["share"]
     requested = {name: float(value) for name in limits if (value := getattr(request, name)) is not None}
     room = {name: (value, limits[name]) for name, value in requested.items() if value < limits[name]}
     alone = {name: eased[name] for name, ends in room.items() if (eased := _eased(request, candidate, {name: ends}))}
     if alone:
         return InfeasiblePlanError(_problem(request, candidate), alone)
-    for name in reversed(list(room)):  # leave the person's privacy and the machines alone where the rest is enough
+    for name in reversed(list(room)):  # keep the person's privacy and the machines if the rest is enough
         fewer = {other: ends for other, ends in room.items() if other != name}
         if _eased(request, candidate, fewer):
             room = fewer
@@ -48,9 +48,10 @@ def infeasible(request: PlanRequest, candidate: Candidate) -> InfeasiblePlanErro
 
 
 def _eased(request: PlanRequest, candidate: Candidate, room: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """The least that all these wishes must become, moved towards their limits by the same part; nothing if that does not help.
+    """The smallest feasible values, with all requirements moved towards their limits by the same fraction; nothing if that does
+    not help.
 
-    To three digits, rounded up, where that stays within the limits.
+    To three digits, rounded up if that stays within the limits.
     """
 
     def at(part: float) -> dict[str, float]:
@@ -93,24 +94,24 @@ def _round_up(value: float) -> float:
 
 
 def _problem(request: PlanRequest, candidate: Candidate) -> str:
-    """What stands in the way, with the figure that shows it."""
+    """What is infeasible, with the figure that shows it."""
     who = "" if request.population is None else f" of {request.population:,} people"
     budget = " and ".join(
         f"{name} = {value:g}" for name in ("epsilon", "sampled_epsilon") if (value := getattr(request, name)) is not None
     )
     expected = min(request.most_reports, math.inf if request.population is None else request.population)
     if expected < FEWEST_REPORTS:
-        return f"{expected:g} reports are too few for any ±, which needs {FEWEST_REPORTS}"
+        return f"{expected:g} reports are too few for any ±, which needs at least {FEWEST_REPORTS}"
     if request.open == "share":
-        return f"with {budget} the answers{who} show no share, not even 100 %, with a cv of {request.cv:g}"
+        return f"with {budget} the answers{who} cannot show any share, even 100 %, with a cv of {request.cv:g}"
     if request.open == "population":
-        return f"with {budget} no population is enough at {request.most_reports:,.0f} reports an epoch"
-    wanted = "" if request.open == "target" else f", and {_target(request)} is wanted"
+        return f"with {budget}, no population is large enough at {request.most_reports:,.0f} reports per epoch"
+    wanted = "" if request.open == "target" else f"; {_target(request)} is requested"
     if not budget:
-        return f"not even truthful answers{who} are enough{wanted}"
+        return f"even truthful answers{who} are not enough{wanted}"
     share, error = _best_error(request, candidate)
     margin = request.z * error
-    white = ": white noise, for the ± is larger than the share itself" if margin > share else ""
+    white = ": white noise, because the ± is larger than the share itself" if margin > share else ""
     return f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv {error / share:.3g}){white}{wanted}"
 
 

@@ -1,4 +1,4 @@
-"""What a design comes to, and whether that is what was wished for."""
+"""What a design achieves, and whether that meets the request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
 
 def reach(request: PlanRequest, design: Design) -> Outcome:
-    """What the design comes to, be it good or bad."""
+    """What the design achieves, whether or not it meets the request."""
     spread = design.spread
     share = spread.worst_share if request.share is None else request.share
     if request.open == "share":
@@ -36,19 +36,19 @@ def reach(request: PlanRequest, design: Design) -> Outcome:
 
 
 def design_error(request: PlanRequest, design: Design) -> float:
-    """The standard error at the planned share, where the population is given."""
+    """The standard error at the planned share, if the population is given."""
     outcome = reach(request, design)
     reached = design.sampling if request.finite else 0.0
     return design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
 
 
 def settle(request: PlanRequest, design: Design) -> Outcome | None:
-    """What the design comes to, if it breaks no wish, is not white noise, and brings enough reports for a ±."""
+    """What the design achieves, if it meets the request, is not white noise, and yields enough reports for a ±."""
     outcome = reach(request, design)
     if request.report_bytes is not None and design.bytes > request.report_bytes:
         return None
     reports = design.sampling * outcome.population
-    if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:  # a whole person more than the rate allows
+    if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:  # one person more than the rate allows
         return None
     if request.open == "share":
         return outcome if design.goal < 1 else None

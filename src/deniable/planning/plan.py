@@ -1,4 +1,4 @@
-"""From what an analyst can afford to parameters; from parameters to what can be seen."""
+"""From what an analyst can afford to parameters; from parameters to what can be detected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Plan(Result):
     """The probability with which each client takes part."""
     population: int
     share: float
-    """The planned share: the given one, the smallest that can be seen or, with a margin for every share, the hardest one."""
+    """The planned share: the given one, the smallest detectable one or, with a margin for every share, the hardest one."""
     alternatives: tuple[Alternative, ...]
     """All mechanisms that fit, each at its best, the winner first."""
     excluded: Mapping[str, str]
@@ -66,7 +66,7 @@ class Plan(Result):
 
     @property
     def cv(self) -> float:
-        """The standard error at the planned share, relative to that share; `inf` where the hardest share is none at all."""
+        """The standard error at the planned share, relative to that share; `inf` if the hardest share is 0."""
         return self.stderr() / self.share if self.share else math.inf
 
     @property
@@ -76,13 +76,13 @@ class Plan(Result):
 
     @property
     def smallest_share(self) -> float:
-        """The smallest share seen with the promised cv; for a margin, the smallest that can be told from nothing."""
+        """The smallest share with the promised cv; for a margin, the smallest that can be distinguished from zero."""
         cv = self.cv if self.request.margin is None else self.request.noise_limit
         return self.spread.smallest_share(cv, self.reports, self._reached)
 
     @property
     def widest_margin(self) -> float:
-        """The ± of the share that is hardest to estimate: no share has a larger one."""
+        """The ± of the hardest share to estimate: no share has a larger one."""
         return self.request.z * self.stderr(self.spread.worst_share)
 
     @property
@@ -91,7 +91,7 @@ class Plan(Result):
 
     @property
     def p(self) -> float | None:
-        """The probability of a truthful bit, where reports are bits; else None."""
+        """The probability of a truthful bit, if reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
             return float(self.mechanism.p)
         if isinstance(self.mechanism, UnaryMechanism):
@@ -101,7 +101,7 @@ class Plan(Result):
 
     @property
     def q(self) -> float | None:
-        """The probability that a bit which is not truthful says 1, where reports are bits; else None."""
+        """The probability that a bit that is not truthful is 1, if reports are bits; else None."""
         if isinstance(self.mechanism, BinaryResponse):
             return float(self.mechanism.q)
         if isinstance(self.mechanism, UnaryMechanism):
@@ -121,12 +121,12 @@ class Plan(Result):
 
     @cached_property
     def epsilon_zero_knowledge(self) -> float:
-        """Of one answer, in the zero-knowledge sense; `inf` where everybody answers."""
+        """Of one answer, in the zero-knowledge sense; `inf` if everybody answers."""
         return zero_knowledge_epsilon(self.mechanism.epsilon, self.sampling)
 
     @cached_property
     def epsilon_shuffled(self) -> float:
-        """Of one answer, to anyone who sees only the shuffled reports of an epoch, but for a chance of `SHUFFLED_DELTA`."""
+        """Of one answer, to anyone who sees only the shuffled reports of an epoch, except with probability `SHUFFLED_DELTA`."""
         return blanket_epsilon(self.mechanism, max(1, int(self.reports)), SHUFFLED_DELTA)
 
     @property
@@ -146,7 +146,7 @@ class Plan(Result):
 
     @cached_property
     def detectable_difference(self) -> float | None:
-        """How far above the planned share one half of the population must be to be told from another that has it.
+        """How far above the planned share one half of the population must be to be distinguished from the other half.
 
         With 80 % power at a significance of 5 %; None if no difference is enough.
         """
@@ -159,7 +159,7 @@ class Plan(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the promises rest on."""
+        """The assumptions behind the figures."""
         return rendering.notes(self)
 
     @property
@@ -168,7 +168,7 @@ class Plan(Result):
         return rendering.risk(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it. Of that, what is infinite is None."""
+        """Ready for JSON: what :meth:`from_dict` reads, with derived figures, of which infinite ones are None."""
         return {
             **fields_of(self),
             "solved_for": self.solved_for,
@@ -230,26 +230,26 @@ def plan(
     finite: bool = False,
     mechanism: str | None = None,
 ) -> Plan:
-    """The best sampling and mechanism for what can be afforded, and the one quantity that was left open.
+    """The best sampling and mechanism for a budget, and the one quantity that was left open.
 
-    Four quantities belong together: the *population*; the *share* to be seen; the *target*, either `cv` (standard error relative
-    to the share) or `margin` (the ± at `confidence`; without a share, for whatever the share may be); and the privacy, `epsilon`
+    There are four quantities: the *population*; the *share* to detect; the *target*, either `cv` (standard error relative
+    to the share) or `margin` (the ± at `confidence`; without a share, for any share); and the privacy, `epsilon`
     (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part),
-    or both. Leave one open, and it is found. With a population and an epsilon alone, what can be seen at all is found: the
-    smallest share that can be told from nothing, and `widest_margin`, the ± of any share. Leave none open, and the plan spends as
-    little epsilon as its target needs: of the sampled one if that is given, else of the local one. With `sampled_epsilon` alone,
-    the local epsilon may be far above it: `notes` says so.
+    or both. Leave one open, and it is found. With only a population and an epsilon, the plan finds what can be detected at all:
+    the smallest share that can be distinguished from zero, and `widest_margin`, the ± of any share. Leave none open, and the plan
+    spends as little epsilon as its target needs: of the sampled one if that is given, else of the local one. With
+    `sampled_epsilon` alone, the local epsilon may be far above it: `notes` says so.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
     * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With
-      `memoized`, answers are drawn once per true answer and replayed, and the parts are as many as the `distinct` true answers.
-    * `rate`: answers the aggregator can take in a second; `every`: the seconds over which those of an epoch arrive.
-    * `report_bytes`: the most that a device may send in one report.
-    * `finite`: the population is all there is, so that those who were asked bring no sampling error.
-      Otherwise it is itself a sample, and the promise is the more careful one of the papers.
-    * `mechanism`: take this one, by name.
+      `memoized`, answers are drawn once per true answer and replayed, and there are as many parts as `distinct` true answers.
+    * `rate`: answers per second that the aggregator can handle; `every`: the seconds over which those of an epoch arrive.
+    * `report_bytes`: the most bytes per report.
+    * `finite`: the population is everyone, so that those who were asked add no sampling error. Otherwise it is itself a sample,
+      and the figures are the papers' more conservative ones.
+    * `mechanism`: use this one, by name.
 
-    After Lavengood 2017, section 5.5, whose grid this never does worse than.
+    After Lavengood 2017, section 5.5; never worse than that grid.
 
     >>> design = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
@@ -279,7 +279,7 @@ def plan(
 def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]]:
     """The same plan with the privacy budget multiplied by each factor, as far as that is feasible: the curve of the trade-off.
 
-    Where the epsilon was open, the target is opened instead, and the budget is the one found.
+    If the epsilon was open, the target is opened instead, and the budget is the one found.
     """
     request = dataclasses.replace(design.request, mechanism=type(design.mechanism).__name__)
     if request.open == "epsilon":
@@ -297,7 +297,7 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
 
 
 def _found(design: Plan) -> dict[str, Any]:
-    """The budget that a plan with an open epsilon came to."""
+    """The budget found by a plan with an open epsilon."""
     if design.request.spares == "sampled":
         return {"sampled_epsilon": design.lifetime_sampled}
     return {"epsilon": design.lifetime_local}

@@ -1,4 +1,4 @@
-"""Which difference between two groups can be told apart, and with how many reports."""
+"""Which difference between two groups can be detected, and with how many reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def two_group_sample_size(
     """The reports that each of two groups must send for a two-sided test to find that their shares differ.
 
     The usual formula for two proportions (Fleiss, Levin and Paik 2003, section 4.2), with the variance of a randomized answer in
-    the place of f (1 - f). Of those asked only a part answers: divide by the sampling to get people.
+    place of f (1 - f). Only a fraction of those asked answers: divide by the sampling to get people.
 
     >>> from deniable import BinaryResponse
     >>> two_group_sample_size(BinaryResponse.from_epsilon(1.0), 0.10, 0.15)
@@ -62,7 +62,7 @@ def detectable_difference(mechanism: Mechanism, share: float, n: int, power: flo
     needed = _needed(spread, share, high, z_level, z_power)
     if needed > count:
         raise InfeasiblePlanError(
-            f"{count:,} reports a group tell no share from {share:g}, not even 100 %", {"n": math.ceil(needed)}
+            f"{count:,} reports per group distinguish no share from {share:g}, not even 100 %", {"n": math.ceil(needed)}
         )
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""How precise an estimate will be, before a single report is in."""
+"""How precise an estimate will be, before any report arrives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from deniable.mechanisms.mechanism import Mechanism
 __all__ = ["FEWEST_REPORTS", "Spread", "deviations", "report_bytes"]
 
 FEWEST_REPORTS = 30
-"""With fewer the error is not normally distributed, and no ± is worth printing."""
+"""With fewer, the error is not normally distributed, and no ± is worth printing."""
 
 
 class Spread(NamedTuple):
     """The variance of an estimated share f, times the number of reports: constant + slope * f - f^2.
 
-    Of any mechanism whose reports support a label with probability a where it is true and b where it is not, for then
+    For any mechanism whose reports support a label with probability a if it is true and b if it is not, because then
     lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f: constant = b (1 - b)/(a - b)^2 and
     slope = (1 - 2 b)/(a - b).
 
@@ -36,17 +36,17 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> Spread:
-        """Of a mechanism's last label: of a "yes", where the question is a yes/no one; elsewhere all labels are alike."""
+        """For a mechanism's last label: "yes" for a yes/no question; otherwise all labels are alike."""
         support = mechanism.support()
         if support is None:
             raise PlanError(
-                f"{type(mechanism).__name__} reports no label as supported, so its error depends on the whole population"
+                f"{type(mechanism).__name__} does not report supported labels, so its error depends on the whole population"
             )
         return cls.of_pair(float(support[0][-1]), float(support[1][-1]))
 
     @classmethod
     def of_pair(cls, a: float, b: float) -> Spread:
-        """Of reports that support a true label with probability `a` and any other with `b`."""
+        """For reports that support a true label with probability `a` and any other with `b`."""
         return cls(b * (1 - b) / (a - b) ** 2, (1 - 2 * b) / (a - b))
 
     def variance(self, share: float) -> float:
@@ -59,9 +59,9 @@ class Spread(NamedTuple):
         return min(self.slope / 2, 1.0)
 
     def stderr(self, share: float, n: float, reached: float = 0.0) -> float:
-        """The standard error from `n` reports; `reached` is the part of a finite population that they come from, else 0.
+        """The standard error from `n` reports; `reached` is the fraction of a finite population that they come from, else 0.
 
-        V = ( variance - reached * f (1 - f) ) / n: those who were asked bring no sampling error.
+        V = ( variance - reached * f (1 - f) ) / n: those who were asked add no sampling error.
         """
         return math.sqrt(max(self.variance(share) - reached * share * (1 - share), 0.0) / n)
 
@@ -75,7 +75,7 @@ class Spread(NamedTuple):
 
 
 def deviations(confidence: float) -> float:
-    """How many standard errors the ± of a confidence spans, to either side.
+    """How many standard errors to either side the ± of a confidence spans.
 
     >>> round(deviations(0.95), 4)
     1.96

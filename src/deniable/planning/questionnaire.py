@@ -1,15 +1,15 @@
 """Several questions under one budget: who is asked what, with which mechanism, and how well each question will be answered.
 
-The squared error of a question is its variance (in parts of its range, for a number) times its importance, and the sum over the
-questions is to be small. Three ways are compared, each at its best:
+The squared error of a question is its variance (for a number, relative to its range) times its importance, and the sum over the
+questions is minimised. Three ways are compared, each at its best:
 
 * **split**: everybody answers everything, and the epsilons add up to the budget: in equal parts, or so that the sum of errors is
-  least (there, a small part more would lower the error of every question alike);
-* **sampled** (SMP): everybody answers `ask` of the d questions, drawn at random, each with 1/`ask` of the budget; of a single
-  one, question j is drawn with probability proportional to the root of importance times variance, which is best (Neyman 1934);
+  smallest (where a little more epsilon would reduce the error of every question equally);
+* **sampled** (SMP): everybody answers `ask` of the d questions, drawn at random, each with 1/`ask` of the budget; for `ask` = 1,
+  question j is drawn with probability proportional to the root of importance times variance, which is optimal (Neyman 1934);
 * **fake**: one question is answered with the whole budget and the others with fake data (RS+FD). A row loses as much as in
-  sampling, so the errors are larger; it wins only where one answer has a ceiling of its own (`answer_epsilon`), for nobody sees
-  which answer is true (:mod:`deniable.mechanisms.questionnaire`).
+  sampling, so the errors are larger; it wins only if single answers have their own ceiling (`answer_epsilon`), because nobody
+  sees which answer is true (:mod:`deniable.mechanisms.questionnaire`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STEPS_A_QUESTION = 200
 
 @dataclass(frozen=True)
 class PlannedQuestion:
-    """What to expect of one question."""
+    """What to expect for one question."""
 
     question: Question
     mechanism: Mechanism
@@ -52,9 +52,9 @@ class PlannedQuestion:
     margin: float
     """The ± at the plan's confidence."""
     share: float | None
-    """The share at which that holds; None for a mean."""
+    """The share for which that is computed; None for a mean."""
     answer_epsilon: float
-    """What a row tells about this answer."""
+    """The loss of a row about this answer."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class Alternative:
     way: str
     questionnaire: Questionnaire
     error: float
-    """The root of the mean squared error, weighed by importance; of numbers, in parts of their range."""
+    """Root mean squared error, weighted by importance; for numbers, relative to their range."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuestionnairePlan(Result):
-    """The questionnaire to randomize with, what to expect of each question, and the other ways to ask."""
+    """The questionnaire to randomize with, what to expect for each question, and the other ways to ask."""
 
     questions: tuple[Question, ...]
     population: int
@@ -91,7 +91,7 @@ class QuestionnairePlan(Result):
 
     @property
     def expected(self) -> tuple[PlannedQuestion, ...]:
-        """What to expect of each question."""
+        """What to expect for each question."""
         z = deviations(self.confidence)
         found = []
         for question in self.questions:
@@ -106,18 +106,20 @@ class QuestionnairePlan(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the plan costs, and what it rests on."""
+        """What the plan costs, and its assumptions."""
         asked = self.questionnaire
         lines = [f"{asked.kind[0].upper()}{asked.kind[1:]}: epsilon {asked.epsilon:.4g} for a person's whole row."]
         if asked.fake:
             lines.append(
-                "Fake data hide which answer is the true one. The smaller epsilon holds for one answer, against anyone who knows "
+                "Fake data hide which answer is true. The smaller epsilon is that of one answer, against anyone who knows "
                 "all the others; the whole row loses what one answer without fakes would."
             )
         if asked.ask == 1 and len(self.questions) > 1:
-            lines.append("Each person gives one true answer, so that no table of two questions can be made; split does that.")
+            lines.append(
+                'Each person gives one true answer, so no table of two questions can be made; the way "split" allows tables.'
+            )
         if any(question.numeric for question in self.questions):
-            lines.append("The ± of a number is that of its mean, if all numbers of the range are equally frequent.")
+            lines.append("The ± of a number is that of its mean, assuming all numbers of the range are equally frequent.")
         return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,9 +188,9 @@ def plan_questionnaire(
     split: Split = "importance",
     confidence: float = 0.95,
 ) -> QuestionnairePlan:
-    """How to ask several questions within one budget, so that the sum of importance times squared error is least.
+    """How to ask several questions within one budget, minimising the sum of importance times squared error.
 
-    `epsilon` bounds what a person's whole row tells, `answer_epsilon` what it tells about one answer. `way` is "split", "sampled"
+    `epsilon` bounds the loss of a person's whole row, `answer_epsilon` that of one answer. `way` is "split", "sampled"
     or "fake"; without it, all are compared. `split` says how a budget is split among the questions: by "importance", or "even".
 
     >>> plan = plan_questionnaire(
@@ -200,12 +202,12 @@ def plan_questionnaire(
     smokes  ± 2.27 % at most  3,206 answers, DirectEncoding, epsilon 2
     city    ± 3.4 % at most  1,794 answers, DirectEncoding, epsilon 2
     1 of 2 questions answered, drawn for each person: epsilon 2 for a person's whole row.
-    Each person gives one true answer, so that no table of two questions can be made; split does that.
+    Each person gives one true answer, so no table of two questions can be made; the way "split" allows tables.
     """
     asked = tuple(questions)
     names = [question.name for question in asked]
     if not asked or len(set(names)) < len(names):
-        raise ParameterError("questions", names, "must be at least one, and none twice")
+        raise ParameterError("questions", names, "must be at least one, without repetition")
     population = check_count("population", population, 1)
     budget = check_epsilon(epsilon)
     ceiling = None if answer_epsilon is None else check_epsilon(answer_epsilon, "answer_epsilon")
@@ -226,7 +228,7 @@ def plan_questionnaire(
             if made:
                 found.append(min(made, key=lambda other: other.error))
     if not found:
-        rule = "needs at least two questions" if len(asked) < 2 else "needs questions of which one label is chosen"
+        rule = "needs at least two questions" if len(asked) < 2 else "needs questions with a single choice"
         raise ParameterError("way", way, rule)
     plan = QuestionnairePlan(asked, population, budget, ceiling, confidence, tuple(sorted(found, key=lambda other: other.error)))
     fewest = min(planned.reports for planned in plan.expected)
@@ -244,7 +246,7 @@ def _split(questions: Sequence[Question], budget: float, ceiling: float | None, 
 
 
 def _parts(questions: Sequence[Question], budget: float, ceiling: float | None) -> list[float]:
-    """The budget in parts that make the weighted errors' sum least: step by step to the question that gains most by it."""
+    """The split of the budget with the smallest sum of weighted errors: each step goes to the question that gains most."""
     d = len(questions)
     steps = _STEPS_A_QUESTION * d
     most = steps if ceiling is None else max(1, min(steps, int(ceiling / budget * steps)))
@@ -258,7 +260,7 @@ def _parts(questions: Sequence[Question], budget: float, ceiling: float | None) 
         if gains[best] <= 0:
             break
         taken[best] = following[best]
-    # Down to four digits, so that the parts of a small budget are not moved and those of any other are readable.
+    # Rounded down to four digits, so that the parts are readable.
     return [_round_down(float(epsilons[place])) for place in taken]
 
 
@@ -268,7 +270,7 @@ def _round_down(epsilon: float) -> float:
 
 
 def _sampled(questions: Sequence[Question], budget: float, ceiling: float | None) -> list[Questionnaire]:
-    """One question each, drawn by weight, and every larger number of them, drawn alike."""
+    """One question each, drawn by weight, and every larger number, drawn uniformly."""
     found = []
     for ask in range(1, len(questions)):
         part = budget / ask if ceiling is None else min(budget / ask, ceiling)
@@ -284,7 +286,7 @@ def _sampled(questions: Sequence[Question], budget: float, ceiling: float | None
 
 
 def _faked(questions: Sequence[Question], budget: float, ceiling: float | None) -> list[Questionnaire]:
-    """One question each among fakes, with the largest epsilon that both ceilings leave: all of direct, or each its best."""
+    """One question each among fakes, with the largest epsilon that both ceilings allow: all direct, or each at its best."""
     if len(questions) < 2 or not all(question.fakeable for question in questions):
         return []
     kinds = range(max(len(question.candidates(1.0, fakeable=True)) for question in questions))
@@ -318,7 +320,7 @@ def _largest_answer(survey: Questionnaire) -> float:
 
 
 def _variance(survey: Questionnaire, question: Question, population: int) -> float:
-    """Of the planned share, or of the mean in parts of its range."""
+    """Of the planned share, or of the mean relative to its range."""
     reached = 1.0 if survey.fake else survey.inclusion(question.name)
     return question.variance(survey.estimator(question.name)) / (population * reached)
 

@@ -34,10 +34,10 @@ _POINTS = 65
 
 @dataclass(frozen=True, eq=False)
 class Question(Result):
-    """A question with its labels, of which a person has one or chooses up to `choose`; or one for a number from `low` to `high`.
+    """A question with labels, of which a person has one or chooses up to `choose`; or a number from `low` to `high`.
 
-    `importance` weighs its squared error against those of other questions; `share` is the share at which the error is planned
-    (without it, the one that is hardest to estimate).
+    `importance` weights its squared error against those of other questions; `share` is the share at which the error is planned
+    (by default, the hardest to estimate).
     """
 
     name: str
@@ -51,7 +51,7 @@ class Question(Result):
 
     def __post_init__(self) -> None:
         if self.numeric and self.labels:
-            raise ParameterError("labels", list(self.labels), "and a range (low, high) exclude each other")
+            raise ParameterError("labels", list(self.labels), "cannot be combined with a range (low, high)")
         importance = check_number("importance", self.importance)
         if not (math.isfinite(importance) and importance > 0):
             raise ParameterError("importance", self.importance, "must be finite and above 0")
@@ -61,7 +61,7 @@ class Question(Result):
         if self.numeric:
             if self.low is None or self.high is None:
                 raise ParameterError("high" if self.high is None else "low", None, "must be given: a number has a range")
-            SquareWave(1.0, self._bins, self.low, self.high, self.integers)  # which refuses a range that is none
+            SquareWave(1.0, self._bins, self.low, self.high, self.integers)  # refuses an invalid range
             return
         domain = Domain.of(self.labels)
         object.__setattr__(self, "labels", tuple(domain.labels))
@@ -105,7 +105,7 @@ class Question(Result):
         return found
 
     def mechanism(self, epsilon: float) -> Mechanism:
-        """The one that errs least at an epsilon."""
+        """The one with the smallest error at an epsilon."""
         found = self.candidates(epsilon)
         variances = [self.variance(mechanism) for mechanism in found]
         return next(m for m, v in zip(found, variances, strict=True) if v <= _AS_GOOD * min(variances))
@@ -115,7 +115,7 @@ class Question(Result):
         return Spread.of(mechanism).worst_share if self.share is None else self.share
 
     def variance(self, mechanism: Mechanism) -> float:
-        """n times the variance of a share; of a number, that of its mean in parts of its range, if all are equally frequent."""
+        """n times the variance of a share; for a number, of its mean relative to its range, if all are equally frequent."""
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
             weights = (np.array(mechanism.labels) - mechanism.low) / (mechanism.high - mechanism.low)
@@ -130,11 +130,11 @@ class Question(Result):
         """Logarithms of epsilons and of the least variance at each."""
         epsilons = np.geomspace(_LEAST_EPSILON, LARGEST_EPSILON, _POINTS)
         variances = np.log([self.variance(self.mechanism(float(epsilon))) for epsilon in epsilons])
-        # Below, the variance grows with 1/epsilon^2.
+        # Below this, the variance grows with 1/epsilon^2.
         return np.log([SMALLEST_EPSILON, *epsilons]), np.insert(
             variances, 0, variances[0] + 2 * np.log(_LEAST_EPSILON / SMALLEST_EPSILON)
         )
 
     def variances(self, epsilons: Any) -> Any:
-        """The least variances at some epsilons, by interpolation: what a search over budgets looks at."""
+        """The least variances at some epsilons, by interpolation, for the search over budgets."""
         return np.exp(np.interp(np.log(epsilons), *self._curve))

@@ -1,4 +1,4 @@
-"""All mechanisms that fit, each at its best, and the one that wins."""
+"""All feasible mechanisms, each at its best, and the winner."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from deniable.results import Result
 __all__ = ["Alternative", "solve"]
 
 _AS_GOOD = 1.01
-"""Two mechanisms whose goals differ by less are as good as each other, and the one with the shorter report wins."""
+"""Mechanisms whose goals differ by less are considered equal, and the one with the shorter report wins."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alternative(Result):
-    """How one mechanism would do at its best."""
+    """What one mechanism achieves at its best."""
 
     mechanism: str
     report_bytes: int
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
 
 def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[str, str]]:
-    """The best outcome; all mechanisms that fit, the winner first; and those that do not, with the reason."""
+    """The best outcome; all feasible mechanisms, the winner first; and the infeasible ones, with the reason."""
     entries: list[_Entry] = []
     excluded: dict[str, str] = {}
     short: list[tuple[Shortage, Candidate]] = []
@@ -49,7 +49,7 @@ def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[
     for candidate in _known(request):
         design = rough_design(request, candidate)
         if request.report_bytes is not None and design.bytes > request.report_bytes:
-            excluded[candidate.name] = f"sends {design.bytes} bytes, and {request.report_bytes} are allowed"
+            excluded[candidate.name] = f"sends {design.bytes} bytes, but only {request.report_bytes} are allowed"
             too_long.append((design, candidate))
         elif isinstance(design, Shortage):
             excluded[candidate.name] = f"would need {design.times:.3g} times as many reports"
@@ -70,7 +70,7 @@ def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[
 
 
 def _too_long(request: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
-    problem = f"every mechanism for {request.buckets} buckets sends more than {request.report_bytes} bytes a report"
+    problem = f"every mechanism for {request.buckets} buckets sends more than {request.report_bytes} bytes per report"
     enough = [design.bytes for design, _ in found if isinstance(design, Design)]
     if enough:
         return InfeasiblePlanError(problem, {"report_bytes": min(enough)})
@@ -87,12 +87,12 @@ def _known(request: PlanRequest) -> Sequence[Candidate]:
     chosen = [candidate for candidate in known if candidate.name == request.mechanism]
     if not chosen:
         names = ", ".join(candidate.name for candidate in known)
-        raise ParameterError("mechanism", request.mechanism, f"must be one that answers such questions: {names}")
+        raise ParameterError("mechanism", request.mechanism, f"must be one that can answer this question: {names}")
     return chosen
 
 
 def _ranked(entries: list[_Entry]) -> list[_Entry]:
-    """In the order of their goals; but those that come near the best one first, and of them the shorter before the longer."""
+    """In order of their goals, except that those close to the best come first, shortest report first."""
     best = min((entry.design.goal for entry in entries), default=0.0)
 
     def merit(entry: _Entry) -> tuple[bool, float]:

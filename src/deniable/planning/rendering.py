@@ -26,7 +26,7 @@ def percent(share: float) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    """e^epsilon, rounded up: "no more than" must stay true."""
+    """e^epsilon, rounded up, so that "at most" stays true."""
     factor = math.exp(min(epsilon, 700.0))
     if factor < 100:
         return f"{math.ceil(100 * factor) / 100:.2f}"
@@ -40,20 +40,20 @@ def error(plan: Plan) -> str:
 
 
 def risk(plan: Plan) -> tuple[str, ...]:
-    """What the person who answers risks: against everybody first, then against those who cannot tell who took part."""
+    """What the person who answers risks: against everybody first, then against anyone who cannot tell who took part."""
     several = plan.request.answers > 1
     local = (
-        f"Whatever you answer, nobody's odds about you change by more than a factor {_factor(plan.epsilon_local)}, "
-        "not even the odds of those who see that you sent something."
+        f"Whatever you answer, nobody's odds about you change by more than a factor of {_factor(plan.epsilon_local)}, "
+        "even if they see that you sent something."
     )
     if plan.sampling < 1:
         sampled = (
-            "For anyone who cannot tell whether you took part, the odds change by at most a factor "
+            "For anyone who cannot tell whether you took part, the odds change by at most a factor of "
             f"{_factor(plan.epsilon_sampled)}: only {percent(plan.sampling)} of the people answer. "
-            "The analyst can tell if they know exactly who else took part and count the reports."
+            "Analysts can tell if they know exactly who else took part and count the reports."
         )
     else:
-        sampled = "Everybody answers, so nobody is hidden by not being asked: the factor is the same for the analyst."
+        sampled = "Everybody answers, so sampling hides nobody: the factor is the same for the analyst."
     lines = [local, sampled]
     if several:
         lines.append(
@@ -64,7 +64,7 @@ def risk(plan: Plan) -> tuple[str, ...]:
 
 
 def notes(plan: Plan) -> tuple[str, ...]:
-    """What the promises rest on."""
+    """The assumptions behind the figures."""
     request = plan.request
     lines = []
     excess = local_excess(plan)
@@ -83,17 +83,17 @@ def notes(plan: Plan) -> tuple[str, ...]:
     if plan.sampling == 1:
         lines.append("With everybody answering there is no zero-knowledge guarantee.")
     if request.finite:
-        lines.append("The error is about these people and no others.")
+        lines.append("The error refers to these people only.")
     return tuple(lines)
 
 
 def local_excess(plan: Plan) -> str | None:
-    """The warning that the local epsilon is above the only epsilon that was asked for, if it is."""
+    """The warning that the local epsilon is above the only epsilon requested, if it is."""
     requested_epsilon = plan.request.sampled_epsilon
     if requested_epsilon is None or plan.request.epsilon is not None or plan.lifetime_local <= requested_epsilon:
         return None
     return (
-        f"The local epsilon, {plan.lifetime_local:.4g}, is above the {requested_epsilon:g} asked for: that figure holds only "
+        f"The local epsilon, {plan.lifetime_local:.4g}, is above the requested {requested_epsilon:g}, which holds only "
         "against anyone who cannot tell who took part. Give a local epsilon too, to bound what everybody else learns."
     )
 
@@ -122,20 +122,20 @@ def why(request: PlanRequest, alternatives: Sequence[Alternative]) -> str:
     first = alternatives[0]
     if request.buckets == 1 and first.mechanism == "BinaryResponse":
         return (
-            "A yes/no answer is one bit, and no mechanism with this epsilon errs less than two coins of which the second is fair."
+            "A yes/no answer is one bit, and no mechanism with this epsilon has a smaller error than two coins, the second fair."
         )
     if len(alternatives) == 1:
-        return f"{first.mechanism} is the only mechanism that fits."
+        return f"{first.mechanism} is the only feasible mechanism."
     second = alternatives[1]
     what = figure_name(request)
     own, next_best = figure(request.open, first.figure), figure(request.open, second.figure)
     if second.figure <= first.figure:
         return (
             f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of {second.mechanism} "
-            f"({next_best}, in reports of {_bytes(second)}), and no mechanism that does has shorter reports."
+            f"({next_best}, in reports of {_bytes(second)}), and no such mechanism has shorter reports."
         )
     return (
-        f"{first.mechanism} has the least {what}: {own}, in reports of {_bytes(first)}; "
+        f"{first.mechanism} has the smallest {what}: {own}, in reports of {_bytes(first)}; "
         f"{second.mechanism} comes next: {next_best}, in reports of {_bytes(second)}."
     )
 
@@ -145,7 +145,7 @@ def _bytes(alternative: Alternative) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """A few lines for anyone who prints a plan."""
+    """A few lines for printing a plan."""
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
         f"share {error(plan)}",

@@ -1,4 +1,4 @@
-"""What an analyst asks of a plan, checked, and what is left to be found."""
+"""What an analyst requests of a plan, checked, and what is left to be found."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class PlanRequest(Result):
     cv: float | None = None
     margin: float | None = None
     epsilon: float | None = None
-    """Local: the most that anyone may learn from a report."""
+    """Local: bounds what anyone may learn from a report."""
     sampled_epsilon: float | None = None
-    """The most that anyone may learn who cannot tell who took part."""
+    """Bounds what anyone who cannot tell who took part may learn."""
     buckets: int = 1
     epochs: int = 1
     memoized: bool = False
@@ -75,11 +75,11 @@ class PlanRequest(Result):
 
     def _check_together(self) -> None:
         if self.cv is not None and self.margin is not None:
-            raise PlanError("cv and margin are two ways to say the same: give one of them")
+            raise PlanError("cv and margin are two ways to state the target: give one of them")
         if self.distinct > 1 and not self.memoized:
             raise PlanError("distinct counts the true answers of a memoizing client: it needs memoized")
         missing = [name for name, given in self._given().items() if not given]
-        if missing == ["share", "a target"]:  # what can be seen at all: the least share whose ± is not larger than itself
+        if missing == ["share", "a target"]:  # what can be detected at all: the smallest share whose ± is not larger than itself
             object.__setattr__(self, "cv", self.noise_limit)
             return
         if len(missing) > 1:
@@ -93,12 +93,12 @@ class PlanRequest(Result):
             )
         if self.margin is not None and self.margin > (self.share or 0.5):
             raise PlanError(
-                f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot tell "
-                f"{self.share or 0.5:g} from nothing; give a margin of at most {self.share or 0.5:g}"
+                f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot distinguish "
+                f"{self.share or 0.5:g} from zero; give a margin of at most {self.share or 0.5:g}"
             )
 
     def given(self, name: str) -> float:
-        """The value of a wish that is not open."""
+        """The value of a requirement that is not open."""
         value: float | None = getattr(self, name)
         if value is None:
             raise PlanError(f"{name} is open")
@@ -116,19 +116,19 @@ class PlanRequest(Result):
     def open(self) -> str:
         """What is to be found: population, share, target or epsilon.
 
-        Where nothing is open, it is epsilon too: what is given is a ceiling, and a plan spends no more than its target needs.
+        If nothing is open, it is epsilon: the given one is a ceiling, and a plan spends no more than its target needs.
         """
         missing = [name for name, given in self._given().items() if not given]
         return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
 
     @property
     def open_ended(self) -> bool:
-        """Whether all that is asked is that a share can be told from nothing: with a population and an epsilon alone."""
+        """Whether only a population and an epsilon are given: the smallest detectable share is wanted."""
         return self.share is None and self.margin is None and self.cv == self.noise_limit
 
     @property
     def spares(self) -> str:
-        """Which epsilon a plan keeps small where epsilon is open: "sampled" if a ceiling on that one is given, else "local"."""
+        """Which epsilon a plan minimises if epsilon is open: "sampled" if a ceiling on that one is given, else "local"."""
         return "local" if self.sampled_epsilon is None else "sampled"
 
     @cached_property
@@ -138,12 +138,12 @@ class PlanRequest(Result):
 
     @property
     def noise_limit(self) -> float:
-        """The cv at which the ± is as large as the share itself. Beyond it, an estimate cannot be told from zero."""
+        """The cv at which the ± is as large as the share itself. Beyond it, an estimate cannot be distinguished from zero."""
         return 1 / self.z
 
     @property
     def answers(self) -> int:
-        """How many answers share the privacy budget: one an epoch or, memoized, one a distinct true answer."""
+        """How many answers share the privacy budget: one per epoch or, memoized, one per distinct true answer."""
         return self.distinct if self.memoized else self.epochs
 
     @cached_property
@@ -158,7 +158,7 @@ class PlanRequest(Result):
 
     @property
     def most_reports(self) -> float:
-        """How many reports of one epoch the aggregator can take."""
+        """How many reports per epoch the aggregator can handle."""
         return math.inf if self.rate is None else self.rate * self.every
 
     def target_variance(self, share: float) -> float:

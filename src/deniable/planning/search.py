@@ -11,9 +11,9 @@ _RATIO = (math.sqrt(5) - 1) / 2
 
 
 def least(f: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """A point within `tolerance` of where a function with one valley is least on [low, high], by golden section.
+    """A point within `tolerance` of the minimum of a unimodal function on [low, high], by golden section.
 
-    Where the function is smooth, its value is then off by the tolerance squared only.
+    For a smooth function, its value is then off only by the order of the tolerance squared.
 
     >>> round(least(lambda x: (x - 2) ** 2, 0.0, 10.0, 1e-6), 4)
     2.0
@@ -31,7 +31,7 @@ def least(f: Callable[[float], float], low: float, high: float, tolerance: float
 
 
 def first_below(f: Callable[[float], float], level: float, low: float, high: float, tolerance: float) -> float:
-    """The first x of [low, high], to within `tolerance`, from which on a falling function is at most `level`; `high` must be one.
+    """The first x in [low, high], to within `tolerance`, at which a decreasing function is at most `level`; true at `high`.
 
     >>> round(first_below(lambda x: 1 / x, 0.25, 1.0, 100.0, 1e-9), 6)
     4.0

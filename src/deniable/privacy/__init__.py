@@ -1,4 +1,4 @@
-"""Epsilon arithmetic: of one answer, of many, of a sample, of a shuffled crowd; and the rules of the ledger that adds it up."""
+"""Epsilon arithmetic for one answer, several, a sample and a shuffled crowd; and the rules of the ledger that adds it up."""
 
 from deniable.privacy.blanket import blanket_delta, blanket_epsilon
 from deniable.privacy.composition import (

@@ -1,18 +1,18 @@
 """What a report gives away once it has been shuffled among others of the *same mechanism*, from its exact channel.
 
 Each of the other n - 1 reports is, with probability g, drawn from the blanket w of the channel
-(:mod:`deniable.mechanisms.blankets`). Even someone who is shown which reports are not still has to tell the person's report from
-those that are. With G = e^promised, the chance that the loss between the values v and v' exceeds `promised` is then at most
-(Balle, Bell, Gascón and Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019, lemma 5.1, in the mean over how many
-reports come from the blanket)
+(:mod:`deniable.mechanisms.blankets`). Even someone who is shown which reports are not still has to distinguish the person's
+report from those that are. With G = e^promised, the probability that the loss between the values v and v' exceeds `promised` is
+then at most (Balle, Bell, Gascón and Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019, lemma 5.1, in the mean over
+how many reports come from the blanket)
 
     delta = E( (Z_1 + … + Z_n)_+ ) / n,     Z = (P(y | v) - G P(y | v'))/w(y) with probability w(y), 0 with probability 1 - g.
 
 That expectation is bounded from above by adding up laws on a grid. Three facts make the bound rigorous:
 
 * (.)_+ is convex, so a value may be moved to its two neighbours on the grid with its mean kept, at every step;
-* it grows, so a far lower tail may be moved up; and by no more than its argument, so of a far upper tail that is moved down
-  the expected distance is added;
+* it is increasing, so a far lower tail may be moved up; and it grows no faster than its argument, so for a far upper tail that is
+  moved down, the expected distance is added;
 * all sums are of positive numbers, whose rounding is relative: a factor of 1 + 1e-9 covers all of it.
 
 No normal approximation, no Fourier transform, no sampling.
@@ -39,34 +39,34 @@ SHUFFLED_DELTA = 1e-6
 _Floats = NDArray[np.float64]
 _Pair = tuple[int, int]
 _CELLS = 1024
-"""The grid is coarsened where a law would take more cells."""
+"""The grid is coarsened if a law would take more cells."""
 _FIRST_CELLS = 2048
 """Cells over the range of one term."""
 _IGNORED = 1e-4
-"""The part of delta that is given away for moving tails."""
+"""The part of delta reserved for moving tails."""
 _ROUNDING = 1 + 1e-9
 _CHANNEL = 4e-15
-"""Far above what the doubles of the channel can be off by, relative to its probabilities."""
+"""Far above the relative error of the channel's doubles."""
 _TIES = 1e-12
-"""Far above the rounding of a sum of sums over a grid, relative to what is summed."""
+"""Far above the relative rounding error of a sum of sums over a grid."""
 _FEW_VALUES = 3
 _CLOSE = 1e-4
 _SMALLEST = 1e-15
 
 
 class Shuffled(Protocol):
-    """What has to be known of a mechanism."""
+    """What must be known about a mechanism."""
 
     @property
     def epsilon(self) -> float:
         """Its local loss."""
 
     def blanket(self) -> Blanket | None:
-        """What all values' reports have in common."""
+        """The part of the report's law common to all values."""
 
 
 def blanket_delta(mechanism: Shuffled, n: int, promised: float) -> float:
-    """The chance that a report of `mechanism`, shuffled among `n`, loses more than `promised`: an upper bound.
+    """The probability that a report of `mechanism`, shuffled among `n`, loses more than `promised`: an upper bound.
 
     >>> from deniable import DirectEncoding
     >>> round(blanket_delta(DirectEncoding(2, 1.0), 12, 0.25), 3)  # the worst crowd of 12 has 0.048
@@ -82,10 +82,10 @@ def blanket_delta(mechanism: Shuffled, n: int, promised: float) -> float:
 
 
 def blanket_epsilon(mechanism: Shuffled, n: int, delta: float) -> float:
-    """The loss of a report of `mechanism` shuffled among `n`, but for a chance of `delta`: an upper bound.
+    """The loss of a report of `mechanism` shuffled among `n`, except with probability `delta`: an upper bound.
 
-    Much below :func:`~deniable.privacy.shuffling.shuffled_epsilon`, which holds for the worst mechanism of the same epsilon and
-    stands in where no blanket is known.
+    Much below :func:`~deniable.privacy.shuffling.shuffled_epsilon`, which is valid for the worst mechanism of the same epsilon
+    and is used if no blanket is known.
 
     >>> from deniable import DirectEncoding, SymmetricUnary
     >>> round(blanket_epsilon(DirectEncoding(16, 1.0), 100_000, 1e-6), 4)
@@ -99,7 +99,7 @@ def blanket_epsilon(mechanism: Shuffled, n: int, delta: float) -> float:
         return shuffled_epsilon(loss, count, slack)
     if slack < _SMALLEST or loss == 0:
         return loss
-    # Solve for the most telling pair of values, look whether another one loses more there, and take that in.
+    # Solve for the most revealing pair of values, check whether another loses more there, and add it.
     pairs = [_tellers(blanket, 0.0)[0]]
     while True:
         found = _solve(blanket, count, slack, loss, pairs)
@@ -116,7 +116,7 @@ def _solve(blanket: Blanket, n: int, slack: float, loss: float, pairs: list[_Pai
     """The least epsilon whose delta, for these pairs, is at most `slack`; from above.
 
     ln delta is nearly a line in epsilon where it matters: the line between the ends of the interval finds it in a few steps, if
-    the weight of an end is halved that stays (the Illinois rule).
+    the weight of an end that stays is halved (the Illinois rule).
     """
     target = math.log(slack)
     low, high = 0.0, loss
@@ -151,7 +151,7 @@ class _Law(NamedTuple):
 
 
 def _delta(blanket: Blanket, n: int, promised: float, wanted: float, pairs: list[_Pair]) -> float:
-    """The bound for the worst of some pairs of values. Tails are moved as far as a delta of about `wanted` does not notice."""
+    """The bound for the worst of some pairs of values. Tails are moved as far as does not affect a delta of about `wanted`."""
     growth = math.exp(promised)
     budget = _IGNORED * wanted * n
     worst = max(_positive_part(law, n, budget) for law in _terms(blanket, growth, pairs))
@@ -160,7 +160,7 @@ def _delta(blanket: Blanket, n: int, promised: float, wanted: float, pairs: list
 
 
 def _reach(blanket: Blanket, growth: float) -> tuple[float, float]:
-    """How far any Z lies below 0, and above."""
+    """How far any Z can be below 0, and above."""
     least, most = float(blanket.ratio.min()), float(blanket.ratio.max())
     return growth * most - least, max(most - growth * least, 0.0)
 
@@ -191,10 +191,10 @@ def _is_small(blanket: Blanket) -> bool:
 
 
 def _tellers(blanket: Blanket, promised: float) -> list[_Pair]:
-    """The pairs of values that have to be looked at, the most telling first: all, if they are few.
+    """The pairs of values to examine, the most revealing first: all, if there are few.
 
-    Of many, those of which no other one's Z is at least as spread out: of two laws with E(Z - t)_+ <= E(Z' - t)_+ for all t, the
-    second has the larger delta. Where that fails by rounding alone, delta is off by no more than that, and `_TIES` covers it.
+    Of many, those whose Z is not dominated by another's in spread: of two laws with E(Z - t)_+ <= E(Z' - t)_+ for all t, the
+    second has the larger delta. If that fails only by rounding, delta is off by no more than that, which `_TIES` covers.
     """
     pairs = list(permutations(range(blanket.ratio.shape[1]), 2))
     masses = np.array([law.mass[::-1] for law in _terms(blanket, math.exp(promised), pairs)])
@@ -211,7 +211,7 @@ def _tellers(blanket: Blanket, promised: float) -> list[_Pair]:
 
 
 def _positive_part(term: _Law, n: int, budget: float) -> float:
-    """An upper bound on E(Z_1 + … + Z_n)_+, by doubling: sums of 1, 2, 4, … terms, and those that make up n added."""
+    """An upper bound on E(Z_1 + … + Z_n)_+, by doubling: sums of 1, 2, 4, … terms, adding those that make up n."""
     share = budget / (4 * n.bit_length())
     block, lost_in_block = term, 0.0
     total, lost_in_total = _Law(np.ones(1), 0, term.step), 0.0
@@ -235,7 +235,7 @@ def _add(one: _Law, other: _Law) -> _Law:
 
 
 def _coarser(law: _Law) -> _Law:
-    """On twice the step: what stands between two of the new places goes to both in equal parts, which keeps the mean."""
+    """On twice the step: mass between two of the new points goes to both in equal parts, which keeps the mean."""
     mass, first = law.mass, law.first
     if first % 2:
         mass, first = np.concatenate([[0.0], mass]), first - 1
@@ -248,9 +248,9 @@ def _coarser(law: _Law) -> _Law:
 
 
 def _tidy(law: _Law, lost: float) -> tuple[_Law, float]:
-    """Tails moved in as long as that changes no more than `lost`, and the grid coarsened; and what was lost by it above."""
+    """The law with its tails moved in as far as that changes no more than `lost`, and coarsened; and the upper loss."""
     mass, first, step = law
-    # The expected distance by which a tail is moved to a place: the sum of the masses beyond it, summed once more.
+    # The expected distance by which a tail is moved to a point: the double cumulative sum of the masses beyond it.
     from_below = step * np.cumsum(np.cumsum(mass))
     from_above = step * np.cumsum(np.cumsum(mass[::-1]))
     low = int(np.searchsorted(from_below, lost))

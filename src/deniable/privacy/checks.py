@@ -1,4 +1,4 @@
-"""What the numbers of this room must satisfy."""
+"""Checks of the numbers used in this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deniable.errors import ParameterError
 __all__ = ["LARGEST_LOSS", "check_count", "check_delta", "check_loss", "check_share"]
 
 LARGEST_LOSS = 1000.0
-"""Above this a loss is no guarantee at all; only `inf`, "none given", is also accepted."""
+"""Above this a loss is no guarantee at all; `inf`, meaning "no guarantee", is also accepted."""
 
 
 def check_loss(name: str, value: Any) -> float:

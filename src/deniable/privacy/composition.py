@@ -38,7 +38,7 @@ def _rounded_up(total: Fraction) -> float:
 
 
 def sequential_composition(epsilons: Iterable[float]) -> float:
-    """The loss of all answers together: the sum of theirs, however differently they were randomized.
+    """The loss of all answers together: the sum of their losses, however they were randomized.
 
     Dwork et al. 2006; Dwork and Roth 2014, theorem 3.16.
 
@@ -64,7 +64,7 @@ def repeated_epsilon(epsilon: float, answers: int) -> float:
 
 
 def share_of_budget(epsilon: float, answers: int) -> float:
-    """The largest loss each of `answers` answers may have if together they may lose `epsilon`.
+    """The largest loss that each of `answers` answers may have if all together may lose `epsilon`.
 
     >>> share_of_budget(1.0, 4)
     0.25
@@ -75,7 +75,7 @@ def share_of_budget(epsilon: float, answers: int) -> float:
 
 
 def advanced_composition(epsilon: float, answers: int, delta: float) -> float:
-    """The loss of `answers` answers of `epsilon` each, but for a chance of `delta`: the smaller of the plain sum and
+    """The loss of `answers` answers of `epsilon` each, except with probability `delta`: the smaller of the plain sum and
     epsilon sqrt(2 k ln(1/delta)) + k epsilon (e^epsilon - 1).
 
     Dwork, Rothblum and Vadhan 2010, theorem III.3 (with pure answers). :func:`optimal_composition` is never larger.
@@ -90,11 +90,11 @@ def advanced_composition(epsilon: float, answers: int, delta: float) -> float:
 
 
 def optimal_composition(epsilon: float, answers: int, delta: float) -> float:
-    """The least loss that can be promised for `answers` answers of `epsilon` each, but for a chance of `delta`.
+    """The smallest loss that can be guaranteed for `answers` answers of `epsilon` each, except with probability `delta`.
 
-    The worst answers are k two-sided coins. With P_m and Q_m the chances that at most m of them fall on the improbable side,
-    under the one truth and the other, the loss is max over m of ln( (P_m - delta) / Q_m ).
-    Kairouz, Oh and Viswanath 2015, theorem 3.3, solved for epsilon.
+    The worst answers are k two-sided coins. With P_m and Q_m the probabilities that at most m of them fall on the improbable
+    side, under one truth and the other, the loss is max over m of ln( (P_m - delta) / Q_m ). Kairouz, Oh and Viswanath 2015,
+    theorem 3.3, solved for epsilon.
 
     >>> round(optimal_composition(0.01, 1000, 1e-6), 3)
     1.365
@@ -118,9 +118,9 @@ def optimal_composition(epsilon: float, answers: int, delta: float) -> float:
 
 
 def memoized_epsilon(permanent_epsilon: float, distinct_answers: int) -> float:
-    """The lifetime loss where the randomized answer is drawn once per true answer and replayed ever after.
+    """The lifetime loss if the randomized answer is drawn once per true answer and then replayed.
 
-    What was replayed tells nothing new, so the loss is that of the permanent draw times the number of *distinct* true answers,
+    Replays reveal nothing new, so the loss is that of the permanent draw times the number of *distinct* true answers,
     however many epochs there are. Erlingsson, Pihur and Korolova 2014, section 3.
 
     >>> memoized_epsilon(1.0, 2)
@@ -132,7 +132,7 @@ def memoized_epsilon(permanent_epsilon: float, distinct_answers: int) -> float:
 def rappor_lifetime_epsilon(f: float, hashes: int = 1) -> float:
     """What all reports ever made of one value give away under RAPPOR: 2 h ln( (1 - f/2) / (f/2) ).
 
-    A permanent bit is kept with probability 1 - f/2 and turned over with f/2; two values differ in 2 h bits.
+    A permanent bit is kept with probability 1 - f/2 and flipped with f/2; two values differ in 2 h bits.
     Erlingsson, Pihur and Korolova 2014, theorem 1.
 
     >>> round(rappor_lifetime_epsilon(0.5), 4)

@@ -1,8 +1,8 @@
 """The ledger's rules: what a person's device has given away, what it still may, and why it stays silent.
 
-An event says what is about to happen; an :class:`Accountant` says whether it may. It computes and remembers, and touches no disk:
-the ledger's keeper stores :meth:`Accountant.to_dict` in the same transaction as the answer. Losses are *local* epsilons, the
-ones that hold against everybody; they are added as exact decimals, so that ten times 0.1 is 1 and the tenth answer is allowed.
+An event says what is about to happen; an :class:`Accountant` says whether it may. It does no I/O: whoever keeps the ledger stores
+:meth:`Accountant.to_dict` in the same transaction as the answer. Losses are *local* epsilons, which hold against everybody; they
+are added as exact decimals, so that ten times 0.1 is 1 and the tenth answer is allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _exact(name: str, value: Any) -> Fraction:
 
 def _name(what: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ParameterError(what, value, "must be a text that is not empty")
+        raise ParameterError(what, value, "must be a nonempty text")
     return value
 
 
@@ -53,10 +53,10 @@ class PrivacyEvent:
     time: int
     """Unix seconds, or the start of the epoch."""
     epsilon: Any
-    """The local loss of the answer or, where answers are replayed, of all permanent draws that they may ever be made of. Never of
-    those that were drawn so far: their number depends on the data, and so would the next refusal."""
+    """The local loss of the answer or, if answers are replayed, of all permanent answers that may ever be drawn. Never only of
+    those drawn so far: their number depends on the data, and so would the next refusal."""
     fresh: bool = True
-    """Newly drawn; False for a memoized answer sent again, which tells nothing new."""
+    """Newly drawn; False for a memoized answer sent again, which reveals nothing new."""
 
     def __post_init__(self) -> None:
         _name("analyst", self.analyst)
@@ -94,7 +94,7 @@ class Limit:
                 raise ParameterError("each_analyst", True, f"contradicts a limit on {self.analyst!r} alone")
 
     def counts(self, analyst: str, asking: str) -> bool:
-        """Whether what `analyst` learnt counts when `asking` asks."""
+        """Whether what `analyst` learned counts when `asking` asks."""
         return analyst == asking if self.each_analyst else self.analyst in (None, analyst)
 
     def covers(self, asking: str) -> bool:
@@ -108,7 +108,7 @@ class Limit:
 
 
 class Accountant:
-    """Adds up what was given away, and refuses, before anything changes, what would break a limit.
+    """Adds up what was given away, and refuses whatever would exceed a limit before anything changes.
 
     >>> ledger = Accountant([Limit(1.0, each_analyst=True), Limit(3.0)])
     >>> for day in range(10):
@@ -131,7 +131,7 @@ class Accountant:
         if not event.fresh:
             if (event.analyst, event.query) in self._drawn:
                 return None
-            return f"{event.analyst} asked for a replay of {event.query}, of which no permanent answer was ever drawn"
+            return f"{event.analyst} asked for a replay of {event.query}, for which no permanent answer was ever drawn"
         for limit in self.limits:
             if not limit.covers(event.analyst):
                 continue
@@ -145,7 +145,7 @@ class Accountant:
         return None
 
     def record(self, event: PrivacyEvent) -> None:
-        """Write the event down, or raise :class:`BudgetExceededError` and leave the ledger as it was."""
+        """Record the event, or raise :class:`BudgetExceededError` and leave the ledger unchanged."""
         refusal = self.check(event)
         if refusal is not None:
             raise BudgetExceededError(refusal)
@@ -155,7 +155,7 @@ class Accountant:
             self._history.append((event.time, event.analyst, event.cost))
 
     def spent(self, analyst: str | None = None) -> Fraction:
-        """What was given away for life, to one analyst or to all together."""
+        """The lifetime total given away, to one analyst or to all together."""
         return sum(self._spent.values(), Fraction()) if analyst is None else self._spent.get(analyst, Fraction())
 
     def left(self, analyst: str, time: int) -> Fraction | None:
@@ -167,19 +167,19 @@ class Accountant:
         return max(tightest, Fraction(0))
 
     def forget(self, time: int) -> None:
-        """Drop the dates that no period reaching back from `time` needs any more. What was spent for life stays."""
+        """Drop the dates that no period ending at `time` needs any more. Lifetime totals are kept."""
         longest = max((limit.period for limit in self.limits if limit.period is not None), default=0)
         self._history = [entry for entry in self._history if entry[0] > time - longest]
 
     def _spent_under(self, limit: Limit, asking: str, time: int) -> Fraction:
         if limit.period is None:
             return sum((loss for analyst, loss in self._spent.items() if limit.counts(analyst, asking)), Fraction())
-        # What is dated later than `time` counts too: a clock that was set back must not free a budget.
+        # Events dated later than `time` count too: setting a clock back must not free a budget.
         since = time - limit.period
         return sum((loss for when, analyst, loss in self._history if when > since and limit.counts(analyst, asking)), Fraction())
 
     def to_dict(self) -> dict[str, Any]:
-        """What happened so far, as JSON can hold it. The limits are the person's settings, and not part of it."""
+        """What happened so far, as a JSON document. The limits are the person's settings and not part of it."""
         return {
             "version": _VERSION,
             "spent": {analyst: str(loss) for analyst, loss in sorted(self._spent.items())},

@@ -1,4 +1,4 @@
-"""What one answer gives away: of a bit, of a whole answer, and to anyone who cannot tell who took part.
+"""What one answer gives away: one bit, a whole answer, and to anyone who cannot tell who took part.
 
 Two coins (Quoc et al. 2017, Lavengood 2017): tell the truth with probability p, else say 1 with probability q, so that
 a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q. With probability s a client answers at all.
@@ -43,8 +43,8 @@ def _log_quotient(above: Fraction, below: Fraction) -> float:
 def bit_epsilon(p: float, q: float) -> float:
     """The loss of one reported bit: ln max( a/b, (1 - b)/(1 - a) ).
 
-    Both ratios count, for a "no" can be the more telling answer. It is the loss of an answer only where the answer *is* one bit,
-    a yes/no question; of anything longer ask :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
+    Both ratios count, because a "no" can reveal more than a "yes". It is the loss of an answer only if the answer *is* one bit,
+    as for a yes/no question; for anything longer use :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
 
     >>> round(bit_epsilon(0.5, 0.5), 4)
     1.0986
@@ -58,7 +58,7 @@ def bit_epsilon(p: float, q: float) -> float:
 def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
     """The loss of a whole answer of several bits with at most `ones` ones: ones * ln( a (1 - b) / (b (1 - a)) ).
 
-    Another answer differs in up to 2 * `ones` bits, half of them turned off and half turned on. Quoc et al. and Lavengood quote
+    Another answer differs in up to 2 * `ones` bits, half of them cleared and half set. Quoc et al. and Lavengood quote
     the smaller per-bit figure for whole answers.
 
     >>> round(answer_epsilon(0.5, 0.5), 4)  # one-hot: twice the bit's
@@ -78,7 +78,7 @@ def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
 def quoc_one_sided_epsilon(p: float, q: float) -> float:
     """The loss as Quoc et al. 2017 state it in equation 8, ln(a/b): for comparison with their tables only.
 
-    It leaves out what a "no" gives away, and so understates the loss wherever q > 1/2.
+    It ignores what a "no" gives away, and so understates the loss if q > 1/2.
 
     >>> round(quoc_one_sided_epsilon(0.3, 0.9), 4), round(bit_epsilon(0.3, 0.9), 4)
     (0.3895, 1.665)
@@ -107,7 +107,7 @@ def sampled_epsilon(epsilon: float, s: float) -> float:
 def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
     """The zero-knowledge loss with respect to i.i.d. sampling: ln( s (2 - s)/(1 - s) * e^epsilon + 1 - s ).
 
-    Whatever the analyst learns of a person could have been learnt, up to this, from a random sample of the others. With s = 1
+    Whatever the analyst learns about a person could, up to this, have been learned from a random sample of the others. With s = 1
     there is no such sample: `inf`. Gehrke et al. 2012, theorem 1; Quoc et al. 2017, theorem C.4. Lavengood's quoted figures carry
     an extra "1 +" inside the logarithm.
 

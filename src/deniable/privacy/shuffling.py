@@ -1,9 +1,9 @@
 """What an answer gives away once it has been shuffled among the others'.
 
 Feldman, McMillan and Talwar, "Hiding among the clones", FOCS 2021. Each of the other n - 1 reports is, with probability
-e^-epsilon, a *clone*: a draw that could as well have come from the person's answer, or from the one it is to be told apart
-from. The shuffled reports tell no more than the number of clones of each kind, so the loss is at most that between two
-distributions (section 3, proof of theorem 3.1):
+e^-epsilon, a *clone*: a draw that could just as well have come from the person's answer, or from the alternative. The shuffled
+reports reveal no more than the number of clones of each kind, so the loss is at most that between two distributions (section 3,
+proof of theorem 3.1):
 
     C ~ Binomial(n - 1, e^-epsilon),  A ~ Binomial(C, 1/2),  D ~ Bernoulli(e^epsilon / (e^epsilon + 1)),
     (A + D, C - A + 1 - D)   against   (A + 1 - D, C - A + D).
@@ -25,17 +25,17 @@ from deniable.privacy.checks import check_count, check_delta, check_loss
 __all__ = ["shuffled_delta", "shuffled_epsilon", "shuffled_epsilon_closed_form"]
 
 _IGNORED = 1e-6
-"""The part of delta that is given away for not looking at improbable numbers of clones."""
+"""The part of delta reserved for ignoring improbable numbers of clones."""
 _SLACK = 1e-8
 """Far above the relative error of the binomial functions: added, so that the figure stays an upper bound."""
 _BLOCKS = 8192
 _NO_CLONES = 700.0
-"""Above this loss, e^-loss of a report is a clone: none ever is, and nothing is gained by shuffling."""
+"""Above this loss, practically no report is a clone, and shuffling gains nothing."""
 
 
 def shuffled_epsilon_closed_form(epsilon: float, n: int, delta: float) -> float:
-    """The loss of a shuffled report among `n`, but for a chance of `delta`, by the theorem's formula: the smaller of epsilon and
-    ln( 1 + (E - 1)/(E + 1) * (8 sqrt(E ln(4/delta) / n) + 8 E / n) ), E = e^epsilon.
+    """The loss of a shuffled report among `n`, except with probability `delta`, by the theorem's formula: the smaller of epsilon
+    and ln( 1 + (E - 1)/(E + 1) * (8 sqrt(E ln(4/delta) / n) + 8 E / n) ), E = e^epsilon.
 
     Needs epsilon <= ln( n / (16 ln(2/delta)) ). Feldman, McMillan and Talwar 2021, theorem 3.1.
 
@@ -57,7 +57,7 @@ def shuffled_epsilon_closed_form(epsilon: float, n: int, delta: float) -> float:
 
 
 def shuffled_delta(epsilon: float, n: int, promised: float) -> float:
-    """The chance that a report of local loss `epsilon`, shuffled among `n`, loses more than `promised`: an upper bound.
+    """The probability that a report of local loss `epsilon`, shuffled among `n`, loses more than `promised`: an upper bound.
 
     With E = e^epsilon and g = e^promised: given c clones, the likelihood ratio exceeds g where the first count is at least
     t = floor( (c + 1) (g E - 1) / ((E - 1)(g + 1)) ) + 1, and there one distribution exceeds g times the other
@@ -73,7 +73,7 @@ def shuffled_delta(epsilon: float, n: int, promised: float) -> float:
 
 
 def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
-    """The loss of a shuffled report among `n`, but for a chance of `delta`: computed from the clones, tighter than the formula.
+    """The loss of a shuffled report among `n`, except with probability `delta`: from the clones, tighter than the formula.
 
     An upper bound for every local randomizer of loss `epsilon`, and never above `epsilon` itself.
 
@@ -95,7 +95,7 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
 
 
 class _Clones(NamedTuple):
-    """How many clones there may be, with what chance; and the chance of all the numbers that are left out."""
+    """The numbers of clones with their probabilities; and the probability of all numbers left out."""
 
     numbers: NDArray[np.int64]
     chances: NDArray[np.float64]
@@ -103,9 +103,9 @@ class _Clones(NamedTuple):
 
 
 def _clones(loss: float, n: int, ignored: float) -> _Clones:
-    """The likely numbers of clones: one by one or, where there are very many, in blocks that count as their smallest number.
+    """The likely numbers of clones: one by one or, if there are very many, in blocks that count as their smallest number.
 
-    More clones never tell more, for one can be added by throwing a coin: so a block's smallest number gives an upper bound.
+    More clones never reveal more, because one can be added by tossing a coin, so a block's smallest number gives an upper bound.
     """
     from scipy.stats import binom  # noqa: PLC0415 - slow to import, and nothing else here needs it
 

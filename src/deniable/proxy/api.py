@@ -38,10 +38,12 @@ from deniable.queries.signing import SignedQuery
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.certificate_expiry import end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
+from deniable.service.feed_api import add_feed
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.openapi import describe
+from deniable.service.query_feed import QueryFeed
 from deniable.service.ring_file import RingFile
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -75,6 +77,7 @@ class Proxy:
         self.tokens = TokenStore(folder / "tokens.db")
         self.audit = AuditLog(settings.audit_path, self.clock, _LOGGER)
         self.refusal_log = RefusalLog(self.audit, time.monotonic, _LOGGER)
+        self.feed = QueryFeed(settings.feed_path, self.clock)
         self.ring_file = RingFile(settings.ring, _LOGGER) if settings.ring else None
         self._checked: KeyRing | None = None
         self.board = Board(folder / "queries.db", self.clock, self.ring_file.ring if self.ring_file else None)
@@ -95,6 +98,13 @@ class Proxy:
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after)
         self.refusal_log.start()
+        newest = {}
+        for query, signed, stopped in self.board.all():  # what was relayed before there was a feed
+            self.feed.published(query, signed, self.clock())
+            newest[query.id] = (query, stopped)
+        for query, stopped in newest.values():  # the versions before it ended when it was published
+            if stopped is not None:
+                self.feed.stopped(query, stopped)
         self.follow_ring()
         self.desk.start()
         self.watch.start()
@@ -109,6 +119,7 @@ class Proxy:
         except AuditLogError as error:  # a disk that is full keeps nobody from stopping
             _LOGGER.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
         self.audit.close()
+        self.feed.close()
         self.enrolment.close()
         self.tokens.close()
         self.board.close()
@@ -166,6 +177,7 @@ class Proxy:
         for key in keys:
             if key not in self.board.revoked:
                 self.audit.record("key.revoked", actor=actor, subject=f"key:{key}")
+                self.feed.revoked(key)
         return bool(self.board.revoke(keys, self._recorder("query.withdrawn", actor, why="its key was revoked")))
 
     def _recorder(self, event: str, actor: str, **details: Any) -> Callable[[QueryHeader, SignedQuery], None]:
@@ -174,6 +186,10 @@ class Proxy:
         def record(query: QueryHeader, signed: SignedQuery) -> None:
             named = {"analyst": query.analyst, "serial": query.serial, "key": signed.key_id, "digest": query.digest.hex()}
             self.audit.record(event, actor=actor, subject=f"query:{query.id}", **named, **details)
+            if event == "query.published":
+                self.feed.published(query, signed, self.clock())
+            else:
+                self.feed.stopped(query, self.clock(), details.get("why", ""))
 
         return record
 
@@ -233,6 +249,7 @@ def create_app(proxy: Proxy) -> HotFront:
     _add_queries(app, proxy)
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
+    add_feed(app, proxy.feed)
     describe(app, PROXY_OPERATIONS)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
@@ -341,10 +358,15 @@ def _page(path: Path, after: int, limit: int) -> Response:
         marks = ",".join(f"{mark.channel:016x}:{mark.epoch}:{mark.offset}" for mark in reader.marks().values())
         records: list[Record] = []
         n_bytes = 0
-        while n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)) and len(records) < limit:
+        continues = reader.continues
+        if continues and after > reader.end:  # restored, and not as far again: the reader learns so from the headers
+            limit = 0
+        while len(records) < limit and n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)):
             records += one
             n_bytes += len(one[0].block)
         headers = {"Log-Identity": reader.identity, "Log-Marks": marks, "Log-End": str(reader.end)}
+        if continues:
+            headers["Log-Continues"] = ",".join(f"{identity}:{offset}" for identity, offset in continues)
     except LogError as error:
         raise RefusedError("offset", 416, str(error)) from None
     except (sqlite3.Error, UnicodeError):

@@ -65,9 +65,10 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
         refusals["disconnected"] += 1
         return Response(status_code=400)
 
-    async def broken(_: Request, __: Exception) -> Response:
-        refusals["internal"] += 1
-        return _response(internal_error())
+    async def broken(_: Request, error: Exception) -> Response:
+        refused_so = internal_error(error)
+        refusals[refused_so.reason] += 1
+        return _response(refused_so)
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(HTTPException, wrong_address)

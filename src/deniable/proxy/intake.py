@@ -29,8 +29,7 @@ from deniable.proxy.quotas import MessageCounts
 from deniable.proxy.seen import Checker, Seen
 from deniable.proxy.spool import Group, Segment, Spool
 from deniable.queries.channels import Channel
-from deniable.service.database import lock
-from deniable.service.faults import free_bytes
+from deniable.service.database import free_bytes, lock
 from deniable.service.settings_file import Bytes, Seconds
 from deniable.wire.blocks import MOST_PREFIX_BITS, cut
 from deniable.wire.shares import read_batch
@@ -218,7 +217,9 @@ class Intake:
             if epoch.waiting is not None:
                 epoch.moving.append(epoch.waiting)
             epoch.waiting = _Waiting(segment, self._clock())
-            for columns in parts:
+            for part in parts:
+                # A spool that was restored from a backup may hold what a log elsewhere has got since.
+                columns = part[:, epoch.seen.look(part[:2], self._check(part)).new]
                 epoch.seen.add(columns[:2], self._check(columns))
                 epoch.waiting.add(columns)
 
@@ -240,8 +241,7 @@ class Intake:
     @property
     def disk_full(self) -> bool:
         """Whether less of the disk is free than has to stay so."""
-        free = free_bytes(self._folder)
-        return free is not None and free < self.rules.reserve
+        return free_bytes(self._folder) < self.rules.reserve
 
     @property
     def is_full(self) -> bool:

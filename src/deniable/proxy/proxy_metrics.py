@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.service.certificate_expiry import certificate_families
-from deniable.service.faults import fault_families, free_bytes
+from deniable.service.database import free_bytes
+from deniable.service.faults import fault_families
 from deniable.service.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("queries", "Queries on the board.", len(proxy.board)),
         gauge("uploads_waiting", "Requests whose shares wait to be made durable.", proxy.desk.n_uploads_waiting),
         gauge("take_seconds", "How long the last uploads took to be made durable.", proxy.desk.take_seconds),
-        gauge("disk_free_bytes", "What is free on the disk of the proxy's folder.", free_bytes(proxy.settings.folder) or 0),
+        gauge("disk_free_bytes", "What is free on the disk of the proxy's folder.", free_bytes(proxy.settings.folder)),
         *certificate_families(proxy.settings.tls, proxy.clock()),
         *fault_families(proxy.watch),
     ]

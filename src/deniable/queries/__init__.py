@@ -1,1 +1,1 @@
-"""What is asked: queries, their buckets, schedules and versions, and the signatures that make a device trust them."""
+"""Queries: their buckets, schedules and versions, and the signatures by which a device trusts them."""

@@ -1,7 +1,7 @@
-"""JSON from strangers: how many values a text holds is counted before any of them is built.
+"""Untrusted JSON: the values in a text are counted before any of them is built.
 
-A bracket is one byte on the wire and some sixty in memory, so that a list of megabytes would take gigabytes. Texts cost what they
-are long, and are passed over.
+A bracket is one byte on the wire and some sixty in memory, so a list of megabytes would take gigabytes. Strings cost their length
+and are skipped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 __all__ = ["MOST_FIELDS", "decode"]
 
 MOST_FIELDS = 64
-"""Values of a document with a few fields, each of them a text."""
+"""The most values of a document with a few text fields."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{,:]', re.DOTALL)
 
 
 def decode(content: bytes, most_values: int) -> Any:
-    """What a JSON text says, if it holds at most so many brackets, commas and colons; else a `ValueError` says what is wrong.
+    """The contents of a JSON text with at most `most_values` brackets, commas and colons; otherwise a `ValueError`.
 
     >>> decode(b'{"a": ["b", "c"]}', 5), decode(b'["[[[["]', 2)
     ({'a': ['b', 'c']}, ['[[[['])

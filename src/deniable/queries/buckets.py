@@ -1,8 +1,7 @@
-"""Buckets: what an analyst may tell apart. Ranges, exact values and text patterns, by column; columns combine as a product.
+"""Buckets: what an analyst can distinguish. Ranges, exact values and text patterns per column; columns combine as a product.
 
-All buckets of a column are disjoint, and that is checked when they are written, unless the column says that they may overlap.
-The bucket of an answer over several columns is the mixed-radix number of its columns' buckets, the first column counting most
-(Lavengood 2017, 5.3.1).
+The buckets of a column are checked to be disjoint, unless the column says that they may overlap. The bucket of an answer over
+several columns is the mixed-radix number of its columns' buckets, with the first column most significant (Lavengood 2017, 5.3.1).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NONE = -1
 MOST_BUCKETS = 1 << 16
 _MOST_COMPARISONS = 1 << 18
 _LONGEST_LABELS = 1 << 24
-"""Characters of all combinations of buckets together: a few kilobytes of columns can combine to gigabytes of names."""
+"""The most characters in the names of all combinations: a few kilobytes of columns can combine to gigabytes of names."""
 _LARGEST = int(sys.float_info.max)
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
 _RANGE = re.compile(rf"\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])\s*", re.ASCII)
@@ -44,8 +43,8 @@ def _double(text: str) -> float:
     if math.isinf(value) and "inf" not in text:
         raise ParameterError("bound", text, "is beyond the largest double")
     if re.fullmatch(r"[+-]?\d+", text) and int(text) != value:
-        raise ParameterError("bound", text, "is an integer that a double cannot hold")
-    return value + 0.0  # no negative zero: it would be written differently and mean the same
+        raise ParameterError("bound", text, "is an integer that a double cannot represent")
+    return value + 0.0  # no negative zero: it would be written differently with the same meaning
 
 
 def _written(value: float) -> str:
@@ -69,11 +68,11 @@ class Range:
 
     def __post_init__(self) -> None:
         if math.isnan(self.low) or math.isnan(self.high):
-            raise ParameterError("range", str(self), "must not have a bound that is no number")
+            raise ParameterError("range", str(self), "must not have a bound that is not a number")
         if (math.isinf(self.low) and self.low_closed) or (math.isinf(self.high) and self.high_closed):
             raise ParameterError("range", str(self), "must be open at an infinite end")
         if self.first > self.last:
-            raise ParameterError("range", str(self), "holds no number: its lower bound must come first")
+            raise ParameterError("range", str(self), "contains no number: its lower bound must come first")
 
     @classmethod
     def parse(cls, text: str) -> Range:
@@ -85,9 +84,9 @@ class Range:
 
     @classmethod
     def exactly(cls, value: float) -> Range:
-        """The range that holds one number."""
+        """The range that contains one number."""
         if isinstance(value, int) and abs(value) > 2**53 and (abs(value) >> 1024 or int(float(value)) != value):
-            raise ParameterError("value", value, "is an integer that a double cannot hold")
+            raise ParameterError("value", value, "is an integer that a double cannot represent")
         if not math.isfinite(value):
             raise ParameterError("value", value, "must be finite")
         return cls(float(value) + 0.0, float(value) + 0.0, True, True)
@@ -104,7 +103,7 @@ class Range:
 
     def holds(self, value: float) -> bool:
         """Whether the number lies in the range; integers of any size are compared exactly."""
-        if isinstance(value, int):  # an integer between two doubles lies between the bounds, not between first and last
+        if isinstance(value, int):  # an integer between two doubles may be inside the bounds but not between first and last
             above = self.low <= value if self.low_closed else self.low < value
             return above and (value <= self.high if self.high_closed else value < self.high)
         return self.first <= value <= self.last
@@ -121,7 +120,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Text:
-    """One text exactly, all that a glob takes, or all that a regular expression takes: always the whole text.
+    """An exact text, or all texts that match a glob or a regular expression: always the whole text.
 
     >>> Text("glob", "New *").holds("New York")
     True
@@ -153,7 +152,7 @@ class Text:
 class Column:
     """The buckets of one column of the answer: all of them ranges of numbers, or all of them texts.
 
-    With `other`, whatever is in none of them (missing values and values of another type too) has a last bucket of its own.
+    With `other`, everything else (including missing values and values of another type) goes into an extra last bucket.
 
     >>> Column("distance", ["[0,1)", "[1,2)", "[2,inf)"]).labels
     ('[0,1)', '[1,2)', '[2,inf)')
@@ -215,10 +214,12 @@ class Column:
         exact = {text.text: i for i, text in reversed(list(enumerate(texts))) if text.kind == "exact"}
         patterns = [(i, text) for i, text in enumerate(texts) if text.kind != "exact"]
         if len(patterns) * len(texts) > _MOST_COMPARISONS:
-            raise ParameterError("buckets", f"{len(patterns)} patterns of {len(texts)} buckets", "are too many to be told apart")
+            raise ParameterError(
+                "buckets", f"{len(patterns)} patterns of {len(texts)} buckets", "are too many to check for overlaps"
+            )
         for i, text in enumerate(texts):
             if text.kind == "exact" and exact[text.text] != i:
-                raise ParameterError(f"buckets[{i}]", str(text), f"is there twice, first as buckets[{exact[text.text]}]")
+                raise ParameterError(f"buckets[{i}]", str(text), f"is repeated: it is also buckets[{exact[text.text]}]")
             if text.kind == "exact":
                 for j, pattern in patterns:
                     if pattern.holds(text.text):
@@ -247,13 +248,13 @@ class Column:
 
     @cached_property
     def _edges(self) -> _Edges:
-        """The first and last double of each range, and its place."""
+        """The first and last double of each range, and its position."""
         first, last = [r.first for r in self._ranges], [r.last for r in self._ranges]
         return np.array(first), np.array(last), np.append(np.arange(len(first)), self.outside)
 
     @cached_property
     def _integer_edges(self) -> _Edges:
-        """The first and last 64-bit integer of each range that holds one, and its place."""
+        """The first and last 64-bit integer of each range that contains one, and its position."""
         smallest, largest = -(1 << 63), (1 << 63) - 1
         first, last, places = [], [], []
         for place, r in enumerate(self._ranges):
@@ -270,12 +271,12 @@ class Column:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """One text a bucket, in order."""
+        """One label per bucket, in order."""
         return (*map(str, self.buckets), "other") if self.other else tuple(map(str, self.buckets))
 
     @property
     def outside(self) -> int:
-        """Where a value goes that is in none of the buckets."""
+        """The bucket of a value that is in none of the others."""
         return len(self.buckets) if self.other else NONE
 
     def indices(self, value: Any) -> list[int]:
@@ -308,7 +309,7 @@ class Column:
             return self.outside
         first = self._edges[0]
         at = int(np.searchsorted(first, float(min(max(value, -_LARGEST), _LARGEST)), side="right"))
-        for candidate in (at - 1, at, at - 2):  # an integer that no double holds may be rounded past an edge, either way
+        for candidate in (at - 1, at, at - 2):  # an integer that no double represents may be rounded past an edge, either way
             if 0 <= candidate < len(self.buckets) and self._ranges[candidate].holds(value):
                 return candidate
         return self.outside
@@ -320,7 +321,7 @@ class Column:
         return next((i for i, pattern in self._patterns if pattern.matches(value)), self.outside)
 
     def index_many(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """The bucket of each value of a one-dimensional array: what :meth:`index` says of each, in bulk."""
+        """The bucket of each value of a one-dimensional array: :meth:`index` in bulk."""
         values = np.asarray(values)
         if values.ndim != 1:
             raise ParameterError("values", values.shape, "must have one dimension")
@@ -336,7 +337,7 @@ class Column:
         return np.fromiter((self.index(value) for value in values.tolist()), dtype=np.intp, count=values.size)
 
     def to_dict(self) -> dict[str, Any]:
-        """The constructor's arguments that make this column again, as JSON can hold them: the one way of writing it."""
+        """The constructor's arguments that make this column again, as JSON values in their canonical form."""
         if self.kind == "number":
             written: list[Any] = [r.low if r.low == r.high else str(r) for r in self._ranges]
         else:
@@ -350,7 +351,7 @@ def _search(edges: _Edges, values: NDArray[Any]) -> NDArray[np.intp]:
     if not first.size:
         return np.full(values.size, places[-1], dtype=np.intp)
     found = np.searchsorted(first, values, side="right") - 1
-    found[~(values <= last[found])] = -1  # written so that NaN, which is at most nothing, is outside too
+    found[~(values <= last[found])] = -1  # written so that NaN is outside too
     return places[found].astype(np.intp, copy=False)
 
 
@@ -359,7 +360,7 @@ def _overlap(other: Text, both: str) -> str:
 
 
 def _meant_as_number(bucket: Any) -> bool:
-    """Also of a range with a slip in it: taken for a text, it would be a bucket that no number is ever in."""
+    """Also for a malformed range: taken as a text, it would be a bucket that contains no number."""
     if isinstance(bucket, str):
         return bucket.startswith(("[", "(")) and bucket.endswith((")", "]"))
     return isinstance(bucket, Range | float | int)
@@ -397,7 +398,7 @@ def _read_text(place: str, bucket: Any) -> Text:
 
 @dataclass(frozen=True)
 class Buckets:
-    """All that an answer can be: the product of its columns' buckets.
+    """All possible answers: the product of the columns' buckets.
 
     >>> shape = Buckets([Column("colour", ["a", "b", "c"]), Column("size", ["[0,1)", "[1,2)"])])
     >>> len(shape), shape.index(["b", 1.5]), shape.labels[3]
@@ -415,7 +416,7 @@ class Buckets:
         object.__setattr__(self, "columns", given)
         twice = first_repeated(column.name for column in given)
         if twice is not None:
-            rule = "is there twice: columns have different names"
+            rule = "is repeated: columns must have different names"
             raise ParameterError(f"columns[{twice}].name", given[twice].name, rule)
         if not 2 <= len(self) <= MOST_BUCKETS:
             raise ParameterError("columns", f"{len(self)} buckets", f"must combine to between 2 and {MOST_BUCKETS} buckets")
@@ -426,7 +427,7 @@ class Buckets:
             raise ParameterError("columns", f"labels of {n_characters} characters", f"must have at most {_LONGEST_LABELS}")
         twice = first_repeated(self.labels)
         if twice is not None:
-            raise ParameterError("columns", self.labels[twice], "is the name of two buckets: results could not be read")
+            raise ParameterError("columns", self.labels[twice], "is the name of two buckets, so results would be ambiguous")
 
     def __len__(self) -> int:
         return math.prod(map(len, self.columns))
@@ -445,7 +446,7 @@ class Buckets:
         return tuple(", ".join(combination) for combination in product(*parts))
 
     def index(self, row: Sequence[Any]) -> int:
-        """The bucket of one answer, given as a row with one value a column; `NONE` where it is in none."""
+        """The bucket of one answer, given as a row with one value per column; `NONE` if it is in none."""
         self._check_width(len(row))
         total = 0
         for column, value in zip(self.columns, row, strict=True):
@@ -464,7 +465,7 @@ class Buckets:
         return found
 
     def index_many(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-        """The bucket of each of many answers, given as one array a column: what :meth:`index` says of each, in bulk.
+        """The bucket of each of many answers, given as one array per column: :meth:`index` in bulk.
 
         >>> Buckets([Column("x", ["[0,1)", "[1,2]"])]).index_many([np.array([0.5, 2.0, 9.0, np.nan])]).tolist()
         [0, 1, -1, -1]
@@ -478,7 +479,7 @@ class Buckets:
                 total, outside = found.copy(), found == NONE
                 continue
             if found.shape != total.shape:
-                raise ParameterError("columns", found.size, f"must be as long as the first, which has {total.size} values")
+                raise ParameterError("columns", found.size, f"must have as many values as the first, {total.size}")
             outside |= found == NONE
             total = total * len(column) + found
         assert total is not None  # noqa: S101 - there is at least one column
@@ -487,4 +488,4 @@ class Buckets:
 
     def _check_width(self, width: int) -> None:
         if width != len(self.columns):
-            raise ParameterError("row", f"{width} values", f"must have {len(self.columns)}: one for each column of the query")
+            raise ParameterError("row", f"{width} values", f"must be {len(self.columns)}: one per column of the query")

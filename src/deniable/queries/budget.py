@@ -1,4 +1,4 @@
-"""Budgets: what a query may cost the people it asks and those who run it, and what it is worth to the analyst."""
+"""Budgets: what a query may cost the people it asks and those who run it, and the error the analyst needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALWAYS_WRITTEN = ("epsilon", "error")
 
 @dataclass(frozen=True)
 class Budget:
-    """Any of these may be left open. Devices enforce `epsilon`; a plan keeps to all of them (docs/queries.md).
+    """Each may be left open. Devices enforce `epsilon`; a plan observes all of them (docs/queries.md).
 
     Epsilons are for the query's whole life unless their name says otherwise.
     """
@@ -24,7 +24,7 @@ class Budget:
     epsilon: float | None = None
     """The most one person may lose over the query's whole life, against anyone who sees who answered; None for no bound."""
     error: float | None = None
-    """The half-width of the 95 % interval the analyst wants for each proportion; None where it is left open."""
+    """The half-width of the 95 % interval the analyst wants for each proportion; None if left open."""
     epsilon_per_answer: float | None = None
     """Local, of one epoch's answer."""
     sampled: float | None = None
@@ -34,11 +34,11 @@ class Budget:
     """With respect to sampling (Quoc 2017, theorem C.4), over the query's life."""
     zero_knowledge_per_answer: float | None = None
     relative_error: float | None = None
-    """In place of `error`: the half-width as a part of the proportion, at `proportion`."""
+    """Instead of `error`: the half-width relative to the proportion, at `proportion`."""
     proportion: float | None = None
-    """The proportion at which the error is wished for; without it, `error` is for every proportion."""
+    """The proportion that the error refers to; without it, `error` applies to every proportion."""
     answers_per_second: float | None = None
-    """What the aggregator may be sent at the peak of an epoch."""
+    """What may be sent to the aggregator at the peak of an epoch."""
     bytes_per_day: float | None = None
     """What one device may send, over all proxies, on average."""
     latency: int | None = None
@@ -52,16 +52,18 @@ class Budget:
             self._check(f"{name}_per_answer", 1e6, "must be a number above 0 and at most 1e6")
         if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
             raise ParameterError("budget.error", self.error, "must lie strictly between 0 and 1: it is an error of proportions")
-        self._check("relative_error", 1.0, "must be a number above 0 and at most 1: a part of the proportion")
+        self._check("relative_error", 1.0, "must be a number above 0 and at most 1, relative to the proportion")
         self._check("proportion", 1.0, "must be a number above 0 and at most 1")
         for name in ("answers_per_second", "bytes_per_day", "money_per_month"):
             self._check(name, 1e15, "must be a number above 0 and at most 1e15")
         if self.latency is not None:
             object.__setattr__(self, "latency", duration("budget.latency", self.latency))
         if self.relative_error is not None and self.error is not None:
-            raise ParameterError("budget.relative_error", self.relative_error, "must be left out beside error: they say the same")
+            raise ParameterError(
+                "budget.relative_error", self.relative_error, "cannot be combined with error: both state the target"
+            )
         if self.relative_error is not None and self.proportion is None:
-            raise ParameterError("budget.proportion", None, "must be given with relative_error: relative to what?")
+            raise ParameterError("budget.proportion", None, "must be given with relative_error")
 
     def _check(self, name: str, most: float, rule: str) -> None:
         value: Any = getattr(self, name)
@@ -73,12 +75,12 @@ class Budget:
 
     @property
     def wish(self) -> float | None:
-        """The half-width of the 95 % interval that is wished for, however it is stated."""
+        """The target half-width of the 95 % interval, however it is stated."""
         if self.relative_error is not None and self.proportion is not None:
             return self.relative_error * self.proportion
         return self.error
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set. Only `epsilon` and `error` are written even if they are not, as before there were others."""
+        """What is set. Only `epsilon` and `error` are written even if not set, as before there were others."""
         tree = dataclasses.asdict(self)
         return {name: value for name, value in tree.items() if name in _ALWAYS_WRITTEN or value is not None}

@@ -1,4 +1,4 @@
-"""Canonical bytes: the one way of writing a query down, so that a signature covers its meaning to the last bit.
+"""Canonical bytes: the only way to write a query, so that a signature covers its exact meaning.
 
 JSON in UTF-8 without spaces, keys in the order of their code points, every field present. Integers are decimal. A double is
 written as ``{"f64":"3fe0000000000000"}``: its IEEE 754 bits in 16 hexadecimal digits, the highest first, so that no reader
@@ -31,11 +31,11 @@ def encode(value: Any) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start : error.end]
-        raise ParameterError("text", half, "is half a surrogate pair, which is no text") from None
+        raise ParameterError("text", half, "is half a surrogate pair, which is not text") from None
 
 
 def decode(content: bytes) -> Any:
-    """What :func:`encode` was given. Anything but its own bytes is refused: two spellings would be two signatures."""
+    """The tree that :func:`encode` was given. Anything but its exact output is refused: two spellings would be two signatures."""
     try:
         raw = json.loads(content.decode(), parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=_object)
         value = _without_doubles(raw)
@@ -90,5 +90,5 @@ def _no_float(text: str) -> float:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) < len(pairs):
-        raise ParameterError("query", "these bytes", "give a key twice")
+        raise ParameterError("query", "these bytes", "repeat a key")
     return out

@@ -1,8 +1,8 @@
 """Envelopes: what an analyst lets a controller change, and the versions that a controller signs inside one.
 
-Devices obey only what an analyst signed. So that sampling and coins can follow the error that is achieved without the analyst's
-key lying on a server, the analyst signs *ranges* and names a controller's public key; the controller signs versions, serial by
-serial. A version is a few numbers beside the query as the analyst signed it:
+Devices obey only what an analyst signed. So that sampling and coins can follow the achieved error without keeping the analyst's
+key on a server, the analyst signs *ranges* and names a controller's public key; the controller signs versions, serial by serial.
+A version is a few numbers added to the query as the analyst signed it:
 
     effective query = the analyst's query with serial, sampling (of each stratum, too) and coins replaced
 
@@ -27,7 +27,7 @@ __all__ = ["VERSION_SEPARATOR", "Envelope", "Version", "applied", "key_bytes"]
 
 VERSION_FORMAT = "deniable version 1"
 VERSION_SEPARATOR = VERSION_FORMAT.encode() + b"\0"
-"""What a controller's signatures put before a version's bytes."""
+"""The domain separator that controllers sign before a version's bytes."""
 MOST_VERSIONS = 1 << 32
 COINS = ("p", "q", "epsilon")
 """The parameters of a mechanism that a controller may change: those of TwoCoin, or the epsilon of any other."""
@@ -53,7 +53,7 @@ def _range(name: str, given: Any, most: float) -> Range:
         raise ParameterError(name, given, "must be a range of two numbers, [least, most]")
     low, high = (_number(f"{name}[{i}]", bound, most) for i, bound in enumerate(given))
     if low > high:
-        raise ParameterError(name, [low, high], "must have its least number first")
+        raise ParameterError(name, [low, high], "must have its smaller number first")
     return low, high
 
 
@@ -69,9 +69,9 @@ class Envelope:
     controller: str
     """The public key of the controller, in hexadecimal digits."""
     sampling: Range
-    """The range of the sampling probability, of every stratum too."""
+    """The range of the sampling probability, also for every stratum."""
     epsilon_per_answer: float
-    """The most that one epoch's answer may cost in local epsilon. In total the query's `budget.epsilon` is the ceiling."""
+    """The largest local epsilon of one epoch's answer. The ceiling on the total is the query's `budget.epsilon`."""
     p: Range | None = None
     q: Range | None = None
     epsilon: Range | None = None
@@ -79,12 +79,12 @@ class Envelope:
     inversion: bool = False
     """Whether the controller may have devices report the inverted bits of TwoCoin."""
     until: int | None = None
-    """The controller's key is not trusted from this time on; None for as long as the query runs."""
+    """The controller's key is not trusted from this time on; None means as long as the query runs."""
     versions: int = 1000
     """How many serials after the query's own the controller may use. The next serial is the analyst's again, so that a stolen
     controller's key cannot outrun the query that revokes it."""
     allocation: str = "proportional"
-    """How strata are sampled: `proportional`, all alike, or `neyman`, more where answers of earlier windows vary more."""
+    """How strata are sampled: `proportional` (equally) or `neyman` (more where answers in earlier windows varied more)."""
 
     def __post_init__(self) -> None:
         key_bytes("envelope.controller", self.controller)
@@ -114,9 +114,9 @@ class Envelope:
         return {name: getattr(self, name) for name in ("sampling", *COINS) if getattr(self, name) is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, as JSON can hold it."""
+        """Every field, as JSON values."""
         tree = dataclasses.asdict(self)
-        if self.allocation == "proportional":  # as before there was another
+        if self.allocation == "proportional":  # as before there were others
             del tree["allocation"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in tree.items()}
 
@@ -159,7 +159,7 @@ class Version:
     """
 
     query: str
-    """The digest of the analyst's query, in hexadecimal digits: a version of one query is none of another."""
+    """The digest of the analyst's query, in hexadecimal digits: a version belongs to one query only."""
     serial: int
     sampling: float
     mechanism: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The header of a query: what everyone may know of it who only carries its shares.
+"""The header of a query: what anyone who only carries its shares may know.
 
 A proxy reads this much of a signed query and no more. It must not be able to read an answer, so it loads neither the buckets nor
 the mechanisms that a whole :class:`~deniable.queries.query.Query` needs.
@@ -24,7 +24,7 @@ __all__ = ["FORMAT", "LONGEST_GRACE", "SEPARATOR", "QueryHeader", "digest_of"]
 
 FORMAT = "deniable query 1"
 SEPARATOR = FORMAT.encode() + b"\0"
-"""What digests and signatures put before a query's bytes, so that they can never be taken for anything else's."""
+"""The domain separator of digests and signatures, so that they can never be mistaken for anything else's."""
 _CHANNEL_SEPARATOR = b"deniable channel 1\0"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _MOST_ROWS = 1000
@@ -32,7 +32,7 @@ LONGEST_GRACE = 30 * 86400
 
 
 def digest_of(content: bytes) -> bytes:
-    """SHA-256 of the separator and a query's canonical bytes: names this very version."""
+    """SHA-256 of the separator and a query's canonical bytes: identifies this exact version."""
     return hashlib.sha256(SEPARATOR + content).digest()
 
 
@@ -51,10 +51,10 @@ class QueryHeader:
     most_rows: int
     """How many messages a device sends in an epoch."""
     channel: str | None
-    """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
+    """What proxies see: queries with the same channel, schedule and size class look alike to them. By default, its own."""
     digest: bytes = b""
     grace: int | None = None
-    """Seconds after the end of an epoch in which its answers still count, where that is longer than the services have it."""
+    """Seconds after the end of an epoch in which its answers still count, if longer than the services' setting."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
@@ -74,7 +74,7 @@ class QueryHeader:
 
     @classmethod
     def from_content(cls, content: bytes) -> QueryHeader:
-        """The header in a query's canonical bytes. What else they hold is not looked at."""
+        """The header in a query's canonical bytes. The rest is ignored."""
         tree = canonical.decode(content)
         if not isinstance(tree, Mapping) or tree.get("format") != FORMAT:
             raise ParameterError("format", None, f"must be {FORMAT!r}, the only format this library reads")
@@ -83,7 +83,7 @@ class QueryHeader:
 
     @cached_property
     def channel_tag(self) -> int:
-        """What proxies see: 64 bits made of the channel's name, schedule and size class, but not of the version."""
+        """What proxies see: 64 bits derived from the channel's name, schedule and size class, but not the version."""
         named = {
             "name": f"{self.analyst}/{self.id}" if self.channel is None else self.channel,
             "origin": self.schedule.origin,
@@ -101,4 +101,4 @@ def _schedule(given: Any) -> Schedule:
 
 
 USUAL_QUEUE_AGE = 14 * 86_400
-"""Seconds that devices keep what they cannot deliver, unless their owners say otherwise."""
+"""How many seconds devices keep undelivered shares by default."""

@@ -1,4 +1,4 @@
-"""Analysts' keys: Ed25519, kept in files of mode 0600, named by a digest, trusted from a time to a time, and revocable."""
+"""Analysts' keys: Ed25519, kept in files of mode 0600, identified by a digest, trusted for a period, and revocable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PEM = b"-----BEGIN "
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What others need to know of an analyst's key."""
+    """The public part of an analyst's key."""
 
     owner: str
     raw: bytes
@@ -45,11 +45,11 @@ class PublicKey:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits that name the key: the start of SHA-256 over a separator and the key."""
+        """16 hexadecimal digits that identify the key: the start of SHA-256 over a separator and the key."""
         return hashlib.sha256(_ID_SEPARATOR + self.raw).hexdigest()[:16]
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
-        """Whether the signature is this key's, over this content."""
+        """Whether this is this key's signature of the content."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
         except InvalidSignature:
@@ -57,12 +57,13 @@ class PublicKey:
         return True
 
     def save(self, path: str | Path) -> None:
-        """Write the key to a new file that anybody may read."""
+        """Write the key to a new file that anyone may read."""
         _write_new(Path(path), {"format": _PUBLIC_FORMAT, "owner": self.owner, "public": self.raw.hex()}, 0o644)
 
     @classmethod
     def load(cls, path: str | Path, owner: str | None = None) -> PublicKey:
-        """The key in a file that :meth:`save` wrote, or in a PEM file (`openssl pkey -pubout`), whose owner has to be given."""
+        """The key in a file that :meth:`save` wrote, or in a PEM file (`openssl pkey -pubout`), for which `owner` must be
+        given."""
         path = Path(path)
         content = _content(path)
         if content.startswith(_PEM):
@@ -103,8 +104,7 @@ class AnalystKey:
     def load(cls, path: str | Path, owner: str | None = None, password: bytes | None = None) -> AnalystKey:
         """The key in a file that :meth:`save` wrote, or in a PKCS#8 PEM file (`openssl genpkey -algorithm ed25519`).
 
-        A PEM file does not say whose key it is, so there `owner` does; `password` opens one that is encrypted. A file that others
-        may read is refused.
+        A PEM file does not say whose key it is, so `owner` must; `password` decrypts it. A file that others can read is refused.
         """
         path = Path(path)
         if path.exists() and path.stat().st_mode & 0o077:
@@ -131,7 +131,7 @@ class TrustedKey:
     valid_from: int = 0
     valid_until: int = LATEST
     revoked: bool = False
-    """A revoked key is good for nothing, whenever it signed: a thief can write any date into a query."""
+    """Nothing a revoked key ever signed is trusted: a thief can write any date into a query."""
 
     def __post_init__(self) -> None:
         for name in ("valid_from", "valid_until"):
@@ -167,27 +167,27 @@ class KeyRing:
         return f"<ring of {len(self)} keys>"
 
     def trusted(self, key_id: str, now: int) -> PublicKey:
-        """The key of this id, if it is to be trusted now; else the reason why not, as an error."""
+        """The key with this id, if it is trusted now; otherwise an error that says why not."""
         found = self._keys.get(key_id)
         if found is None:
             raise UnknownKeyError(f"key {key_id} is not on the ring")
         if found.revoked:
             raise RevokedKeyError(f"key {key_id} of {found.key.owner!r} was revoked")
         if now < found.valid_from:
-            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} is valid from {found.valid_from} on, and it is {now}")
+            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} is valid from {found.valid_from} on; it is now {now}")
         if now >= found.valid_until:
-            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} was valid before {found.valid_until}, and it is {now}")
+            raise KeyNotValidError(f"key {key_id} of {found.key.owner!r} was valid before {found.valid_until}; it is now {now}")
         return found.key
 
     def check_delegate(self, key_id: str, now: int) -> None:
-        """Refuse a controller's key that is on the ring and not trusted now. For one that is not there, an analyst vouches."""
+        """Refuse a controller's key that is on the ring and not trusted now. For one that is not on it, the analyst vouches."""
         if key_id in self._keys:
             self.trusted(key_id, now)
 
     def add(self, key: PublicKey, valid_from: int = 0, valid_until: int = LATEST) -> KeyRing:
-        """The ring with one more key. A key that is on the ring already stays as it is, revoked if it is revoked."""
+        """The ring with one more key. A key already on the ring is refused, revoked or not."""
         if key.id in self._keys:
-            raise ParameterError("key", key.id, "is on the ring already")
+            raise ParameterError("key", key.id, "is already on the ring")
         return KeyRing([*self, TrustedKey(key, valid_from, valid_until)])
 
     def rotate(self, old_id: str, new: PublicKey, at: int, overlap: int = 0) -> KeyRing:
@@ -199,12 +199,12 @@ class KeyRing:
         return KeyRing([kept if trusted is old else trusted for trusted in self]).add(new, valid_from=at)
 
     def revoke(self, key_id: str) -> KeyRing:
-        """The ring with this key marked as good for nothing. It stays on the ring, so that it cannot be added again."""
+        """The ring with this key revoked. It stays on the ring, so that it cannot be added again."""
         lost = self._get(key_id)
         return KeyRing([dataclasses.replace(lost, revoked=True) if trusted is lost else trusted for trusted in self])
 
     def ban(self, key: PublicKey) -> KeyRing:
-        """The ring with this key revoked, whether it was there or not: a controller's key never is."""
+        """The ring with this key revoked, whether or not it was on it: a controller's key never is."""
         return (self if key.id in self._keys else self.add(key)).revoke(key.id)
 
     def _get(self, key_id: str) -> TrustedKey:
@@ -213,7 +213,7 @@ class KeyRing:
         return self._keys[key_id]
 
     def save(self, path: str | Path) -> None:
-        """Write the ring, in place of an older one: wholly, or not at all."""
+        """Write the ring atomically, replacing an older one."""
         path = Path(path)
         keys = [
             {
@@ -262,12 +262,12 @@ def _made(path: Path, make: Callable[[], _T]) -> _T:
 
 
 def _write_new(path: Path, fields: dict[str, Any], mode: int) -> None:
-    """Create the file with its final mode from the start, so that there is no moment at which others could open it."""
+    """Create the file with its final mode from the start, so that others can never open it."""
     content = (json.dumps(sealed_object(fields), indent=1, ensure_ascii=False) + "\n").encode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise KeyFileError(f"{path} exists already and is not overwritten") from None
+        raise KeyFileError(f"{path} already exists and is not overwritten") from None
     except OSError as error:
         raise KeyFileError(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "wb") as file:
@@ -291,7 +291,7 @@ def _named(owner: str | None) -> str:
 
 def _same(requested: str | None, stated: str) -> str:
     if requested is not None and requested != stated:
-        raise ParameterError("owner", requested, f"must be {stated!r}, whose key the file says it is")
+        raise ParameterError("owner", requested, f"must be {stated!r}, as the file says")
     return stated
 
 
@@ -299,7 +299,7 @@ def _pem_public(content: bytes) -> bytes:
     try:
         key = serialization.load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
-        raise ParameterError("public", "this PEM file", "must hold an Ed25519 public key") from None
+        raise ParameterError("public", "this PEM file", "must contain an Ed25519 public key") from None
     if not isinstance(key, Ed25519PublicKey):
         raise ParameterError("public", type(key).__name__, "must be an Ed25519 public key")
     return key.public_bytes_raw()
@@ -313,7 +313,7 @@ def _pem_secret(content: bytes, password: bytes | None) -> bytes:
         raise ParameterError("password", "none" if password is None else "one", wanted) from None
     except (ValueError, UnsupportedAlgorithm):  # the message must not show what may be a secret
         raise ParameterError(
-            "secret", "this PEM file", "must be an Ed25519 private key in PKCS#8, and the password its own"
+            "secret", "this PEM file", "must be an Ed25519 private key in PKCS#8, with the right password"
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ParameterError("secret", type(key).__name__, "must be an Ed25519 private key")

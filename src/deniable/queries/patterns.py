@@ -1,10 +1,10 @@
 """Text patterns that cannot explode: globs and a regular subset of regular expressions, matched in linear time.
 
 A pattern becomes Glushkov's position automaton: one state for each character the pattern can take, a bit mask of the states
-that may follow each, and a set of states held as one integer. Reading a character is one step of that set, so the time is at
-most (length of the text) x (positions of the pattern), whatever the pattern is. Steps are remembered, which makes the
-usual case one dictionary look-up a character. Whether two patterns can take the same text is decided exactly, by a search through
-pairs of positions, and shown by such a text.
+that may follow each, and a set of states stored as one integer. Reading a character is one step of that set, so the time is at
+most (length of the text) x (positions of the pattern) for any pattern. Steps are cached, which makes the usual case one
+dictionary lookup per character. Whether two patterns can match the same text is decided exactly, by a search through pairs of
+positions, and shown by such a text.
 
 Glushkov, "The abstract theory of automata", Russian Mathematical Surveys 16, 1961.
 """
@@ -25,11 +25,11 @@ __all__ = ["LONGEST_TEXT", "MOST_POSITIONS", "Automaton", "compile_pattern", "fi
 MOST_POSITIONS = 400
 """How many characters a pattern may have once its counted repetitions are written out."""
 LONGEST_TEXT = 4096
-"""A longer text is in no pattern."""
+"""A longer text matches no pattern."""
 _MOST_REMEMBERED = 2_000
 _MOST_DEPTH = 40
 _MOST_WORK = 1_000_000
-"""Steps of the search for overlaps, in all: well under a second, whatever the patterns are."""
+"""The most steps of the search for overlaps: well under a second for any patterns."""
 _LAST_CHARACTER = 0x10FFFF
 
 _Ranges = tuple[tuple[int, int], ...]
@@ -81,7 +81,7 @@ class _Set:
 
 @dataclass(frozen=True)
 class _Join:
-    """Parts one after the other, or (`either`) one of them."""
+    """Parts in sequence or (`either`) alternatives."""
 
     parts: tuple[_Node, ...]
     either: bool = False
@@ -98,7 +98,7 @@ _Node = _Set | _Join | _Repeat
 
 
 class _Parser:
-    """Reads one pattern. Every error says what stands where, and what would be accepted."""
+    """Reads one pattern. Every error says what is where, and what would be accepted."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.depth = text, 0, 0
@@ -164,7 +164,7 @@ class _Parser:
             raise self.refuse(f"has nothing before {character!r} to repeat")
         if character in "^$":
             self.at -= 1
-            raise self.refuse(f"needs no {character!r}: a pattern always takes the whole text")
+            raise self.refuse(f"needs no {character!r}: a pattern always matches the whole text")
         if character in "]}":
             self.at -= 1
             raise self.refuse(f"must write a literal {character!r} as '\\{character}'")
@@ -174,10 +174,10 @@ class _Parser:
         if self.text.startswith("?:", self.at):
             self.at += 2
         elif self.peek() == "?":
-            raise self.refuse("may not look around, name groups or set flags: only (...) and (?:...) are known")
+            raise self.refuse("must not look around, name groups or set flags: only (...) and (?:...) are supported")
         self.depth += 1
         if self.depth > _MOST_DEPTH:
-            raise self.refuse(f"nests more than {_MOST_DEPTH} groups")
+            raise self.refuse(f"nests groups more than {_MOST_DEPTH} deep")
         node = self.alternatives()
         if self.peek() != ")":
             raise self.refuse("leaves a group open")
@@ -211,7 +211,9 @@ class _Parser:
         if character in _ESCAPES:
             return _ESCAPES[character]
         if character.isalnum():
-            raise self.refuse(f"uses \\{character}, and only \\d \\w \\s \\D \\W \\S \\n \\t and escaped signs are known")
+            raise self.refuse(
+                f"uses \\{character}, but only \\d \\w \\s \\D \\W \\S \\n \\t and escaped punctuation are supported"
+            )
         return ((ord(character), ord(character)),)
 
     def character_class(self, negation: str) -> _Set:
@@ -257,7 +259,7 @@ class Automaton:
 
     text: str
     ranges: list[_Ranges] = field(default_factory=list)
-    """For each position, the characters it takes."""
+    """For each position, the characters it matches."""
     follow: list[int] = field(default_factory=list)
     """For each position, the mask of positions that may come next."""
     start: int = 0
@@ -267,7 +269,7 @@ class Automaton:
     _steps: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def build(self, node: _Node) -> _Fragment:
-        """Add the node's positions; the fragment says how it joins what stands around it."""
+        """Add the node's positions; the fragment says how it joins its neighbours."""
         if isinstance(node, _Set):
             if len(self.ranges) == MOST_POSITIONS:
                 raise ParameterError("pattern", self.text, f"is longer than {MOST_POSITIONS} characters once written out")
@@ -308,7 +310,7 @@ class Automaton:
             self.follow[position] |= first
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern takes the whole text."""
+        """Whether the pattern matches the whole text."""
         if len(text) > LONGEST_TEXT:
             return False
         if not text:
@@ -331,7 +333,7 @@ class Automaton:
         return found
 
     def _taking(self, character: str) -> int:
-        """The mask of positions that take this character."""
+        """The mask of positions that match this character."""
         found = self._takers.get(character)
         if found is None:
             if len(self._takers) >= _MOST_REMEMBERED:
@@ -375,7 +377,7 @@ def compile_pattern(kind: Literal["glob", "regex"], text: str) -> Automaton:
 
 
 def first_overlap(automata: Sequence[Automaton]) -> tuple[int, int, str] | None:
-    """The first two patterns that can take the same text, and a shortest such text; None where there are none.
+    """The first two patterns that can match the same text, and a shortest such text; None if there are none.
 
     >>> first_overlap([compile_pattern("glob", "a*"), compile_pattern("glob", "b*"), compile_pattern("regex", ".*y")])
     (0, 2, 'ay')
@@ -390,7 +392,7 @@ def first_overlap(automata: Sequence[Automaton]) -> tuple[int, int, str] | None:
 
 
 def _common_text(one: Automaton, other: Automaton, allowed: int) -> tuple[str | None, int]:
-    """A shortest text that both take, by a breadth-first search through pairs of positions; and the steps it took."""
+    """A shortest text that both match, by a breadth-first search through pairs of positions; and the steps it took."""
     if one.empty and other.empty:
         return "", 0
     meeting = [_union(1 << j for j, b in enumerate(other.ranges) if _shared_character(a, b)) for a in one.ranges]
@@ -410,7 +412,7 @@ def _common_text(one: Automaton, other: Automaton, allowed: int) -> tuple[str | 
                     return _spell(one, other, came_from, (i, j)), work
                 queue.append(((i, j), one.follow[i], other.follow[j]))
         if work > allowed:
-            raise ParameterError("pattern", one.text, f"is too complicated to be told from {other.text!r}: write them shorter")
+            raise ParameterError("pattern", one.text, f"is too complicated to compare with {other.text!r}: simplify them")
     return None, work
 
 
@@ -425,13 +427,13 @@ def _spell(
 
 
 def _shared_character(one: _Ranges, other: _Ranges) -> str | None:
-    """A character in both sets, one that can be read where there is a choice."""
+    """A character in both sets, a readable one if possible."""
     spans = [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) <= min(b, d)]
     for low, high in spans:
         for wanted in (97, 48, 65, 33):  # a, 0, A, !
             if max(low, wanted) <= min(high, 126):
                 return chr(max(low, wanted))
     for low, high in spans:
-        if not (low >= 0xD800 and high <= 0xDFFF):  # half a surrogate pair is no text
+        if not (low >= 0xD800 and high <= 0xDFFF):  # half a surrogate pair is not text
             return chr(0xE000 if 0xD800 <= low <= 0xDFFF else low)
     return None

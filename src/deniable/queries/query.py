@@ -32,12 +32,12 @@ from deniable.randomness import ONE
 __all__ = ["Budget", "Query", "Stratum"]
 
 LONGEST_SQL = 8_192
-"""Bytes of SQL that devices take."""
+"""The most bytes of SQL that devices accept."""
 _ROWS = ("random", "aggregate", "several", "all")
 _MOST_PROXIES = 16
 _LARGEST_EPSILON = 1000.0
 _LARGEST_MATRIX = 1024
-"""Buckets of a mechanism that draws from a matrix of them: building one takes half a second and 50 MB."""
+"""The most buckets for a mechanism with a matrix: building one takes half a second and 50 MB."""
 
 
 def _flag(name: str, value: Any) -> None:
@@ -47,19 +47,19 @@ def _flag(name: str, value: Any) -> None:
 
 def _sampling(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ParameterError(name, value, "must be a probability above 0 and at most 1: how many of the devices answer")
+        raise ParameterError(name, value, "must be a probability above 0 and at most 1: the fraction of devices that answer")
     return float(value)
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of the population that is sampled and counted on its own (Quoc 2017, 3.3.1)."""
+    """A part of the population that is sampled and counted separately (Quoc 2017, 3.3.1)."""
 
     name: str
     sampling: float | None = None
     """The sampling probability of this stratum; None for the query's."""
     population: int | None = None
-    """How many people there are in it, if that is known."""
+    """How many people are in it, if known."""
 
     def __post_init__(self) -> None:
         check_text("name", self.name, 100, "the name of a stratum")
@@ -71,7 +71,7 @@ class Stratum:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A question to many devices, with its parameters. A change of any of them is a new version: see :meth:`revised`.
+    """A question to many devices, with its parameters. Changing any of them makes a new version: see :meth:`revised`.
 
     >>> from deniable.queries.buckets import Column
     >>> from deniable.queries.schedule import Schedule
@@ -108,10 +108,10 @@ class Query:
     strata: Sequence[Stratum] = ()
     population: int | None = None
     minimum_cohort: int = 100
-    """No result is released of fewer answers than this."""
+    """Results with fewer answers than this are not released."""
     budget: Budget = dataclasses.field(default_factory=Budget)
     rows: str = "random"
-    """Of the rows that the SQL finds, `random` draws one an epoch, `several` sends up to `most_rows`; `aggregate` allows one.
+    """Of the rows that the SQL finds, `random` draws one per epoch, `several` sends up to `most_rows`; `aggregate` allows one.
     `all` puts the buckets of all rows into one answer, which has up to `ones` of them."""
     most_rows: int = 1
     memoize: bool = False
@@ -121,17 +121,17 @@ class Query:
     size_class: int | None = None
     """How long shares are; by default as short as the report allows."""
     channel: str | None = None
-    """What proxies see of the query: those of one channel, schedule and size class look alike to them. By default, its own."""
+    """What proxies see: queries with the same channel, schedule and size class look alike to them. By default, its own."""
     distinct: int = 1
-    """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All of
-    them are paid for when the query is first answered, whatever the data are."""
+    """With `memoize`, for how many different true answers a device may draw a permanent answer, for each row it sends. All are
+    paid for when the query is first answered, whatever the data."""
     envelope: Envelope | None = None
     """What a controller may change without the analyst, if anything."""
     grace: int | None = None
     """Seconds (or a text such as "2 d") after the end of an epoch in which its answers still count. Results are then released
-    early, and revised as late answers come. By default, what proxies and aggregator have set, and one result for each window."""
+    early, and revised as late answers come. By default, as set by the proxies and the aggregator, with one result per window."""
     ones: int = 1
-    """How many buckets one answer may be in (Quoc 2017, appendix A). Of a person who is in more, so many are drawn."""
+    """How many buckets one answer may be in (Quoc 2017, appendix A). For a person in more, this many are drawn."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -155,7 +155,7 @@ class Query:
         self._validate_distinct()
         self._derive_size()
         if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
-            rule = f"must pay for one epoch at least, whose local epsilon is {self.epsilon_local:.4g}"
+            rule = f"must pay for at least one epoch, whose local epsilon is {self.epsilon_local:.4g}"
             raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
         if self.envelope is not None:
             self._validate_envelope(self.envelope)
@@ -182,7 +182,7 @@ class Query:
         for i, proxy in enumerate(proxies):
             check_text(f"proxies[{i}]", proxy, 500, "the name or address of a proxy")
             if proxy in proxies[:i]:
-                raise ParameterError(f"proxies[{i}]", proxy, "is there twice: one proxy with two shares could read the answer")
+                raise ParameterError(f"proxies[{i}]", proxy, "is repeated: a proxy with two shares could read the answer")
         self._set(proxies=proxies)
 
     def _validate_rows(self) -> None:
@@ -196,7 +196,7 @@ class Query:
     def _validate_ones(self) -> None:
         self._set(ones=whole("ones", self.ones, 1, len(self.buckets)))
         if self.ones == 1:
-            rule = "needs ones above 1: how many buckets an answer may be in"
+            rule = "needs ones above 1, the number of buckets an answer may be in"
             for i, column in enumerate(self.columns):
                 if column.overlapping:
                     raise ParameterError(f"columns[{i}].overlapping", True, rule)
@@ -204,12 +204,14 @@ class Query:
                 raise ParameterError("rows", "all", rule)
             return
         if not isinstance(self.mechanism, UnaryMechanism):
-            rule = f"must be 1 with {self.recipe['name']}: only unary reports say of each bucket whether an answer is in it"
+            rule = f"must be 1 with {self.recipe['name']}: only unary reports say for each bucket whether an answer is in it"
             raise ParameterError("ones", self.ones, rule)
         if self.rows == "several":
-            raise ParameterError("rows", self.rows, "must be another with ones above 1: 'all' puts all rows into one answer")
+            raise ParameterError(
+                "rows", self.rows, "cannot be combined with ones above 1: use 'all', which puts all rows into one answer"
+            )
         if self.epsilon > _LARGEST_EPSILON:
-            rule = f"makes an answer cost {self.epsilon:.4g}, and {_LARGEST_EPSILON:g} is the most"
+            rule = f"makes an answer cost {self.epsilon:.4g}, more than {_LARGEST_EPSILON:g}"
             raise ParameterError("ones", self.ones, rule)
 
     def _validate_distinct(self) -> None:
@@ -230,18 +232,18 @@ class Query:
             raise ParameterError("strata", len(self.strata), "must number at most 65536")
         twice = first_repeated(stratum.name for stratum in self.strata)
         if twice is not None:
-            raise ParameterError(f"strata[{twice}].name", self.strata[twice].name, "is there twice")
+            raise ParameterError(f"strata[{twice}].name", self.strata[twice].name, "is repeated")
 
     def _derive_size(self) -> None:
         needed = smallest_class(self.report_bytes)
         size_class = needed if self.size_class is None else self.size_class
         if size_class < needed:
-            held = f"holds {capacity(size_class)} bytes, and a report takes {self.report_bytes}"
+            held = f"has room for {capacity(size_class)} bytes, but a report takes {self.report_bytes}"
             raise ParameterError("size_class", size_class, f"{held}: it must be {needed} or above")
         self._set(size_class=size_class)
 
     def _validate_envelope(self, envelope: Envelope) -> None:
-        """Refuse an envelope that the query's own parameters are outside of, or that leaves the total open."""
+        """Refuse an envelope that does not contain the query's own parameters, or leaves the total open."""
         if not isinstance(envelope, Envelope):
             raise ParameterError("envelope", envelope, "must be an Envelope")
         if self.budget.epsilon is None:
@@ -258,9 +260,9 @@ class Query:
         for name, value in values:
             low, high = envelope.ranges()[name]
             if not low <= value <= high:
-                raise ParameterError(f"envelope.{name}", [low, high], f"must hold the query's own {name} = {value:g}")
+                raise ParameterError(f"envelope.{name}", [low, high], f"must contain the query's own {name} = {value:g}")
             if self.memoize and name != "sampling" and low != high:
-                rule = "must be one value with memoize: other coins would draw, and charge, permanent answers anew"
+                rule = "must be one value with memoize: other coins would draw and charge permanent answers again"
                 raise ParameterError(f"envelope.{name}", [low, high], rule)
         if self.epsilon_local > envelope.epsilon_per_answer:
             rule = f"must allow the query's own local epsilon, {self.epsilon_local:.4g}"
@@ -282,7 +284,7 @@ class Query:
 
     @property
     def epsilon_charged(self) -> float:
-        """What a ledger counts for each row that is drawn: the loss of the report or, where it is kept, of what is kept."""
+        """What a ledger counts per row: the loss of the report or, if memoized, of the permanent answer."""
         mechanism = self.mechanism
         kept = self.memoize and isinstance(mechanism, MemoizedMechanism)
         return float(mechanism.lifetime_epsilon) if kept else self.epsilon
@@ -295,7 +297,7 @@ class Query:
 
     @property
     def affordable_epochs(self) -> int | None:
-        """How many epochs the budget pays for, by plain addition; None where the query sets no budget."""
+        """How many epochs the budget pays for, by plain addition; None if the query sets no budget."""
         return None if self.budget.epsilon is None else int(Fraction(self.budget.epsilon) / Fraction(self.epsilon_local))
 
     def sampling_of(self, stratum: int = 0) -> int:
@@ -323,13 +325,13 @@ class Query:
 
     @cached_property
     def header(self) -> QueryHeader:
-        """What everyone may know of it who only carries its shares."""
+        """What anyone who only carries its shares may know."""
         parts = (self.id, self.analyst, self.serial, self.schedule, self.size_class or 0, self.most_rows, self.channel)
         return QueryHeader(*parts, digest_of(self.content), self.grace)
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the separator and the canonical bytes: names this very version."""
+        """SHA-256 of the separator and the canonical bytes: identifies this exact version."""
         return self.header.digest
 
     @property
@@ -339,14 +341,14 @@ class Query:
 
     @property
     def channel_tag(self) -> int:
-        """What proxies see: 64 bits made of the channel's name, schedule and size class, but not of the version."""
+        """What proxies see: 64 bits derived from the channel's name, schedule and size class, but not the version."""
         return self.header.channel_tag
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, as JSON can hold it: what :meth:`from_dict` takes to make this query again.
+        """Every field as JSON values, from which :meth:`from_dict` makes this query again.
 
-        `distinct` and `ones` are written only where they are not 1, `envelope` and `grace` only where there is one, so that the
-        bytes of a query without them are what they were before there were such fields.
+        `distinct` and `ones` are written only if they are not 1, `envelope` and `grace` only if set, so that a query without them
+        has the same bytes as before these fields existed.
         """
         tree = {
             "format": FORMAT,
@@ -383,7 +385,7 @@ class Query:
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:
-        """The query that a tree of plain values describes. A missing key takes its default; an unknown one is refused."""
+        """The query that a tree of plain values describes. A missing key gets its default; an unknown one is refused."""
         given = dict(_table("query", description, {"format", *(field.name for field in dataclasses.fields(cls) if field.init)}))
         stated = given.pop("format", FORMAT)
         if stated != FORMAT:
@@ -410,7 +412,7 @@ class Query:
         """The next version: the same query with some parameters changed and the serial one higher."""
         for name in ("id", "serial", "analyst"):
             if name in changes:
-                raise ParameterError(name, changes[name], "stays as it is in a new version")
+                raise ParameterError(name, changes[name], "cannot change in a new version")
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         if "size_class" not in changes and {"columns", "mechanism"} & set(changes):
             changes["size_class"] = None
@@ -440,7 +442,7 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
         raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
     for name in ("values", "k"):
         if name in recipe:
-            raise ParameterError(f"mechanism.{name}", recipe[name], "is not given: the domain is the query's buckets")
+            raise ParameterError(f"mechanism.{name}", recipe[name], "must not be given: the domain is the query's buckets")
     _refuse_costly(recipe, len(buckets))
     mechanism = _two_coin(recipe, buckets) if recipe["name"] == "TwoCoin" else _from_library(recipe, buckets)
     _check_domain(mechanism, recipe["name"], buckets)
@@ -460,10 +462,10 @@ def _check_domain(mechanism: Mechanism, name: str, buckets: Buckets) -> None:
 
 
 def _refuse_costly(recipe: Mapping[str, Any], n_buckets: int) -> None:
-    """Refuse what would take long to build and could not be used: a device builds the mechanism of each query it reads."""
+    """Refuse what would be slow to build and unusable: a device builds the mechanism of every query it reads."""
     kind = Mechanism._registry.get(recipe["name"])
     if kind is not None and issubclass(kind, MatrixMechanism) and n_buckets > _LARGEST_MATRIX:
-        rule = f"draws from a matrix, which a query may have for up to {_LARGEST_MATRIX} buckets, and this one has {n_buckets}"
+        rule = f"draws from a matrix, which is limited to {_LARGEST_MATRIX} buckets; this query has {n_buckets}"
         raise ParameterError("mechanism", recipe["name"], rule)
     if recipe.get("bins", n_buckets) != n_buckets:
         raise ParameterError("mechanism.bins", recipe["bins"], f"must be {n_buckets}, the number of the query's buckets")
@@ -477,7 +479,7 @@ def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
     inverted = recipe.pop("inverted", False)
     _flag("mechanism.inverted", inverted)
     if inverted:
-        # "Not in this bucket" with (p, q), sent as its complement: ones of a report still stand for the buckets.
+        # "Not in this bucket" with (p, q), sent as its complement: ones in a report still mean the buckets.
         recipe["inverted"] = True
         b = (1 - p) * (1 - q)
     return _made("TwoCoin", {"mechanism": "UnaryEncoding", "values": list(buckets.labels), "a": float(p + b), "b": float(b)})
@@ -512,7 +514,7 @@ def _table(name: str, given: Any, known: Iterable[str]) -> Mapping[str, Any]:
 
 
 def _filled(name: str, given: Any, kind: type) -> dict[str, Any]:
-    """The arguments of a dataclass, None standing for those that are required and missing."""
+    """The arguments of a dataclass, with None for required ones that are missing."""
     fields = [field for field in dataclasses.fields(kind) if field.init]
     table = dict(_table(name, given, [field.name for field in fields]))
     return {**{field.name: None for field in fields if field.default is dataclasses.MISSING}, **table}

@@ -15,7 +15,7 @@ from deniable.errors import ParameterError
 __all__ = ["Schedule", "duration", "moment", "spoken_duration"]
 
 LATEST = 1 << 40
-"""No time lies beyond this second, some 35,000 years away: sums of times stay far inside 64 bits."""
+"""The latest time, some 35,000 years away, so that sums of times stay far inside 64 bits."""
 MOST_EPOCHS = 1 << 32
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"\s*(\d{1,12})\s*([a-z]+)\s*", re.ASCII)
@@ -58,7 +58,7 @@ def spoken_duration(seconds: int) -> str:
 class Schedule:
     """Epoch e is [origin + e every, origin + (e + 1) every); window w is [origin + w slide, origin + w slide + window).
 
-    Devices answer once an epoch; a result is due once a window has passed. Windows are made of whole epochs.
+    Devices answer once per epoch; a result is due once a window has passed. Windows consist of whole epochs.
 
     >>> hourly = Schedule(origin=0, expires=86400, every=600, window=3600, slide=1200)
     >>> hourly.epoch_of(1799), list(hourly.epochs_of_window(1)), list(hourly.windows_of_epoch(6))
@@ -89,16 +89,16 @@ class Schedule:
 
     @property
     def n_epochs(self) -> int:
-        """How many whole epochs there are before the query expires."""
+        """The number of whole epochs before the query expires."""
         return (self.expires - self.origin) // self.every
 
     @property
     def n_windows(self) -> int:
-        """How many whole windows there are before the query expires."""
+        """The number of whole windows before the query expires."""
         return (self.n_epochs * self.every - self.window) // self.slide + 1
 
     def epoch_of(self, time: int) -> int:
-        """The epoch in which a time lies."""
+        """The epoch that contains a time."""
         if not is_whole(time):
             raise ParameterError("time", time, "must be a whole number of seconds since 1970 UTC")
         epoch = (int(time) - self.origin) // self.every
@@ -108,7 +108,7 @@ class Schedule:
         return epoch
 
     def epochs_of(self, times: NDArray[Any]) -> NDArray[np.int64]:
-        """The epoch of each of many times, -1 where a time lies outside the query's life."""
+        """The epoch of each of many times, -1 for times outside the query's life."""
         times = np.asarray(times)
         if times.dtype.kind not in "iu":
             raise ParameterError("times", times.dtype, "must be whole numbers of seconds since 1970 UTC")
@@ -124,7 +124,7 @@ class Schedule:
         return self.origin + (epoch + 1) * self.every
 
     def epochs_over(self, time: int) -> int:
-        """How many of its epochs, from the first on, have ended at a time.
+        """How many epochs, counted from the first, have ended at a time.
 
         >>> hourly = Schedule(origin=0, expires=7200, every=3600, window=3600, slide=3600)
         >>> [hourly.epochs_over(time) for time in (-1, 3599, 3600, 90000)]
@@ -133,7 +133,7 @@ class Schedule:
         return min(max(0, (time - self.origin) // self.every), self.n_epochs)
 
     def epochs_begun(self, time: int) -> int:
-        """How many of its epochs have begun at a time: those that are over, and the present one."""
+        """How many epochs have begun at a time: those that are over, and the current one."""
         return min(max(0, (time - self.origin) // self.every + 1), self.n_epochs)
 
     def bounds_of_window(self, window: int) -> tuple[int, int]:
@@ -142,14 +142,14 @@ class Schedule:
         return start, start + self.window
 
     def epochs_of_window(self, window: int) -> range:
-        """The epochs of which a window is made."""
+        """The epochs of a window."""
         if not 0 <= window < self.n_windows:
             raise ParameterError("window", window, f"must lie between 0 and {self.n_windows - 1}")
         first = window * self.slide // self.every
         return range(first, first + self.window // self.every)
 
     def windows_of_epoch(self, epoch: int) -> range:
-        """The windows to which an epoch belongs."""
+        """The windows that contain an epoch."""
         if not 0 <= epoch < self.n_epochs:
             raise ParameterError("epoch", epoch, f"must lie between 0 and {self.n_epochs - 1}")
         step, length = self.slide // self.every, self.window // self.every

@@ -1,8 +1,8 @@
-"""Signed queries: what a device checks before it looks at what is asked.
+"""Signed queries: what a device checks before it reads what is asked.
 
-The order of the checks is part of the protection. The signature is verified over the bytes as they came, before anything in
-them is read; only then is the query parsed, and its expiry and serial compared. Anyone who relays queries can send a device what
-they like, and it costs the device one signature check.
+The order of the checks is part of the protection. The signature is verified over the bytes as received, before anything in them
+is read; only then is the query parsed, and its expiry and serial checked. Anyone who relays queries can send a device anything,
+and it costs the device one signature check.
 
 A query whose analyst signed an envelope (:mod:`.envelope`) may come with a controller's version. Then there are two signatures:
 the analyst's over the query, and that of the controller's key, which the query names, over the version.
@@ -54,11 +54,11 @@ _FORMAT = "deniable signed query 1"
 _FIELDS = ({"format", "query", "key", "signature"}, {"format", "query", "key", "signature", "version", "version_signature"})
 _LARGEST = 1 << 21
 MOST_LISTED = 1000
-"""Queries that a proxy may relay at a time."""
+"""The most queries that a proxy may relay at a time."""
 LARGEST_LIST = 1 << 23
-"""Bytes of the list of them: what a device reads."""
+"""The most bytes of that list that a device reads."""
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a query that nobody has thought of may raise: it is no query then, and no reason to stop."""
+"""Errors that an unforeseen input may raise: it is then not a query, and no reason to stop."""
 _KEY_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -81,11 +81,11 @@ class SignedQuery:
     version_signature: bytes = b""
 
     def unverified(self) -> Query:
-        """The query as it claims to be. For showing it; :func:`verify` is for trusting it."""
+        """The query as it claims to be, for display; use :func:`verify` to trust it."""
         return _read(_parsed, self.effective())
 
     def header(self) -> QueryHeader:
-        """The query's header as it claims to be: all that a proxy looks at."""
+        """The query's header as it claims to be: all that a proxy reads."""
         return _read(QueryHeader.from_content, self.effective())
 
     def effective(self) -> bytes:
@@ -107,7 +107,7 @@ class SignedQuery:
     def from_bytes(cls, content: bytes) -> SignedQuery:
         """What :meth:`to_bytes` wrote."""
         if len(content) > _LARGEST:
-            raise QueryError(f"a signed query has at most {_LARGEST} bytes, and these are {len(content)}")
+            raise QueryError(f"a signed query has at most {_LARGEST} bytes, not {len(content)}")
         try:
             fields = decode(content, MOST_FIELDS)
         except ValueError as error:
@@ -116,9 +116,9 @@ class SignedQuery:
             raise QueryError(f"these bytes are not a signed query of the format {_FORMAT!r}")
         query, key, signature = fields["query"], fields["key"], fields["signature"]
         if not all(isinstance(part, str) for part in fields.values()):
-            raise QueryError("the fields of a signed query are texts")
+            raise QueryError("the fields of a signed query must be strings")
         if not _KEY_ID.fullmatch(key):
-            raise QueryError("the key id of a signed query is 16 lower-case hexadecimal digits")
+            raise QueryError("the key id of a signed query must be 16 lower-case hexadecimal digits")
         if "version" not in fields:
             return cls(_encoded(query), key, _unhex(signature))
         return cls(_encoded(query), key, _unhex(signature), _encoded(fields["version"]), _unhex(fields["version_signature"]))
@@ -133,14 +133,14 @@ def _read(how: Callable[[Any], _T], content: Any) -> _T:
     try:
         return how(content)
     except ParameterError as error:
-        raise QueryError(f"the signed bytes are no query: {error}") from None
+        raise QueryError(f"the signed bytes are not a query: {error}") from None
     except _UNREADABLE as error:
-        raise QueryError(f"the signed bytes are no query: {type(error).__name__} while they were read") from None
+        raise QueryError(f"the signed bytes are not a query: {type(error).__name__} while reading them") from None
 
 
-@lru_cache(maxsize=16)  # of the most costly queries one takes some 10 MB
+@lru_cache(maxsize=16)  # the largest queries take some 10 MB each
 def _parsed(content: bytes) -> Query:
-    """Queries are immutable, so thousands of devices in one process may share what one of them has read."""
+    """Queries are immutable, so thousands of devices in one process can share a parsed query."""
     from deniable.queries.query import Query  # noqa: PLC0415 - a proxy, which reads headers, must not load mechanisms
 
     return Query.from_content(content)
@@ -150,7 +150,7 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise QueryError("the query of a signed query is not a text of whole characters") from None
+        raise QueryError("the query of a signed query is not valid text") from None
 
 
 def _unhex(text: Any) -> bytes:
@@ -163,21 +163,21 @@ def _unhex(text: Any) -> bytes:
 def sign(query: Query, key: AnalystKey) -> SignedQuery:
     """The query, signed: Ed25519 over the separator and the canonical bytes."""
     if key.owner != query.analyst:
-        raise SignatureError(f"the key is that of {key.owner!r}, and the query is asked by {query.analyst!r}")
+        raise SignatureError(f"the key belongs to {key.owner!r}, but the query is asked by {query.analyst!r}")
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 
 def sign_version(signed: SignedQuery, version: Version, key: AnalystKey) -> SignedQuery:
     """An analyst's signed query with a controller's version of it: Ed25519 over the version's separator and canonical bytes."""
     if version.query != digest_of(signed.content).hex():
-        raise EnvelopeError(f"version {version.serial} is of another query")
+        raise EnvelopeError(f"version {version.serial} belongs to another query")
     return replace(signed, version=version.content, version_signature=key.sign(VERSION_SEPARATOR + version.content))
 
 
 def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHeader:
-    """The query's header, if a key that is trusted at the time `now` has signed the query, and is the key of its analyst.
+    """The query's header, if its analyst's key, trusted at the time `now`, has signed the query.
 
-    Nothing is read that the key has not signed: without a signature that holds, the cost is that of checking it.
+    Nothing is read that the key has not signed: without a valid signature, the only cost is checking it.
     """
     key = ring.trusted(signed.key_id, now)
     if not key.verifies(signed.signature, SEPARATOR + signed.content):
@@ -185,7 +185,7 @@ def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHe
     header = signed.without_version().header()
     if header.analyst != key.owner:
         raise SignatureError(
-            f"key {signed.key_id} is that of {key.owner!r}, and the query says it is asked by {header.analyst!r}"
+            f"key {signed.key_id} belongs to {key.owner!r}, but the query says it is asked by {header.analyst!r}"
         )
     if signed.version is None:
         return header
@@ -201,18 +201,18 @@ def _check_delegated(signed: SignedQuery, header: QueryHeader, ring: KeyRing, no
     """Refuse a version that the key in the query's envelope has not signed, or that is outside the envelope."""
     stated = canonical.decode(signed.content).get("envelope")
     if stated is None:
-        raise EnvelopeError(f"query {header.id!r} lets no controller change it")
+        raise EnvelopeError(f"query {header.id!r} does not allow a controller to change it")
     envelope = _read(Envelope.from_dict, stated)
     controller = PublicKey(f"the controller of {header.analyst}"[:200], bytes.fromhex(envelope.controller))
     ring.check_delegate(controller.id, now)
     if envelope.until is not None and now >= envelope.until:
-        raise KeyNotValidError(f"the controller's key {controller.id} was valid before {envelope.until}, and it is {now}")
+        raise KeyNotValidError(f"the controller's key {controller.id} was valid before {envelope.until}; it is now {now}")
     content = signed.version or b""
     if not controller.verifies(signed.version_signature, VERSION_SEPARATOR + content):
         raise SignatureError(f"the version's signature is not that of the controller's key {controller.id}")
     version: Version = _read(Version.from_content, content)
     if version.query != header.digest.hex():
-        raise EnvelopeError(f"version {version.serial} is of another query, or of another version of this one")
+        raise EnvelopeError(f"version {version.serial} belongs to another query, or to another version of this one")
     envelope.check(header.serial, version)
 
 
@@ -228,17 +228,17 @@ def signing_keys(signed: SignedQuery) -> set[str]:
 
 
 def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
-    """The query, if :func:`authenticate_header` finds its signatures to hold, and an answer costs what its envelope allows."""
+    """The query, if :func:`authenticate_header` accepts its signatures, and an answer costs what its envelope allows."""
     try:
         header = authenticate_header(signed, ring, now)
         if signed.version is None:
             return signed.unverified()
         try:
-            return signed.unverified()  # refuses what breaks a rule of queries, the envelope's ceiling on epsilon among them
+            return signed.unverified()  # refuses whatever breaks a rule of queries, including the envelope's ceiling on epsilon
         except QueryError as error:
             raise EnvelopeError(f"version {header.serial}: {error}") from None
     except QueryError as error:
-        if error.base is not None or isinstance(error, EnvelopeError):  # the analyst's signature holds, so it may be read
+        if error.base is not None or isinstance(error, EnvelopeError):  # the analyst's signature is valid, so it may be read
             error.base = signed.without_version().unverified()
         raise
 
@@ -246,7 +246,7 @@ def authenticate(signed: SignedQuery, ring: KeyRing, now: int) -> Query:
 def authentic(
     contents: Iterable[SignedQuery | bytes], ring: KeyRing, now: int
 ) -> tuple[list[tuple[Query, SignedQuery]], list[QueryError]]:
-    """Those of many relayed queries that a trusted key signed, newest versions first; and why the others are refused."""
+    """The relayed queries that a trusted key signed, newest versions first; and why the others are refused."""
     found: dict[bytes, tuple[Query, SignedQuery]] = {}
     refused = []
     for each in contents:
@@ -259,22 +259,22 @@ def authentic(
 
 
 def check_version(query: QueryHeader | Query, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> None:
-    """Refuse a query that has expired, or in whose place a newer version is known.
+    """Refuse a query that has expired, or of which a newer version is known.
 
-    `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or another
-    one under the same serial, is not.
+    `seen` maps (analyst, id) to the newest version accepted so far. The same version again is fine; an older one, or a different
+    one with the same serial, is not.
     """
     if now >= query.schedule.expires:
-        raise ExpiredQueryError(f"query {query.id!r} expired at {query.schedule.expires}, and it is {now}")
+        raise ExpiredQueryError(f"query {query.id!r} expired at {query.schedule.expires}; it is now {now}")
     newest = (seen or {}).get((query.analyst, query.id))
     if newest is not None and query.serial < newest.serial:
-        raise RollbackError(f"query {query.id!r} has serial {query.serial}, and {newest.serial} was seen")
+        raise RollbackError(f"query {query.id!r} has serial {query.serial}, but {newest.serial} was already seen")
     if newest is not None and query.serial == newest.serial and query.digest != newest.digest:
-        raise RollbackError(f"query {query.id!r} came with serial {query.serial} before, and said something else")
+        raise RollbackError(f"query {query.id!r} came before with serial {query.serial} and different contents")
 
 
 def verify(signed: SignedQuery, ring: KeyRing, now: int, seen: Mapping[tuple[str, str], Seen] | None = None) -> Query:
-    """The query, if its signature, key, expiry and serial hold at the time `now`; else the reason why not, as an error."""
+    """The query, if its signature, key, expiry and serial are valid at the time `now`; otherwise an error that says why not."""
     query = authenticate(signed, ring, now)
     check_version(query, now, seen)
     return query

@@ -1,4 +1,4 @@
-"""Size classes: how long a share is. Only a class shows outside, so that a length does not tell which query was answered."""
+"""Size classes: how long a share is. Only the class is visible, so that a length does not reveal which query was answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["SIZE_CLASSES", "capacity", "row_words", "smallest_class"]
 SIZE_CLASSES = range(7)
 """In class c a row (message id and share) takes 64 x 2**c bytes."""
 _OVERHEAD = 56
-"""Bytes of a row that are not report: message id 16, header 8, query tag 8, key 16, integrity tag 8."""
+"""Bytes of a row besides the report: message id 16, header 8, query tag 8, key 16, integrity tag 8."""
 
 
 def row_words(size_class: int) -> int:
@@ -27,7 +27,7 @@ def capacity(size_class: int) -> int:
 
 
 def smallest_class(n_bytes: int) -> int:
-    """The smallest class that holds a report of so many bytes."""
+    """The smallest class with room for a report of `n_bytes`."""
     for size_class in SIZE_CLASSES:
         if n_bytes <= capacity(size_class):
             return size_class

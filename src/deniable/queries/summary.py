@@ -15,7 +15,7 @@ _MOST_LABELS = 12
 
 
 def summary(query: Query) -> str:
-    """The whole of it, in some twenty lines."""
+    """The summary, in some twenty lines."""
     sections = [
         (f"{query.id}, version {query.serial}, asked by {query.analyst}", [query.question] if query.question else []),
         ("What is asked", _asked(query)),
@@ -32,8 +32,8 @@ def _asked(query: Query) -> list[str]:
     labels = query.labels if len(query.labels) <= _MOST_LABELS else (*query.labels[: _MOST_LABELS - 1], "…")
     rows = {
         "random": "If there are several rows, one is drawn at random each epoch.",
-        "aggregate": "The SQL has to give one row; a device where it gives more answers as if it had none.",
-        "several": f"Up to {query.most_rows} rows are answered each epoch, and each of them costs.",
+        "aggregate": "The SQL must return one row; a device where it returns more answers as if it had none.",
+        "several": f"Up to {query.most_rows} rows are answered each epoch, and each one costs.",
         "all": "All rows are put into one answer.",
     }[query.rows]
     outside = (
@@ -42,7 +42,7 @@ def _asked(query: Query) -> list[str]:
         else 'An answer outside every bucket is sent, randomized, as "no bucket".'
     )
     if query.ones > 1:
-        rows += f" An answer may be in up to {query.ones} buckets; of a person who is in more, {query.ones} are drawn."
+        rows += f" An answer may be in up to {query.ones} buckets; for a person in more, {query.ones} are drawn."
     return [*query.sql.strip().splitlines(), rows, f"{len(query.labels)} buckets: {'  '.join(labels)}", outside]
 
 
@@ -51,7 +51,7 @@ def _when(query: Query) -> list[str]:
     return [
         f"Once every {spoken_duration(schedule.every)}, from {iso_time(schedule.origin)} to {iso_time(schedule.expires)}:"
         f" {schedule.n_epochs:,} epochs.",
-        f"Results cover {spoken_duration(schedule.window)} and come every {spoken_duration(schedule.slide)}.",
+        f"Results cover {spoken_duration(schedule.window)} and are released every {spoken_duration(schedule.slide)}.",
         *_late(query),
     ]
 
@@ -60,10 +60,10 @@ def _late(query: Query) -> list[str]:
     if query.grace is None:
         return []
     lines = [
-        f"Late answers are taken until {spoken_duration(query.grace)} after the end of their epoch, and results are revised."
+        f"Late answers are accepted until {spoken_duration(query.grace)} after the end of their epoch, and results are revised."
     ]
     if query.grace > USUAL_QUEUE_AGE:
-        lines.append(f"But devices keep what they cannot deliver for {spoken_duration(USUAL_QUEUE_AGE)}, unless told otherwise.")
+        lines.append(f"But by default, devices keep what they cannot deliver for {spoken_duration(USUAL_QUEUE_AGE)}.")
     return lines
 
 
@@ -73,14 +73,14 @@ def _hidden(query: Query) -> list[str]:
     if samplings:
         lines.append(f"A device answers with a probability that depends on its stratum: {', '.join(samplings)}.")
     elif query.sampling < 1:
-        lines.append(f"A device answers with probability {query.sampling:g}, and else keeps silent.")
+        lines.append(f"A device answers with probability {query.sampling:g}, and otherwise stays silent.")
     else:
         lines.append("Every device answers.")
     if query.recipe["name"] == "TwoCoin":
         p, q = query.recipe["p"], query.recipe["q"]
-        lines.append(f"For each bucket it tells the truth with probability {p:g}, and else says yes with probability {q:g}.")
+        lines.append(f"For each bucket it tells the truth with probability {p:g}, and otherwise says yes with probability {q:g}.")
         if query.recipe.get("inverted"):
-            lines.append("It does so for the inverted question, whether it is not in the bucket.")
+            lines.append("It does so for the inverted question: whether it is not in the bucket.")
     else:
         settings = ", ".join(f"{name} = {value}" for name, value in query.recipe.items() if name not in ("name", "P"))
         lines.append(f"The answer is randomized by {query.recipe['name']}{f' with {settings}' if settings else ''}.")
@@ -88,16 +88,16 @@ def _hidden(query: Query) -> list[str]:
         answers = f"{query.distinct} true answer{'s' if query.distinct > 1 else ''}"
         rows = f" in each of {query.most_rows} rows" if query.most_rows > 1 else ""
         lines.append(f"A permanent answer is drawn and kept for up to {answers}{rows}, and every answer is made from it.")
-        lines.append("Any other true answer repeats the permanent answer that was sent last.")
+        lines.append("Any other true answer repeats the permanent answer sent last.")
     return lines
 
 
 def _cost(query: Query) -> list[str]:
-    lines = [f"epsilon, local: {query.epsilon_local:.4f} an epoch, against anyone who sees that the device answered."]
+    lines = [f"epsilon, local: {query.epsilon_local:.4f} per epoch, against anyone who sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
     lines.append(
-        f"epsilon, sampled: {query.epsilon_sampled:.4f} an epoch, against those who cannot tell whether the device answered:"
+        f"epsilon, sampled: {query.epsilon_sampled:.4f} per epoch, against anyone who cannot tell whether the device answered:"
     )
     lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
     lines += spending_words(query)
@@ -110,7 +110,7 @@ def _cost(query: Query) -> list[str]:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all: enough for {query.affordable_epochs:,} epochs.")
         lines += silence_words(query)
     else:
-        lines.append("The query sets no bound of its own: the device's own ceiling is the only one.")
+        lines.append("The query sets no limit of its own: only the device's limits apply.")
     return lines
 
 
@@ -125,8 +125,8 @@ def _changes(query: Query) -> list[str]:
     return [
         f"The controller with key {envelope.key_id} may sign versions {query.serial + 1} to {last}{until}.",
         f"It may change {ranges}{', and invert the answers' if envelope.inversion else ''}; nothing else.",
-        f"No answer costs more than {envelope.epsilon_per_answer:g}, and all together no more than {query.budget.epsilon:g}.",
-        f"To take this back, publish version {last + 1} or later without it.",
+        f"No answer costs more than {envelope.epsilon_per_answer:g}, all together no more than {query.budget.epsilon:g}.",
+        f"To withdraw this, publish version {last + 1} or later without it.",
     ]
 
 
@@ -137,7 +137,7 @@ def _seen(query: Query) -> list[str]:
     return [
         f"Each of the {len(query.proxies)} proxies: {answers} in channel {query.channel_tag:016x}, in which epoch,"
         f" and {size} bytes of noise from each.",
-        f"All {len(query.proxies)} proxies together with nobody else: the randomized answers, and whose they are.",
+        f"All {len(query.proxies)} proxies together: the randomized answers, and whose they are.",
         f"The aggregator: randomized answers without names{strata}.",
         f"The analyst: results of at least {query.minimum_cohort:,} answers.",
         "Nobody: a true answer.",

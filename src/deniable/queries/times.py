@@ -32,7 +32,7 @@ def moment(name: str, text: str) -> int:
         found = found.replace(tzinfo=datetime.UTC)
     seconds = int(found.timestamp())
     if seconds < 0:
-        raise ParameterError(name, text, "must not lie before 1970")
+        raise ParameterError(name, text, "must not be before 1970")
     return seconds
 
 

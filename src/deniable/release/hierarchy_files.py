@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from deniable.errors import ParameterError, ReleaseError
 from deniable.release.hierarchy import Categories, Dates, Hierarchy, Masked, Numbers, is_missing
 from deniable.release.tree import Tree
+from deniable.table_file import open_text
 
 __all__ = ["automatic_hierarchy", "parse_hierarchy", "read_hierarchy"]
 
@@ -29,18 +29,11 @@ def read_hierarchy(path: Path | str) -> Tree:
     A file whose first row is ``value,parent`` holds a value and its parent in each further row instead.
     """
     path = Path(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            separator = ";" if ";" in file.readline() else ","
-            file.seek(0)
-            rows = [row for row in csv.reader(file, delimiter=separator, strict=True) if row]
-    except OSError as error:
-        raise ReleaseError(f"{path} cannot be read: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError):
-        raise ReleaseError(f"{path} is not CSV in UTF-8") from None
-    if rows and rows[0] == ["value", "parent"]:
-        return Tree.from_parents(rows[1:], str(path))
-    return Tree.from_paths(rows, str(path))
+    with open_text(path, ReleaseError, delimiters=";,") as table:  # labels such as [10,20) may contain commas
+        first, others = table.header, [row for row in table.rows if row]
+    if first == ["value", "parent"]:
+        return Tree.from_parents(others, str(path))
+    return Tree.from_paths([first, *others], str(path))
 
 
 def parse_hierarchy(text: str) -> tuple[str, Hierarchy | None]:

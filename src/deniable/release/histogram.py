@@ -40,7 +40,7 @@ class ReleasedHistogram(Estimate):
     guarantee: Guarantee | None = None
 
     def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
-        """One row a label: low and high, which cover the true proportion with at least the given probability.
+        """One row per label: low and high, which cover the true proportion with at least the given probability.
 
         `method` is ``"exact"`` or None: there is no other. `simultaneous` makes all rows cover together (Šidák 1967).
         """

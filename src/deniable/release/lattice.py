@@ -2,10 +2,10 @@
 
 A generalisation is one level for each attribute; together they are a lattice. What one keeps is bounded in two ways without
 looking at it: by what it would keep if no row were dropped, which adds up over attributes; and, wherever a coarser one was looked
-at, by the rows that were kept there, for a finer one cannot keep more rows. The search takes the generalisation with the highest
-bound and looks at coarser ones above it, by bisection, until one shows that it cannot be the best, and with it everything finer
-(or until it was looked at itself). When no bound is above the best one found, that one is the best of all. The idea of walking
-paths by bisection is that of Flash (Kohlmayer et al. 2012).
+at, by the rows that were kept there, because a finer one cannot keep more rows. The search takes the generalisation with the
+highest bound and looks at coarser ones above it, by bisection, until one shows that it cannot be the best, and with it everything
+finer (or until it was looked at itself). When no bound is above the best one found, that one is the best of all. The idea of
+walking paths by bisection is that of Flash (Kohlmayer et al. 2012).
 """
 
 from __future__ import annotations

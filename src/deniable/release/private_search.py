@@ -48,7 +48,7 @@ STEPS = 8
 _WEIGHT_UNITS = 1 << 16
 _CHANCE_UNITS = 1 << 14
 _FIRST_COINS, _MOST_COINS = 64, 1 << 20
-"""Coins tossed at once: few, for most runs end soon, and then twice as many, for with a small epsilon they do not."""
+"""Coins tossed at once: few, because most runs end soon, and then twice as many, because with a small epsilon they do not."""
 
 
 class Scores:

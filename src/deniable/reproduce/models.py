@@ -371,7 +371,7 @@ def _coded(
         places = np.array([known.get(str(value), -1) for value in values])
         _refuse(places < 0, first, column, "is none of the labels")
     if not 2 <= len(names) <= _MOST_LABELS:
-        rule = f"is their number, which must lie from 2 to {_MOST_LABELS}; bins make few labels of many numbers"
+        rule = f"must be from 2 to {_MOST_LABELS}; bins turn many numbers into few labels"
         raise ParameterError(f"labels of {column}", len(names), rule)
     return names, places.astype(np.int64)[table.codes[column]][table.rows]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import SurveyError
+from deniable.table_file import TableFormat, open_parquet, open_text
 
 __all__ = ["bucket_counts", "electricity_kwh", "taxi_miles"]
 
@@ -49,27 +52,16 @@ def _positive(path: Path, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _parquet(path: Path, column: str) -> Any:
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    try:
-        return pq.read_table(path, columns=[column]).column(column).drop_null().to_numpy()
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise SurveyError(f"{path} cannot be read as Parquet with a column {column!r}: {str(error).splitlines()[0]}") from None
+    with open_parquet(path, SurveyError) as file:
+        if column not in file.schema_arrow.names:
+            raise SurveyError(f"{path} has no column {column!r}")
+        return file.read(columns=[column]).column(column).drop_null().to_numpy()
 
 
 def _csv_column(path: Path, place: int, delimiter: str, *, header: bool) -> NDArray[np.float64]:
     values = []
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file):
-                fields = line.rstrip("\n").split(delimiter)
-                if (header and number == 0) or len(fields) <= place:
-                    continue
-                try:
-                    values.append(float(fields[place]))
-                except ValueError:
-                    continue  # a missing value, which these files mark with '?' or nothing
-    except OSError as error:
-        raise SurveyError(f"{path} cannot be read: {error.strerror}") from None
+    with open_text(path, SurveyError, TableFormat(delimiter=delimiter)) as table:
+        for fields in chain(() if header else (table.header,), table.rows):
+            with suppress(ValueError, IndexError):  # a missing value, which these files mark with '?' or nothing
+                values.append(float(fields[place]))
     return np.array(values)

@@ -37,5 +37,5 @@ def end_of_peer(response: Any) -> float | None:
     """When the certificate ends that the service showed from which an `httpx.Response` came; None without TLS."""
     stream = response.extensions.get("network_stream")
     tls = None if stream is None else stream.get_extra_info("ssl_object")
-    content = None if tls is None else tls.getpeercert(binary_form=True)
+    content = None if tls is None else tls.getpeercert(True)  # httpcore shows the inner object, which takes no names
     return None if not content else x509.load_der_x509_certificate(content).not_valid_after_utc.timestamp()

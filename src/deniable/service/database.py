@@ -8,14 +8,25 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deniable.errors import LogError, ParameterError
 from deniable.service import row_checks
 
-__all__ = ["Layout", "free_bytes", "keep_files_private", "keep_private", "lock", "storage_reason", "usable_storage"]
+__all__ = [
+    "Layout",
+    "copy_database",
+    "free_bytes",
+    "keep_copy",
+    "keep_files_private",
+    "keep_private",
+    "lock",
+    "one_line",
+    "storage_reason",
+    "usable_storage",
+]
 
 _NO_ROOM = 64 << 10
 """Free bytes below which a disk that refuses to write is full, whatever it calls the reason."""
@@ -82,7 +93,7 @@ class Layout:
         except sqlite3.OperationalError:  # a disk that is full or away
             raise
         except (sqlite3.DatabaseError, UnicodeError) as error:
-            raise LogError(f"{path} is damaged: {error}") from None
+            raise LogError(f"{path} is damaged: {one_line(error)}") from None
         if table is not None:
             raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
@@ -92,7 +103,7 @@ class Layout:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
-            raise LogError(f"{path} is not {self.what}: {error}") from None
+            raise LogError(f"{path} is not {self.what}: {one_line(error)}") from None
         if application != self.application_id and (application or n_tables):
             raise LogError(f"{path} is not {self.what}: its application id is {application:#x}")
         if version > self.version:
@@ -103,6 +114,8 @@ class Layout:
         connection.execute("BEGIN IMMEDIATE")
         try:
             found = self._written_version(connection, path)  # another process may have been quicker
+            if found < self.version:
+                keep_copy(path, found)
             row_checks.prepare(connection)
             row_checks.unguard(connection)
             for version in range(found, self.version):
@@ -161,6 +174,33 @@ def free_bytes(path: Path) -> int:
         with suppress(OSError):
             return shutil.disk_usage(each).free
     return 0
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy an SQLite file as it is at one moment, whoever writes to it meanwhile. The copy has mode 0600 and is on the disk."""
+    half = target.with_name(f"{target.name}.new")
+    half.unlink(missing_ok=True)
+    _make_private(half)
+    address = f"{source.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=30)) as reader, closing(sqlite3.connect(half)) as writer:
+        reader.backup(writer)
+        writer.execute("PRAGMA journal_mode = DELETE")  # one file: nothing of it stands beside it
+    with half.open("rb") as file:
+        os.fsync(file.fileno())
+    half.rename(target)
+
+
+def keep_copy(path: Path, version: int) -> Path:
+    """Copy a file beside itself before it is brought up to date, for the way back; a copy that is there already stays."""
+    target = path.with_name(f"{path.name}.schema-{version}")
+    if not target.exists():
+        copy_database(path, target)
+    return target
+
+
+def one_line(error: Exception) -> str:
+    """SQLite's words about a damaged file, which may quote a schema of many lines, as one line of a bearable length."""
+    return " ".join(str(error).split())[:200]
 
 
 def keep_files_private() -> None:

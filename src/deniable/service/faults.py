@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import sqlite3
 import ssl
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import ResponseError, SettingsError
 from deniable.service.background import Background
+from deniable.service.database import free_bytes
 
 if TYPE_CHECKING:
     from deniable.service.metrics import Family
@@ -28,7 +28,6 @@ __all__ = [
     "FaultWatch",
     "expiring",
     "fault_families",
-    "free_bytes",
     "health_document",
     "low_disk",
     "name_of_error",
@@ -92,21 +91,9 @@ def name_of_error(error: BaseException) -> str:
     return name
 
 
-def free_bytes(path: Path) -> int | None:
-    """What is free on the disk of a path, as far as it can be told: the path need not be there yet."""
-    for place in (path, *path.absolute().parents):
-        try:
-            found = os.statvfs(place)
-        except OSError:
-            continue
-        return found.f_bavail * found.f_frsize
-    return None
-
-
 def low_disk(path: Path, reserve: int, name: str = "disk_low", stops: bool = False) -> list[Fault]:
     """The fault of a disk with less space than is reserved, if it is one."""
-    free = free_bytes(path)
-    if free is None or free >= reserve:
+    if free_bytes(path) >= reserve:
         return []
     return [Fault(name, str(path), f"less than {reserve >> 20:,} MiB are free on the disk of {path}", stops)]
 

@@ -1,4 +1,4 @@
-"""What one unit of each resource can do: every number that is not arithmetic, with where it comes from.
+"""What one unit of each resource can do: every measured or assumed number, with its source.
 
 All of them were measured on two shared cores of a Xeon at 2.8 GHz by the script that `source` names, unless it says that they are
 assumed. Machines differ: `deniable size --figures FILE` reads your own, a TOML file with the same names.
@@ -18,7 +18,7 @@ __all__ = ["Figures", "Prices", "check_positive", "read_figures"]
 
 
 def check_positive(name: str, value: Any, most: float = 1e15) -> None:
-    """Refuse what is no number above 0."""
+    """Refuse anything but a number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
         raise ParameterError(name, value, f"must be a number above 0 and at most {most:g}")
 
@@ -32,19 +32,21 @@ class Figures:
     """Capacities of one unit each. `Figures.explain()` says where each comes from."""
 
     uploads: float = _figure(
-        1100, "uploads a second of one proxy process or collector, each over a TLS connection of its own", "benchmarks/uploads.py"
+        1100,
+        "uploads per second of one proxy process or collector, each over a TLS connection of its own",
+        "benchmarks/uploads.py",
     )
     uploads_kept: float = _figure(
-        17_000, "uploads a second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
+        17_000, "uploads per second of one proxy process behind a front that keeps connections", "benchmarks/uploads.py"
     )
     polls: float = _figure(
-        44_000, "requests a second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
+        44_000, "requests per second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
     )
     gathered: float = _figure(
         60_000, "uploads of one share a second of one proxy process, gathered by collectors", "benchmarks/uploads.py"
     )
     bulk: float = _figure(
-        708_000, "shares a second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
+        708_000, "shares per second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
     )
     request_bytes: float = _figure(
         428, "bytes of heads and answer around the shares of an upload, above TCP and TLS", "benchmarks/uploads.py"
@@ -57,31 +59,31 @@ class Figures:
         50, "bytes of a proxy's memory for one message id of an open epoch, and its client's count", "benchmarks/open_ids.py"
     )
     embedded: float = _figure(
-        1_950_000, "answers a second of one core of the embedded aggregator, whole path, small blocks", "benchmarks/aggregator.py"
+        1_950_000,
+        "answers per second of one core of the embedded aggregator, whole path, small blocks",
+        "benchmarks/aggregator.py",
     )
     spark: float = _figure(
-        600_000, "answers a second of one core of Spark on blocks from Kafka, in steady state", "benchmarks/spark.py --topics"
+        600_000, "answers per second of one core of Spark on blocks from Kafka, in steady state", "benchmarks/spark.py --topics"
     )
-    flushes: float = _figure(180, "transactions a second of one proxy process into its SQLite file", "benchmarks/log.py")
-    flushes_kafka: float = _figure(45, "transactions a second of one proxy process into Kafka", "benchmarks/log.py")
+    flushes: float = _figure(180, "transactions per second of one proxy process into its SQLite file", "benchmarks/log.py")
+    flushes_kafka: float = _figure(45, "transactions per second of one proxy process into Kafka", "benchmarks/log.py")
     broker: float = _figure(
         40e6,
-        "bytes a second that one broker writes, replicas included",
+        "bytes per second that one broker writes, replicas included",
         "assumed: a machine of its own with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
     )
-    partition: float = _figure(5e6, "bytes a second of one partition", "assumed: small enough that a reader of one keeps up")
+    partition: float = _figure(5e6, "bytes per second of one partition", "assumed: small enough that a reader of one keeps up")
     broker_partitions: float = _figure(4000, "partitions of one broker, replicas counted", "assumed: what is commonly advised")
     processor: float = _figure(1, "cores that one proxy process can use: Python runs one thread of it at a time", "CPython")
     broker_cores: float = _figure(4, "cores of one broker", "assumed")
     memory: float = _figure(8e9, "bytes of memory of a machine that runs a proxy or an aggregator", "assumed")
     disk: float = _figure(2e12, "bytes of disk of one broker, or of the machine of an embedded log", "assumed")
-    headroom: float = _figure(
-        0.6, "the part of each capacity that is planned with: the rest is for peaks and failures", "assumed"
-    )
+    headroom: float = _figure(0.6, "the fraction of each capacity used in plans: the rest is for peaks and failures", "assumed")
     tick: float = _figure(
         0.5,
         "seconds between an epoch's time and its mark in the log, at most",
-        "deniable.proxy.intake_worker looks 4 times a second",
+        "deniable.proxy.intake_worker looks 4 times per second",
     )
     step: float = _figure(
         0.3, "seconds of one step of the aggregator with little in it: pause and commit", "benchmarks/scale.py --real"
@@ -91,7 +93,7 @@ class Figures:
         for name in self.names():
             check_positive(name, getattr(self, name))
         if self.headroom > 1:
-            raise ParameterError("headroom", self.headroom, "must be at most 1: it is a part of a capacity")
+            raise ParameterError("headroom", self.headroom, "must be at most 1: it is a fraction of a capacity")
 
     @classmethod
     def names(cls) -> list[str]:
@@ -110,7 +112,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Prices:
-    """What things cost, in one currency. The defaults are round examples and nobody's price list."""
+    """Prices, in one currency. The defaults are round examples, not anyone's price list."""
 
     storage: float = 80.0
     """A terabyte of disk for a month, each replica counted."""
@@ -133,5 +135,5 @@ def read_figures(path: str | Path) -> Figures:
 
 def _figures(tree: dict[str, Any]) -> Figures:
     for name in sorted(set(tree) - set(Figures.names())):
-        raise ParameterError(name, tree[name], f"is no figure; there are {', '.join(Figures.names())}")
+        raise ParameterError(name, tree[name], f"is not a figure; these are: {', '.join(Figures.names())}")
     return Figures(**tree)

@@ -1,13 +1,13 @@
 """How a system behaves in time: devices, proxies, log and aggregator as queues in a row, second by second.
 
-The model. All cells are alike, so one is followed, and in it one proxy, for all get the same messages. Amounts are real numbers
-of messages; a slot is a part of a second. In every slot
+The model. All cells are alike, so one is followed, and in it one proxy, because all get the same messages. Amounts are real
+numbers of messages; a slot is a part of a second. In every slot
 
 1. devices send, as :attr:`Demand.profile` says; what a proxy process has not taken waits at the devices;
 2. the proxy takes what its core allows, after answering the requests for queries;
 3. it gathers until `threshold` shares wait or the oldest has waited `deadline`, and then appends all of them to the log;
-4. the log takes its bytes a second, all proxies and replicas counted;
-5. the aggregator counts its answers a second.
+4. the log takes its bytes per second, all proxies and replicas counted;
+5. the aggregator counts its answers per second.
 
 Each stage serves first what came first. What a proxy has not taken `grace` seconds after its epoch has ended is late and lost.
 The result of an epoch is there when its mark, which a proxy writes `grace` seconds after the end, is read, and all before it
@@ -36,7 +36,7 @@ _MOST_SLOTS = 2_000_000
 
 @dataclass(frozen=True)
 class Stations:
-    """How many messages a second each station of one cell can serve; and how proxies gather."""
+    """How many messages per second each station of one cell can serve; and how proxies gather."""
 
     proxy: float
     log: float
@@ -95,13 +95,13 @@ class Run:
     """Of each station, over the busiest minute."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values; None for times that never come, for JSON has no infinity."""
+        """As plain values; None for times that never come, because JSON has no infinity."""
         times = {name: None if math.isinf(getattr(self, name)) else getattr(self, name) for name in ("latency", "drained")}
         return {**self.__dict__, **times}
 
 
 def _served(arriving: _Floats, capacity: float) -> tuple[_Floats, float]:
-    """What leaves a station that serves up to `capacity` a slot, first come first served; and the most that waited."""
+    """What leaves a station that serves up to `capacity` per slot, first come first served; and the most that waited."""
     total = np.cumsum(arriving)
     slots = np.arange(1, len(arriving) + 1)
     # What has left by slot t is the least, over all earlier moments s, of what had come by s plus a full service since.
@@ -142,7 +142,7 @@ def simulate(demand: Demand, stations: Stations, cells: int = 1, epochs: int = 3
     per_second = round(1 / slot)
     length = epochs * demand.every + demand.poll + demand.grace + 3600
     if length * per_second > _MOST_SLOTS:
-        raise ParameterError("slot", slot, f"makes more than {_MOST_SLOTS} slots of {epochs} epochs")
+        raise ParameterError("slot", slot, f"makes more than {_MOST_SLOTS} slots for {epochs} epochs")
     seconds = np.zeros(length)
     for epoch in range(epochs):
         start = epoch * demand.every

@@ -1,4 +1,5 @@
-"""Batches: the uploads of many devices in one body, from a process that ends their connections to the proxy that takes them.
+"""Batches: the uploads of many devices in one body, from a process that terminates their connections to the proxy that receives
+them.
 
     batch      version, kind 'U', two bytes 0, number of uploads (4 bytes)                                   8 bytes
                for each upload the SHA-256 of the token it came under                                        32 bytes each
@@ -26,19 +27,19 @@ from deniable.wire.message import VERSION, check_stamp
 __all__ = ["LARGEST_BATCH", "Outcome", "batched_bytes", "pack_batch", "pack_outcomes", "unpack_batch", "unpack_outcomes"]
 
 LARGEST_BATCH = 16 << 20
-"""Bytes of a batch."""
+"""The most bytes of a batch."""
 _BATCH, _OUTCOMES = ord("U"), ord("R")
 _HEADER = struct.Struct("<BBHI")
 _HASH_BYTES = 32
 
 
 class Outcome(NamedTuple):
-    """What became of an upload: how many of its shares were taken now and before, or why it was refused."""
+    """The outcome of an upload: how many of its shares were accepted now and before, or why it was refused."""
 
     accepted: int
     already: int
     refusal: tuple[str, int, str, int | None] | None = None
-    """Reason, status, detail, and the seconds after which it may be tried again."""
+    """Reason, status, detail, and the seconds after which to retry."""
 
 
 def batched_bytes(content: bytes) -> int:
@@ -62,14 +63,14 @@ def unpack_batch(content: bytes) -> list[tuple[bytes, bytes]]:
     at = _HEADER.size + _HASH_BYTES * n
     ends = np.cumsum(np.frombuffer(content, dtype="<u4", count=n, offset=at).astype(np.int64)) + at + 4 * n
     if (int(ends[-1]) if n else at) != len(content):
-        raise WireError("truncated", f"the uploads of a batch of {len(content)} bytes do not have the lengths that it says")
+        raise WireError("truncated", f"the uploads of a batch of {len(content)} bytes do not have the stated lengths")
     hashes = range(_HEADER.size, at, _HASH_BYTES)
     starts = [at + 4 * n, *ends.tolist()]
     return [(content[h : h + _HASH_BYTES], content[starts[i] : starts[i + 1]]) for i, h in enumerate(hashes)]
 
 
 def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
-    """What became of the uploads of a batch, in their order.
+    """The outcomes of a batch's uploads, in order.
 
     >>> refused = Outcome(0, 0, ("late", 410, "the epoch is closed", None))
     >>> unpack_outcomes(pack_outcomes([Outcome(1, 0), refused])) == [Outcome(1, 0), refused]
@@ -88,7 +89,7 @@ def unpack_outcomes(content: bytes) -> list[Outcome]:
     try:
         refusals: list[Any] = [_refusal(*each) for each in json.loads(content[_HEADER.size + 12 * n :])]
     except (ValueError, TypeError, RecursionError):
-        raise WireError("refusals", "the refusals of an outcome are no list of reason, status, detail and seconds") from None
+        raise WireError("refusals", "the refusals of an outcome must be a list of reason, status, detail and seconds") from None
     if n and int(rows[:, 2].max()) > len(refusals):
         raise WireError("refusals", f"an outcome names a refusal that is not among its {len(refusals)}")
     return [Outcome(new, old, refusals[number - 1] if number else None) for new, old, number in rows.tolist()]
@@ -103,11 +104,11 @@ def _refusal(reason: str, status: int, detail: str, retry_after: int | None) -> 
 
 def _count(content: bytes, kind: int, what: str, least_each: int) -> int:
     if len(content) < _HEADER.size:
-        raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, and these are {len(content)}")
+        raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, but there are only {len(content)}")
     version, found, reserved, n = _HEADER.unpack_from(content)
     check_stamp(what, version, found, kind)
     if reserved:
-        raise WireError("reserved", f"the third and fourth byte of {what} are {reserved:#06x}, and must be 0")
+        raise WireError("reserved", f"the third and fourth byte of {what} are {reserved:#06x} but must be 0")
     if _HEADER.size + least_each * n > len(content):
-        raise WireError("truncated", f"{what} of {n} uploads has at least {least_each} bytes for each")
+        raise WireError("truncated", f"{what} of {n} uploads has at least {least_each} bytes per upload")
     return int(n)

@@ -21,7 +21,7 @@ from deniable.wire.shares import Share, check_header
 __all__ = ["LARGEST_BLOCK", "MOST_PREFIX_BITS", "Block", "block_bytes", "common_rows", "cut"]
 
 LARGEST_BLOCK = 1 << 16
-"""How many rows a block holds at most."""
+"""The most rows of a block."""
 MOST_PREFIX_BITS = 16
 KIND = ord("B")
 _HEADER = struct.Struct("<BBBBIQII")
@@ -29,7 +29,7 @@ _Words = NDArray[np.uint64]
 
 
 def block_bytes(size_class: int, n_rows: int) -> int:
-    """How many bytes a block of so many shares takes.
+    """The number of bytes of a block with `n_rows` shares.
 
     >>> block_bytes(0, 4096)
     262168
@@ -47,21 +47,21 @@ class Block:
     prefix_bits: int
     prefix: int
     columns: _Words
-    """`row_words` rows of words, one column a share: high and low word of the message id, then the share."""
+    """`row_words` rows of words, one column per share: high and low word of the message id, then the share."""
 
     def __post_init__(self) -> None:
         n_rows = message_words(self.size_class) + 2
         if self.columns.ndim != 2 or len(self.columns) != n_rows or self.columns.dtype != np.uint64:
-            raise WireError("size_class", f"a block of size class {self.size_class} has {n_rows} words a row")
+            raise WireError("size_class", f"a block of size class {self.size_class} has {n_rows} words per row")
         if not 1 <= self.columns.shape[1] <= LARGEST_BLOCK:
-            raise WireError("count", f"a block holds 1 to {LARGEST_BLOCK} rows, and this one {self.columns.shape[1]}")
+            raise WireError("count", f"a block has 1 to {LARGEST_BLOCK} rows, not {self.columns.shape[1]}")
         if not 0 <= self.prefix_bits <= MOST_PREFIX_BITS or self.prefix >> self.prefix_bits:
             raise WireError(
-                "prefix", f"the prefix {self.prefix} has not {self.prefix_bits} bits, or more than {MOST_PREFIX_BITS}"
+                "prefix", f"the prefix {self.prefix} does not have {self.prefix_bits} bits, or has more than {MOST_PREFIX_BITS}"
             )
         high, low = self.columns[:2]
         if not _ascending(high, low):
-            raise WireError("order", "the message ids of a block ascend, and none is there twice")
+            raise WireError("order", "the message ids of a block must ascend without repetition")
         shift = 64 - self.prefix_bits
         if int(high[0]) >> shift != self.prefix or int(high[-1]) >> shift != self.prefix:
             raise WireError("prefix", "a message id does not start with the block's prefix")
@@ -83,10 +83,10 @@ class Block:
         """What :meth:`to_bytes` wrote, checked. The columns are read in place, without a copy."""
         size_class, prefix_bits, epoch, channel = check_header(content, KIND, "a block")
         if len(content) < _HEADER.size:
-            raise WireError("truncated", f"a block has a header of {_HEADER.size} bytes, and these are {len(content)}")
+            raise WireError("truncated", f"a block has a header of {_HEADER.size} bytes, but there are only {len(content)}")
         prefix, count = struct.unpack_from("<II", content, 16)
         if not 1 <= count <= LARGEST_BLOCK:
-            raise WireError("count", f"a block holds 1 to {LARGEST_BLOCK} rows, and this one says {count}")
+            raise WireError("count", f"a block has 1 to {LARGEST_BLOCK} rows, not {count}")
         length = _HEADER.size + 8 * row_words(size_class) * count
         if len(content) != length:
             reason = "truncated" if len(content) < length else "trailing"
@@ -111,7 +111,7 @@ def cut(
 ) -> tuple[list[Block], int]:
     """Rows in any order as blocks, sorted and cut by the first bits of the message id; and how many rows were repeated ids.
 
-    Of rows with the same id the first is kept: a share that comes twice counts once.
+    Of rows with the same id, the first is kept: a share that arrives twice counts once.
     """
     if not 0 <= prefix_bits <= MOST_PREFIX_BITS:
         raise ParameterError("prefix_bits", prefix_bits, f"must lie between 0 and {MOST_PREFIX_BITS}")
@@ -134,19 +134,19 @@ def cut(
 
 
 def _order(high: _Words, low: _Words) -> tuple[NDArray[np.intp], int]:
-    """The places of the rows in the order of their ids, the first of each id only; and how many were left out."""
+    """The positions of the rows in order of their ids, only the first of each id; and how many were left out."""
     order = np.argsort(high)
     ordered = high[order]
     tied = ordered[1:] == ordered[:-1]
     if not tied.any():
         return order, 0
-    order = np.lexsort((low, high))  # stable, so that of equal ids the first stays first
+    order = np.lexsort((low, high))  # stable, so that the first of equal ids stays first
     same = (high[order][1:] == high[order][:-1]) & (low[order][1:] == low[order][:-1])
     return order[np.concatenate([[True], ~same])], int(np.count_nonzero(same))
 
 
 def common_rows(columns: Sequence[_Words]) -> list[NDArray[np.intp]]:
-    """Where the message ids that all of these share stand in each of them. Each has its ids ascending, as in a block.
+    """The positions, in each of these, of the message ids common to all. Ids ascend in each, as in a block.
 
     >>> one, two = (np.array([high, [0] * len(high)], dtype=np.uint64) for high in ([1, 4, 7], [4, 5, 7, 9]))
     >>> [places.tolist() for places in common_rows([one, two])]
@@ -166,7 +166,7 @@ def _intersection(left: _Words, right: _Words) -> tuple[NDArray[np.intp], NDArra
     if not left.shape[1] or not right.shape[1]:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     if (right[0, 1:] == right[0, :-1]).any() or (left[0, 1:] == left[0, :-1]).any():
-        # Ids that share their high word do not happen by chance: somebody chose them. Then whole ids are compared.
+        # Ids do not share their high word by chance: if they do, somebody chose them, and whole ids are compared.
         named = [np.ascontiguousarray(ids.T).view("V16").reshape(-1) for ids in (left, right)]
         index = {name.tobytes(): i for i, name in enumerate(named[1])}
         pairs = [(i, index[name.tobytes()]) for i, name in enumerate(named[0]) if name.tobytes() in index]

@@ -1,15 +1,15 @@
-"""The message: one randomized answer with what the aggregator needs to count it, and the key and tag that show tampering.
+"""The message: one randomized answer with what the aggregator needs to count it, and the key and tag that reveal tampering.
 
 In 64-bit little-endian words, of a row of `row_words(c)` words whose first two are the message id (docs/wire.md):
 
     word 0      version, kind, stratum (16 bits), epoch (32 bits)
     word 1      query tag
-    words 2 …   the report, filled up with zeros
+    words 2 …   the report, padded with zeros
     last three  key (two words), SipHash-2-4 of all words before the key
 
 XOR shares are malleable: anyone who flips a bit of a share flips it in the message. The key is drawn for each message and travels
-inside it, so it is shared too and no proxy knows it; a proxy that changes its share has to guess the tag's change, one
-chance in 2**64 (the idea of algebraic manipulation detection: Cramer, Dodis, Fehr, Padró and Wichs, EUROCRYPT 2008).
+inside it, so it is shared too and no proxy knows it; a proxy that changes its share would have to guess the change of the tag,
+with one chance in 2**64 (the idea of algebraic manipulation detection: Cramer, Dodis, Fehr, Padró and Wichs, EUROCRYPT 2008).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = [
 
 VERSION = 1
 ANSWER = 0
-"""The kind of a message that holds a randomized answer."""
+"""The kind of a message with a randomized answer."""
 NOTHING = 1
 """The kind of a message that says there is no answer; its report is zeros. Cover traffic, for queries that ask for it."""
 CHUNK = 16_384
-"""Columns worked on at once: the state of their hash stays in a core's cache."""
+"""Columns processed at once: the state of their hash stays in a core's cache."""
 
 _Words = NDArray[np.uint64]
 
@@ -63,7 +63,7 @@ class Fault(IntEnum):
 
 
 def check_stamp(what: str, version: int, found: int, kind: int) -> None:
-    """Refuse a record whose first two bytes are not this library's version and the kind that it should be."""
+    """Refuse a record whose first two bytes are not this library's version and the expected kind."""
     if version != VERSION:
         raise WireError("version", f"{what} of version {version}: this library reads version {VERSION}")
     if found != kind:
@@ -71,7 +71,7 @@ def check_stamp(what: str, version: int, found: int, kind: int) -> None:
 
 
 def message_words(size_class: int) -> int:
-    """How many words a message of this class takes."""
+    """The number of words of a message of this class."""
     if not is_whole(size_class) or size_class not in SIZE_CLASSES:
         raise WireError("size_class", f"size class {size_class!r} is not one of 0 to {SIZE_CLASSES[-1]}")
     return row_words(size_class) - 2
@@ -104,31 +104,31 @@ class Message:
             rule = f"must fit in the {space} bytes of size class {size_class}"
             raise ParameterError("report", f"{len(self.report)} bytes", rule)
         if self.kind == NOTHING and any(self.report):
-            raise ParameterError("report", f"{len(self.report)} bytes", "must be zeros in a message that says nothing")
+            raise ParameterError("report", f"{len(self.report)} bytes", "must be zeros in an empty message")
         body = struct.pack("<QQ", _head(self.kind, self.stratum, self.epoch), self.query_tag) + self.report.ljust(space, b"\0")
         words = struct.unpack(f"<{len(body) // 8}Q", body)
         return body + struct.pack("<QQQ", *key, siphash(key, words))
 
     @classmethod
     def open(cls, content: bytes, size_class: int, epoch: int) -> Message:
-        """The message in these bytes, if its tag, version, kind and epoch hold; `epoch` is what its shares said in clear."""
+        """The message in these bytes, if its tag, version, kind and epoch are valid; `epoch` is what its shares said in clear."""
         n_words = message_words(size_class)
         if len(content) != 8 * n_words:
             reason = "truncated" if len(content) < 8 * n_words else "trailing"
-            raise WireError(reason, f"a message of size class {size_class} has {8 * n_words} bytes, and these are {len(content)}")
+            raise WireError(reason, f"a message of size class {size_class} has {8 * n_words} bytes, not {len(content)}")
         *words, key0, key1, tag = struct.unpack(f"<{n_words}Q", content)
         if siphash((key0, key1), words) != tag:
-            raise WireError("tag", "the tag does not fit: a share was changed, or the shares are not of one message")
+            raise WireError("tag", "the tag does not match: a share was changed, or the shares belong to different messages")
         version, kind, stratum, stated = struct.unpack_from("<BBHI", content)
         report = content[16:-24]
         if version != VERSION:
             raise WireError("version", f"a message of version {version}: this library reads version {VERSION}")
         if kind > NOTHING:
-            raise WireError("kind", f"a message of kind {kind}: {ANSWER} and {NOTHING} are known")
+            raise WireError("kind", f"a message of kind {kind}: only {ANSWER} and {NOTHING} are known")
         if stated != epoch:
-            raise WireError("epoch", f"the message is of epoch {stated}, and its shares came as of epoch {epoch}")
+            raise WireError("epoch", f"the message is of epoch {stated}, but its shares came as epoch {epoch}")
         if kind == NOTHING and any(report):
-            raise WireError("padding", "a message that says nothing holds something")
+            raise WireError("padding", "an empty message has contents")
         return cls(words[1], stated, report, stratum, kind)
 
     def trimmed(self, n_bytes: int) -> bytes:
@@ -143,7 +143,7 @@ def seal_columns(
 ) -> None:
     """Write many messages into the columns of `out`, `message_words` rows of words: the bulk form of :meth:`Message.seal`.
 
-    `reports` has one row a message; `keys` two rows of words; `strata` and `kinds` are numbers or one for each message.
+    `reports` has one row per message; `keys` two rows of words; `strata` and `kinds` are numbers or one for each message.
     """
     n, length = reports.shape
     if length > capacity(size_class):
@@ -183,24 +183,24 @@ class Opened:
 
     @property
     def query_tags(self) -> _Words:
-        """Of each message, the tag of the query it answers."""
+        """The query tag of each message."""
         tags: _Words = self.words[1]
         return tags
 
     @property
     def kinds(self) -> NDArray[np.uint8]:
-        """Of each message, its kind."""
+        """The kind of each message."""
         return np.asarray(self.words[0] >> np.uint64(8)).astype(np.uint8)
 
     @property
     def strata(self) -> NDArray[np.uint16]:
-        """Of each message, its stratum."""
+        """The stratum of each message."""
         return np.asarray(self.words[0] >> np.uint64(16)).astype(np.uint16)
 
     def reports(self, query_tag: int, n_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-        """The reports of one query, one row each, and where they stand among the messages.
+        """The reports of one query, one row each, and their positions among the messages.
 
-        Marks as at fault what is padded with anything but zeros; leaves out what is at fault or says nothing.
+        Marks messages padded with anything but zeros as faulty; leaves out faulty and empty ones.
         """
         if not 1 <= n_bytes <= 8 * (len(self.words) - 5):
             raise ParameterError("n_bytes", n_bytes, f"must lie between 1 and {8 * (len(self.words) - 5)}")
@@ -229,7 +229,7 @@ def open_columns(words: _Words, epoch: int) -> Opened:
         part = words[:, start : start + CHUNK]
         tags = siphash_columns(part[-3], part[-2], part[:-3])
         head = part[0]
-        # The usual head: this version, an answer, this epoch; any stratum. Only what differs is looked at more closely.
+        # The usual head: this version, an answer, this epoch; any stratum. Only what differs is examined further.
         usual = head & np.uint64(0xFFFFFFFF0000FFFF) == np.uint64(_head(ANSWER, 0, epoch))
         found = faults[start : start + CHUNK]
         found[:] = tags != part[-1]

@@ -1,7 +1,7 @@
 """Shares: a message split into n pieces of which any n - 1 are uniform noise, under a message id drawn for it alone.
 
-For one message, in this order, the source is asked for: id (two words), key (two words), then each share's words but the last
-share's, which is the message XOR all others. In bulk every message's draws stand together: the same script, the same bytes.
+For one message, in this order, the source is asked for: id (two words), key (two words), then the words of every share except the
+last, which is the message XOR all others. In bulk, each message's draws stay together: the same script gives the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Words = NDArray[np.uint64]
 
 
 def record_bytes(size_class: int) -> int:
-    """How many bytes a share takes on its way to a proxy."""
+    """The number of bytes of a share on its way to a proxy."""
     message_words(size_class)
     return _HEADER.size + 8 * row_words(size_class)
 
@@ -35,7 +35,7 @@ def record_bytes(size_class: int) -> int:
 def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int, int, int, int]:
     """Size class, fourth byte, epoch and channel of a share or block, if its version and kind are right."""
     if len(content) < _HEADER.size:
-        raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, and these are {len(content)}")
+        raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, but there are only {len(content)}")
     version, found, size_class, fourth, epoch, channel = _HEADER.unpack_from(content)
     check_stamp(what, version, found, kind)
     message_words(size_class)
@@ -44,7 +44,7 @@ def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int
 
 @dataclass(frozen=True, repr=False)
 class Share:
-    """One proxy's piece of a message. What stands beside `payload` is in clear; repr shows neither the payload nor the id."""
+    """One proxy's piece of a message. Everything but `payload` is in clear; repr shows neither the payload nor the id."""
 
     channel: int
     epoch: int
@@ -64,21 +64,21 @@ class Share:
         """What :meth:`to_bytes` wrote, and nothing else."""
         size_class, reserved, epoch, channel = check_header(content, KIND, "a share")
         if reserved:
-            raise WireError("reserved", f"the fourth byte of a share is {reserved}, and must be 0")
+            raise WireError("reserved", f"the fourth byte of a share is {reserved} but must be 0")
         length = record_bytes(size_class)
         if len(content) != length:
             reason = "truncated" if len(content) < length else "trailing"
-            raise WireError(reason, f"a share of size class {size_class} has {length} bytes, and these are {len(content)}")
+            raise WireError(reason, f"a share of size class {size_class} has {length} bytes, not {len(content)}")
         return cls(channel, epoch, size_class, content[_HEADER.size : _HEADER.size + 16], content[_HEADER.size + 16 :])
 
 
 def _check_shares(n_shares: int) -> None:
     if n_shares < 2:
-        raise ParameterError("n_shares", n_shares, "must be at least 2: one share alone would be the message")
+        raise ParameterError("n_shares", n_shares, "must be at least 2: a single share would be the message")
 
 
 def split(message: Message, size_class: int, n_shares: int, channel: int, source: Source | None = None) -> list[Share]:
-    """The message as shares, one for each proxy."""
+    """The message as shares, one per proxy."""
     _check_shares(n_shares)
     length = 8 * message_words(size_class)
     drawn = (source or system_source()).words(4 + (n_shares - 1) * length // 8).tobytes()
@@ -89,9 +89,9 @@ def split(message: Message, size_class: int, n_shares: int, channel: int, source
 
 
 def join(shares: Sequence[Share]) -> Message:
-    """The message of which these are all the shares."""
+    """The message that all these shares make up."""
     if len(shares) < 2:
-        raise WireError("shares", f"a message has at least 2 shares, and here is {len(shares)}")
+        raise WireError("shares", f"a message has at least 2 shares, not {len(shares)}")
     first = shares[0]
     for share in shares[1:]:
         if (share.channel, share.epoch, share.size_class) != (first.channel, first.epoch, first.size_class):
@@ -120,7 +120,7 @@ def split_columns(
 ) -> list[_Words]:
     """Many reports (one row of bytes each) as rows for each proxy: the bulk form of :func:`split`.
 
-    What comes back is, for each proxy, `row_words` rows of words with one column a message: message id, then share.
+    What comes back is, for each proxy, `row_words` rows of words with one column per message: message id, then share.
     """
     _check_shares(n_shares)
     n_words = message_words(size_class)
@@ -155,12 +155,13 @@ def split_columns(
 
 
 def join_columns(shares: Sequence[_Words], epoch: int) -> Opened:
-    """The messages of which these are all the shares, column by column: the bulk form of :func:`join`.
+    """The messages that all these shares make up, column by column: the bulk form of :func:`join`.
 
-    The columns stand in the same order in all of them: the caller has matched the ids (:func:`deniable.wire.blocks.common_rows`).
+    The columns must be in the same order in all of them: the caller has matched the ids
+    (:func:`deniable.wire.blocks.common_rows`).
     """
     if len(shares) < 2:
-        raise WireError("shares", f"a message has at least 2 shares, and here is {len(shares)}")
+        raise WireError("shares", f"a message has at least 2 shares, not {len(shares)}")
     first = shares[0]
     for share in shares[1:]:
         if share.shape != first.shape or not np.array_equal(share[:2], first[:2]):
@@ -174,23 +175,23 @@ def join_columns(shares: Sequence[_Words], epoch: int) -> Opened:
 def read_batch(content: bytes) -> dict[tuple[int, int, int], _Words]:
     """Many share records of one size class, one after the other, as columns for each (channel, epoch, size class).
 
-    What a proxy calls on the body of an upload: all of it is taken, or none.
+    Used by a proxy on the body of an upload: all of it is accepted, or none.
     """
     size_class, *_ = check_header(content, KIND, "a share")
     length = record_bytes(size_class)
     if len(content) % length:
-        rule = f"records of size class {size_class} have {length} bytes, and {len(content)} are no multiple of that"
+        rule = f"records of size class {size_class} have {length} bytes, and {len(content)} is not a multiple of that"
         raise WireError("truncated", rule)
     records = np.frombuffer(content, dtype="<u8").reshape(-1, length // 8)
     heads = records[:, 0] & np.uint64(0xFFFFFFFF)
     odd = np.flatnonzero(heads != heads[0])
     if odd.size:
         at = int(odd[0]) * length
-        Share.from_bytes(content[at : at + length])  # says what is wrong with it, if it is not the size class alone
-        raise WireError("size_class", "the records of one upload have one size class")
+        Share.from_bytes(content[at : at + length])  # says what is wrong, unless it is only the size class
+        raise WireError("size_class", "all records of an upload must have the same size class")
     Share.from_bytes(content[:length])
     out = {}
-    if (records[:, :2] == records[0, :2]).all():  # nearly always; looking for the distinct ones sorts
+    if (records[:, :2] == records[0, :2]).all():  # nearly always; finding distinct ones would sort
         keys, group = records[:1, :2], np.zeros(len(records), dtype=np.intp)
     else:
         keys, group = np.unique(records[:, :2], axis=0, return_inverse=True)

@@ -17,6 +17,7 @@ at once, for nothing more can come to it. Neither loses an answer.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ from deniable.logs.share_logs import Reading, ShareLog, unread
 
 __all__ = ["Engine"]
 
+_LOGGER = logging.getLogger("deniable.aggregator")
 _Words = NDArray[np.uint64]
 
 
@@ -193,12 +195,39 @@ class Engine:
         self._unknown[proxy] = reading is None or reading.more
         if reading is None:
             return Reading([], after, ())
-        if not reading.problem and self._identities[proxy] not in (None, reading.identity):
+        known = self._identities[proxy]
+        if not reading.problem and known in dict(reading.continues) and known != reading.identity:
+            self._go_on_with_restored(proxy, reading)
+            return Reading([], self.positions[proxy], ())
+        if not reading.problem and known not in (None, reading.identity):
             reading = unread(after, "this is not the log that was read before: its identity differs")
         if not reading.problem and after and len(reading.position) != len(after):
             reading = unread(after, f"this log has {len(reading.position)} partitions, and {len(after)} were read before")
         self._readings[proxy] = reading._replace(blocks=[], marks=())
         return reading
+
+    def _go_on_with_restored(self, proxy: int, reading: Reading) -> None:
+        """Read on in a log that was restored from a backup of the one that was read: from the end of what both have.
+
+        What the proxy acknowledged after the backup, and what was not read of it, is lost; it is not known how much that is. So
+        the epochs that the proxy had not marked, up to the one that runs now, are closed as epochs without it.
+        """
+        names = [identity for identity, _ in reading.continues]
+        since = reading.continues[names.index(str(self._identities[proxy])) :]
+        (read,) = self.positions[proxy]
+        position = min(read, *(offset for _, offset in since))
+        now = self.clock()
+        with self.state.transaction():
+            for channel in self.catalogue.channels.values():
+                first = max(self._marked(proxy, channel.tag), self._firsts[channel.tag], self._fronts[channel.tag])
+                past = min(channel.n_epochs, channel.schedule.epochs_over(now) + 1)
+                if first < past:
+                    why = f"restored from a backup that ends at offset {since[0][1]}; read up to {read}"
+                    self.state.note_loss(proxy, channel.tag, range(first, past), why)
+                    fields = {"proxy": self.state.proxies[proxy], "channel": f"{channel.tag:016x}", "first_epoch": first}
+                    _LOGGER.warning("shares lost", extra={"fields": {**fields, "last_epoch": past - 1, "why": why}})
+            self.state.apply(Step(positions={proxy: (position,)}, identities={proxy: str(reading.identity)}))
+        self.positions[proxy], self._identities[proxy] = (position,), reading.identity
 
     def _marked(self, proxy: int, channel: int) -> int:
         """The epoch before which a proxy has marked all of a channel's, in every partition, and is read so far."""

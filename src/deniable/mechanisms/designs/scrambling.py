@@ -185,7 +185,7 @@ class Scrambling:
         z = _finite_reports(reports)
         n = z.size
         if n < 2:
-            raise ParameterError("reports", n, "is their number, which must be at least 2")
+            raise ParameterError("len(reports)", n, "must be at least 2")
         p1, p2, p3 = float(self.truth), self._scrambled, float(self.substituted)
         w, u, s = self.multiplier, self.addend, self.substitute
         scale = p1 + p2 * w.moment(2)
@@ -253,7 +253,5 @@ def _shapes(contributions: _Floats) -> _Floats:
 def _finite_reports(reports: Any) -> _Floats:
     array = np.asarray(reports, dtype=np.float64).reshape(-1)
     if not np.all(np.isfinite(array)):
-        raise ParameterError(
-            "reports", int(np.flatnonzero(~np.isfinite(array))[0]), "is the position of a report that is no finite number"
-        )
+        raise ParameterError(f"reports[{(~np.isfinite(array)).argmax()}]", "…", "must be a finite number")
     return array

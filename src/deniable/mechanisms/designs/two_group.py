@@ -73,7 +73,7 @@ class TwoGroupDesign(ABC):
 
     @abstractmethod
     def class_channel(self, index: int) -> tuple[tuple[Fraction, ...], ...]:
-        """One row a class: P(no), P(yes) in one sample."""
+        """One row per class: P(no), P(yes) in one sample."""
 
     @abstractmethod
     def class_shares(self, *values: float) -> _Floats:
@@ -126,7 +126,7 @@ class TwoGroupDesign(ABC):
     def estimate(self, groups: Sequence[Any]) -> solving.DesignEstimate:
         """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and "yes"."""
         if len(groups) != 2:
-            raise ParameterError("groups", len(groups), "is their number, which must be 2")
+            raise ParameterError("len(groups)", len(groups), "must be 2")
         answers = [np.asarray(group) for group in groups]
         said = [np.isin(group, ["yes"]) if group.dtype.kind in "UO" else group.astype(bool) for group in answers]
         return self.estimate_counts(yes=[int(part.sum()) for part in said], n=[part.size for part in said])

@@ -76,7 +76,7 @@ export function say(node, text) {
 export const label = (text) => h('span', { class: 'label' }, text);
 
 let hatched = 0;
-/** Hatchings, under names of their own, for a hidden chart's patterns are not drawn. */
+/** Hatchings, under unique names, because a hidden chart's patterns are not drawn. */
 export function hatches() {
   const suffix = `-${++hatched}`;
   const defs = s('defs', null, [['data', 5], ['warn', 7], ['ink', 6]].map(([name, gap]) =>

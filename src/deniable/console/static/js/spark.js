@@ -1,4 +1,4 @@
-// The ± of the newest windows against the one that was wished for.
+// The ± of the newest windows against the target.
 
 import { s } from './dom.js';
 import { pct } from './numbers.js';
@@ -28,7 +28,7 @@ export function spark(reaches, serials, wish) {
   }
   const rules = serials.flatMap((serial, i) => (i && serial !== serials[i - 1] ? [s('line', { class: 'version', x1: x(i), x2: x(i), y1: 0, y2: HEIGHT })] : []));
   const aim = wish === null ? [] : [s('line', { class: 'wish', x1: 0, x2: WIDTH, y1: y(wish), y2: y(wish) })];
-  const told = wish === null ? '' : ` against the wish of ${pct(wish)}`;
+  const told = wish === null ? '' : ` against the target of ${pct(wish)}`;
   return s('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT + 2}`, width: '100%', class: 'spark', role: 'img', 'aria-label': `± of ${reaches.length} windows${told}` },
     rules, s('path', { class: 'line', d: path || 'M0 0' }), aim, over.slice(-40));
 }

@@ -1,0 +1,244 @@
+"""Backup and restore of an aggregator: its state at one moment, the history that it names, settings, ring, tokens and keys.
+
+The state holds how far each proxy's log is counted, so a restored aggregator reads on from there: what it had counted after the
+backup it counts again, once, for the restored state knows nothing of it. What a log no longer holds by then is lost, and named:
+the epochs concerned are closed as epochs without that proxy. Results that may have been released before are released under
+higher revision numbers (:mod:`deniable.aggregator.closing`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from deniable.aggregator.aggregator_settings import ProxySettings, Settings, read_settings
+from deniable.aggregator.catalogue import Catalogue, publish, published
+from deniable.aggregator.history.file_catalogue import files
+from deniable.aggregator.state import State, unsigned
+from deniable.errors import BackupError, DeniableError, QueryError, ResponseError
+from deniable.logs.share_logs import Reading
+from deniable.queries.keys import KeyRing
+from deniable.queries.signing import LARGEST_LIST, SignedQuery
+from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
+from deniable.service.http_reading import ask
+
+__all__ = ["back_up_aggregator", "restore_aggregator"]
+
+_KIND = "aggregator"
+_TRIES = 5
+_NUMBERS = 1_000_000_000
+"""By which the numbers of results go ahead at a restore: followers ask for what comes after the last that they had."""
+_BEGINS = re.compile(r"begins after offset (\d{1,19})\b")
+
+
+def back_up_aggregator(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
+    """Write a backup of a running or stopped aggregator into a new folder; what is in it."""
+    settings = read_settings(settings_file)
+    if not settings.state.is_file():
+        raise BackupError(f"{settings.state} is not there: there is nothing to back up yet")
+    writer = BackupWriter(target)
+    for attempt in range(_TRIES):
+        writer.database(settings.state, "state.db")
+        try:
+            history = _copy_history(settings, writer)
+            break
+        except FileNotFoundError:  # merged with others since the state was copied: they are left for a minute, no longer
+            if attempt == _TRIES - 1:
+                raise BackupError(f"files of the history in {settings.history} keep changing: try again later") from None
+    for name, path in _other_files(settings_file, settings).items():
+        if path.is_file():
+            writer.file(path, name)
+    manifest = writer.finish(_KIND, now, {**_facts(writer.folder / "state.db"), "history": history})
+    note_in_audit_log(settings.audit_path, "service.backed_up", to=str(target))
+    return manifest
+
+
+def _copy_history(settings: Settings, writer: BackupWriter) -> str:
+    if settings.history is None:
+        return "none"
+    if "://" in settings.history.folder:
+        return f"not included: it is at {settings.history.folder}"
+    with closing(sqlite3.connect(writer.folder / "state.db")) as connection:
+        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history_files'").fetchone()
+        paths = [entry.path for entry in files(connection)] if known else []
+    for path in paths:
+        writer.file(Path(settings.history.folder) / path, f"history/{path}")
+    return f"{len(paths)} files"
+
+
+def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
+    """What else a restored aggregator needs, by its name in the backup."""
+    found: dict[str, Path | None] = {"settings/settings.toml": settings_file, "settings/ring": settings.ring}
+    found["settings/controller"] = settings.controller
+    for i, proxy in enumerate(settings.proxies):
+        found[f"settings/proxy-{i}.token"] = proxy.token_file
+    if settings.tls is not None:
+        found["settings/tls.certificate"], found["settings/tls.key"] = settings.tls.certificate, settings.tls.key
+        found["settings/tls.password"] = settings.tls.password_file
+    audit = settings.audit_path
+    # The head first: lines that are added in between go beyond it, and a head beyond the lines would look like a loss.
+    found["audit.jsonl.head"], found["audit.jsonl"] = audit.with_name(f"{audit.name}.head"), audit
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def _facts(state: Path) -> dict[str, Any]:
+    """How far the copied state had come."""
+    with closing(sqlite3.connect(state)) as connection:
+        [(schema,)] = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
+        proxies = [
+            {"name": name, "identity": identity, "position": [int(each) for each in position.split()]}
+            for name, identity, position in connection.execute("SELECT name, identity, position FROM proxies ORDER BY proxy")
+        ]
+        channels = {
+            f"{unsigned(channel):016x}": {"first_epoch": first, "closed_before": front}
+            for channel, first, front in connection.execute("SELECT channel, first, front FROM channels")
+        }
+        [(last,)] = connection.execute("SELECT coalesce(max(seq), 0) FROM results")
+        queries = connection.execute("SELECT id, max(serial) FROM queries GROUP BY id ORDER BY id").fetchall()
+    listed = [{"id": name, "serial": serial} for name, serial in queries]
+    return {"schema": schema, "proxies": proxies, "channels": channels, "last_result": last, "queries": listed}
+
+
+# --- restoring ------------------------------------------------------------------------------------------------------
+
+
+def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: int) -> dict[str, Any]:
+    """Put a backup in the place that the settings name, and say what is lost.
+
+    If there are no settings at that path yet, those of the backup are put there. Files that are there already stay as they are;
+    a state is only replaced if that is asked for, and then moved aside.
+    """
+    manifest = check_backup(backup, _KIND)
+    if not settings_file.exists():
+        copy_in(backup / "settings" / "settings.toml", settings_file)
+    settings = read_settings(settings_file)
+    report: dict[str, Any] = {"backup": manifest["made"], "state": str(settings.state), "restored": [], "kept": []}
+    with _alone(settings.state):
+        if settings.state.exists():
+            if not replace:
+                raise BackupError(f"{settings.state} exists: give --replace to move it aside")
+            report["moved_aside"] = str(move_aside(settings.state))
+        restore_missing(backup, _other_files(settings_file, settings), report)
+        report["restored"] += _restore_history(backup, settings)
+        copy_in(backup / "state.db", settings.state)
+    report["restored"].append(str(settings.state))
+    state = State(settings.state, [proxy.name for proxy in settings.proxies])
+    try:
+        with state.transaction():
+            connection = state.connection
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('restored', ?)", (now,))
+            connection.execute("UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'results'", (_NUMBERS,))
+            report["published_again"] = _publish_again(connection, settings, int(manifest["made_seconds"]))
+            report["lost"] = [loss for i, proxy in enumerate(settings.proxies) for loss in _losses(state, i, proxy)]
+    finally:
+        state.close()
+    note_in_audit_log(settings.audit_path, "service.restored", backup=manifest["made"], losses=len(report["lost"]))
+    return report
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """While no aggregator runs on a state."""
+    state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(f"{state}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise BackupError(f"another aggregator is running on {state}: stop it first") from None
+    finally:
+        os.close(handle)
+
+
+def _restore_history(backup: Path, settings: Settings) -> list[str]:
+    if settings.history is None or "://" in settings.history.folder:
+        return []
+    source, target = backup / "history", Path(settings.history.folder)
+    found = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    for path in found:
+        copy_in(source / path, target / path)
+    return [f"{len(found)} files of the history"] if found else []
+
+
+def _publish_again(connection: sqlite3.Connection, settings: Settings, made: int) -> list[str]:
+    """Take in the queries that proxies show and the backup does not have: they were published after it.
+
+    They are counted from the time of the backup on, which is before they were published, so that none of their answers is lost.
+    """
+    import httpx  # noqa: PLC0415 - an extra
+
+    ring, names = KeyRing.load(settings.ring), [proxy.name for proxy in settings.proxies]
+    known = {(entry.query.id, entry.query.serial) for entry in published(connection)}
+    taken: list[str] = []
+    with httpx.Client(timeout=settings.limits.silent) as client:
+        for proxy in settings.proxies:
+            if not proxy.url.startswith(("http://", "https://")):
+                continue
+            try:
+                answer = ask(client, "GET", f"{proxy.url.rstrip('/')}/v1/queries", LARGEST_LIST + (1 << 16))
+                shown = [SignedQuery.from_bytes(json.dumps(each).encode()) for each in json.loads(answer.content)]
+            except (ResponseError, QueryError, ValueError):  # it is away, or what it shows is none of ours: the next one is asked
+                continue
+            for each in shown:
+                query = each.unverified()
+                if (query.id, query.serial) in known:
+                    continue
+                known.add((query.id, query.serial))
+                try:
+                    publish(connection, each, ring, names, made)
+                except DeniableError:
+                    continue
+                taken.append(f"{query.id}, version {query.serial}")
+    return taken
+
+
+def _losses(state: State, proxy: int, settings: ProxySettings) -> Iterator[dict[str, Any]]:
+    """What a proxy's log does not hold any more of what comes after the backup; noted in the state, so that windows say so."""
+    position = state.positions()[proxy]
+    log = settings.open_log()
+    try:
+        reading = log.read(position, 1)
+    finally:
+        log.close()
+    if not reading.problem:
+        return
+    begins = _BEGINS.search(reading.problem)
+    if begins is None or len(position) > 1:
+        yield {"proxy": settings.name, "problem": f"what it still holds could not be checked: {reading.problem}"}
+        return
+    dropped = int(begins[1])
+    marks = _marks_of(settings, dropped)
+    before = state.marks()
+    for channel in Catalogue.load(state.connection).channels.values():
+        first = max(before.get((proxy, 0, channel.tag), 0), state.fronts()[channel.tag])
+        past = marks.get(channel.tag, first)  # only blocks of epochs that are marked are ever deleted
+        if first < past:
+            state.note_loss(proxy, channel.tag, range(first, past), f"offsets {_after(position) + 1} to {dropped} were deleted")
+            yield {
+                "proxy": settings.name,
+                "offsets": [_after(position) + 1, dropped],
+                "channel": f"{channel.tag:016x}",
+                "queries": sorted(channel.queries()),
+                "epochs": [first, past - 1],
+            }
+    state.connection.execute("UPDATE proxies SET position = ? WHERE proxy = ?", (str(dropped), proxy))
+
+
+def _after(position: tuple[int, ...]) -> int:
+    return position[0] if position else 0
+
+
+def _marks_of(settings: ProxySettings, after: int) -> dict[int, int]:
+    log = settings.open_log()
+    try:
+        reading: Reading = log.read((after,), 1)
+    finally:
+        log.close()
+    return {mark.channel: mark.epoch for mark in reading.marks}

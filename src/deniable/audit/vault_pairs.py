@@ -1,0 +1,129 @@
+"""Vaults for a query's own SQL: made up so that it finds one answer in one of them and another in the other.
+
+Which tables and columns the SQL reads, SQLite says itself when it compiles the text on an empty database. Values come from the
+buckets: their bounds, what lies between them, their labels. What SQL finds in a vault with one such row is looked at in the
+sandbox, like on a device. Where that finds no two answers (a condition on another column, say), the person who audits gives two
+vaults of their own.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from deniable.client import guard, sandbox
+from deniable.client.vault import Vault
+from deniable.errors import ParameterError, SandboxError
+from deniable.queries.query import Query
+
+__all__ = ["VaultPair", "given_pair", "made_pair"]
+
+_MOST_NAMES = 64
+_TABLE = re.compile(r"no such table: (?:main\.)?(.+)")
+_COLUMN = re.compile(r"no such column: (?:(.+)\.)?(.+)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class VaultPair:
+    """Two vaults, and the bucket of the answer that the SQL finds in each."""
+
+    vaults: tuple[Vault, Vault]
+    answers: tuple[int, int]
+
+
+def given_pair(query: Query, one: Path, other: Path) -> VaultPair:
+    """Two vaults that exist; they have to differ in the answer, and to share the same."""
+    vaults = (Vault.open(one), Vault.open(other))
+    if vaults[0].shares() != vaults[1].shares():
+        raise ParameterError("--other", str(other), "must share the same tables and columns as the first vault")
+    answers = [_answer(query, vault) for vault in vaults]
+    if answers[0] is None or answers[1] is None or answers[0] == answers[1]:
+        raise ParameterError("--other", str(other), "must hold another answer to the query than the first vault")
+    return VaultPair(vaults, (answers[0], answers[1]))
+
+
+def made_pair(query: Query, folder: Path) -> VaultPair:
+    """Two vaults that are made up for the query."""
+    tables = _tables(query.sql)
+    found: dict[int, Vault] = {}
+    for number, value in enumerate(_values(query)):
+        vault = Vault.create(folder / f"made-{number}.db")
+        for table, columns in tables.items():
+            kind = "TEXT" if isinstance(value, str) else "REAL"
+            vault.import_rows(table, dict.fromkeys(columns, kind), [[value] * len(columns)])
+            vault.share(table, columns)
+        answer = _answer(query, vault)
+        if answer is not None and answer not in found:
+            found[answer] = vault
+    if len(found) < 2:
+        rule = "found fewer than two answers in vaults that were made up for it: give two of your own with --vault and --other"
+        raise ParameterError("sql", query.sql, rule)
+    first, last = min(found), max(found)
+    return VaultPair((found[first], found[last]), (first, last))
+
+
+def _answer(query: Query, vault: Vault) -> int | None:
+    """The bucket of the first row; None if there is none, or if the SQL fails."""
+    try:
+        rows = sandbox.run(vault, query.sql, isolated=False)
+    except SandboxError:
+        return None
+    if len(rows) != 1 or len(rows[0]) != len(query.columns):
+        return None
+    bucket = query.buckets.index(rows[0])
+    return bucket if bucket >= 0 else None
+
+
+def _tables(sql: str) -> dict[str, list[str]]:
+    """The tables that the SQL reads, and their columns: each that is missing is added until the text compiles."""
+    guard.check_text(sql)
+    tables: dict[str, list[str]] = {}
+    for _ in range(_MOST_NAMES):
+        with closing(sqlite3.connect(":memory:")) as connection:
+            for table, columns in tables.items():
+                listed = ", ".join(guard.quoted(column) for column in columns or ["rowid_"])
+                connection.execute(f"CREATE TABLE {guard.quoted(table)} ({listed})")
+            try:
+                connection.execute(f"EXPLAIN {sql}")  # compiled, never run
+            except sqlite3.Error as error:
+                if not _added(tables, str(error)):
+                    raise ParameterError("sql", sql, f"cannot be compiled: {error}") from None
+            else:
+                return {table: columns or ["rowid_"] for table, columns in tables.items()}
+    raise ParameterError("sql", sql, f"must name at most {_MOST_NAMES} tables and columns for vaults to be made up")
+
+
+def _added(tables: dict[str, list[str]], problem: str) -> bool:
+    """Whether what SQLite misses was added."""
+    table = _TABLE.fullmatch(problem)
+    if table is not None:
+        tables[table[1]] = []
+        return True
+    column = _COLUMN.fullmatch(problem)
+    if column is None:
+        return False
+    # A qualifier may be an alias, and a bare name may be of any table: then all have it but where that makes it ambiguous.
+    where = [column[1]] if column[1] in tables else list(tables)[-1:] if column[1] is None else list(tables)
+    fresh = [name for name in where if column[2] not in tables[name]]
+    for name in fresh:
+        tables[name].append(column[2])
+    return bool(fresh)
+
+
+def _values(query: Query) -> Iterator[float | str]:
+    """Values that may fall into different buckets: the first and last labels of each column, and what lies in them."""
+    seen: set[float | str] = set()
+    for column in query.columns:
+        for label in dict.fromkeys([*column.labels[:2], *column.labels[-3:]]):
+            numbers = [float(text) for text in _NUMBER.findall(str(label))]
+            middles = [sum(numbers[:2]) / 2, numbers[0] + 0.5] if numbers else []
+            values: list[float | str] = [*middles, *numbers, str(label)]
+            for value in values:
+                if value not in seen:
+                    seen.add(value)
+                    yield value

@@ -1,0 +1,79 @@
+"""`backup` and `restore` of an aggregator and of a proxy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deniable.cli.output import say
+
+__all__ = ["add_backup_commands"]
+
+_PATH = click.Path(path_type=Path)
+Back = Callable[[Path, Path, int], dict[str, Any]]
+Restore = Callable[[Path, Path, bool, int], dict[str, Any]]
+
+
+def add_backup_commands(group: click.Group, what: str, functions: Callable[[], tuple[Back, Restore]]) -> None:
+    """Add both commands to the group of a service. `functions` gives what does the work: it is loaded when it is needed."""
+
+    @group.command("backup", help=f"Back up the {what} of SETTINGS, running or not, into the new folder DEST.")
+    @click.argument("settings", type=_PATH)
+    @click.argument("dest", type=_PATH)
+    @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+    def backup(settings: Path, dest: Path, as_json: bool) -> None:
+        manifest = functions()[0](settings, dest, int(time.time()))
+        if as_json:
+            say(json.dumps(manifest, indent=2))
+            return
+        n_bytes = sum(each["bytes"] for each in manifest["files"])
+        say(f"backed up to {dest}: {len(manifest['files'])} files, {n_bytes:,} bytes, as of {manifest['made']}")
+        for proxy in manifest.get("proxies", ()):
+            say(f"  {proxy['name']}: counted up to offset {' '.join(map(str, proxy['position'])) or '0'}")
+        if manifest.get("log"):
+            say(f"  log {manifest['log']['identity']}: up to offset {manifest['log']['end']}")
+        say("It holds tokens and keys: keep it as safe as the service.")
+
+    @group.command("restore", help=f"Restore the {what} of SETTINGS from the folder BACKUP, and say what is lost.")
+    @click.argument("backup", type=_PATH)
+    @click.argument("settings", type=_PATH)
+    @click.option("--replace", is_flag=True, help="Move aside what is there now.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    def restore(backup: Path, settings: Path, replace: bool, as_json: bool) -> None:
+        report = functions()[1](backup, settings, replace, int(time.time()))
+        if as_json:
+            say(json.dumps(report, indent=2))
+            return
+        for line in _spoken(report):
+            say(line)
+
+
+def _spoken(report: dict[str, Any]) -> list[str]:
+    lines = [f"restored the backup of {report['backup']}"]
+    if "moved_aside" in report:
+        lines.append(f"moved aside: {report['moved_aside']}")
+    lines += [f"left as it is: {path}" for path in report["kept"]]
+    lines += [f"published after the backup, and counted again: {name}" for name in report.get("published_again", ())]
+    for loss in report["lost"]:
+        lines.append(f"lost: {_spoken_loss(loss)}")
+    if not report["lost"]:
+        lines.append("lost: nothing; the logs still hold everything that came after the backup")
+    lines.append(f"Tokens that were revoked after {report['backup']} are valid again, and those made since are not known.")
+    return lines
+
+
+def _spoken_loss(loss: dict[str, Any]) -> str:
+    if "problem" in loss:
+        return f"{loss['proxy']}: {loss['problem']}"
+    first, last = loss["epochs"]
+    if "proxy" in loss:
+        a, b = loss["offsets"]
+        whose = f"{loss['proxy']}: offsets {a} to {b} were deleted by retention"
+        return f"{whose}; epochs {first} to {last} of {', '.join(loss['queries'])} are closed without it"
+    unread = "what was acknowledged after the backup and not yet read by the aggregator"
+    return f"channel {loss['channel']}, epochs {first} to {last}: {unread} (after {loss['after']})"

@@ -1,0 +1,153 @@
+"""Backups of a service: a folder of copied files and a manifest with the hash of each and what the service had done by then.
+
+A backup is written under another name and renamed when it is whole, so that one that was interrupted never looks like one. It
+holds what the service holds, tokens and keys included: it has mode 0700, and belongs where the service's own files would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from deniable.errors import BackupError
+from deniable.queries.times import iso_time
+from deniable.service.audit_log import OPERATOR, AuditLog
+from deniable.service.database import copy_database
+
+__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log", "restore_missing"]
+
+_MANIFEST = "manifest.json"
+_VERSION = 1
+
+
+class BackupWriter:
+    """Gathers the files of a backup."""
+
+    def __init__(self, target: Path) -> None:
+        if target.exists():
+            raise BackupError(f"{target} exists: name a folder that does not")
+        self._target, self.folder = target, target.with_name(f"{target.name}.new")
+        try:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise BackupError(f"{target} cannot be made: {error.strerror}") from None
+
+    def path(self, name: str) -> Path:
+        """Where a file of this name goes."""
+        place = self.folder / name
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return place
+
+    def database(self, source: Path, name: str) -> None:
+        """Copy an SQLite file as it is at one moment."""
+        copy_database(source, self.path(name))
+
+    def file(self, source: Path, name: str) -> None:
+        """Copy a file that is only ever appended to, or never changed."""
+        place = self.path(name)
+        place.write_bytes(source.read_bytes())
+        place.chmod(0o600)
+
+    def finish(self, kind: str, now: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the manifest, and let the folder have its name."""
+        files = [{"name": name, "bytes": path.stat().st_size, "sha256": _digest(path)} for name, path in _files(self.folder)]
+        about = {"version": _VERSION, "kind": kind, "release": version("deniable"), "made": iso_time(now), "made_seconds": now}
+        document = {**about, **facts, "files": files}
+        (self.folder / _MANIFEST).write_text(json.dumps(document, indent=2) + "\n")
+        for _, path in _files(self.folder):
+            _sync(path)
+        _sync(self.folder)
+        self.folder.rename(self._target)
+        _sync(self._target.parent)
+        return document
+
+
+def check_backup(folder: Path, kind: str) -> dict[str, Any]:
+    """The manifest of a backup, if every file is there and is what it was."""
+    try:
+        document = json.loads((folder / _MANIFEST).read_text())
+        told = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
+        number, found = document["version"], document["kind"]
+    except FileNotFoundError:
+        raise BackupError(f"{folder} is not a backup: it has no {_MANIFEST}") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BackupError(f"{folder / _MANIFEST} cannot be read: it is damaged") from None
+    if number != _VERSION:
+        raise BackupError(f"{folder} is a backup of version {number}, of a newer release; this one reads version {_VERSION}")
+    if found != kind:
+        raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
+    there = dict(_files(folder))
+    for name, digest in told.items():
+        if name not in there:
+            raise BackupError(f"{folder} is incomplete: {name} is missing")
+        if _digest(there[name]) != digest:
+            raise BackupError(f"{folder} is damaged: {name} is not what was backed up")
+    return dict(document)
+
+
+def copy_in(source: Path, target: Path) -> None:
+    """Put a file of a backup in its place, on the disk when this returns."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    half = target.with_name(f"{target.name}.new")
+    shutil.copyfile(source, half)
+    half.chmod(0o600)
+    _sync(half)
+    half.rename(target)
+    _sync(target.parent)
+
+
+def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
+    """Put back files of a backup that do not exist any more, by their names in it; the report lists which, and which were
+    kept."""
+    for name, path in files.items():
+        if path.exists():
+            report["kept"].append(str(path))
+        elif (backup / name).is_file():
+            copy_in(backup / name, path)
+            report["restored"].append(str(path))
+
+
+def move_aside(path: Path) -> Path:
+    """Give what stands in the place of a restore another name, with what SQLite keeps beside it."""
+    aside = path.with_name(f"{path.name}.before-restore-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    for end in ("", "-wal", "-shm"):
+        place = path.with_name(path.name + end)
+        if place.exists():
+            place.rename(aside.with_name(aside.name + end))
+    return aside
+
+
+def note_in_audit_log(path: Path, event: str, **details: Any) -> None:
+    """Record what an operator did in the audit log of the service."""
+    log = AuditLog(path)
+    try:
+        log.record(event, actor=OPERATOR, **details)
+    finally:
+        log.close()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / _MANIFEST:
+            yield str(path.relative_to(folder)), path
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

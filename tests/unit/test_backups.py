@@ -1,0 +1,325 @@
+"""Backups: a restored service goes on where the backup was made, counts nothing twice, and names what is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from deniable.aggregator.state import State
+from deniable.cli import cli
+from deniable.logs.share_logs import EmbeddedLog, HttpLog
+from deniable.logs.sqlite_log import BlockLog
+from deniable.proxy.api import Proxy, create_app
+from deniable.proxy.board import Board
+from deniable.proxy.intake import Intake, Receipt, Rules, Upload
+from deniable.proxy.proxy_settings import Settings as ProxySettings
+from deniable.queries.channels import channels_of
+from deniable.queries.signing import sign
+from deniable.service import row_checks
+from deniable.service.audit_log import read_events
+from deniable.service.tokens import TokenStore
+from deniable.wire.blocks import Block, cut
+from toolkit.crowds import KEY, RING, Crowd, minute_query
+from toolkit.served import served
+from toolkit.shares import body_of
+
+MANY = 1 << 20
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def done(*arguments: str | Path) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.output))
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    crowd = Crowd(folder)
+    RING.save(folder / "ring.json")
+    (folder / "one.token").write_text("deniable_one\n")
+    proxies = "".join(f'[[proxies]]\nname = "{name}"\nlog = "log{i}.db"\n' for i, name in enumerate(crowd.query.proxies))
+    proxies = proxies.replace('log = "log0.db"\n', 'log = "log0.db"\ntoken_file = "one.token"\n')
+    proxies = proxies.replace("https://", "")  # no address: nobody is asked which queries were published since
+    crowd.query = minute_query(proxies=tuple(name.removeprefix("https://") for name in crowd.query.proxies))
+    (folder / "aggregator.toml").write_text(f'state = "state.db"\nring = "ring.json"\n{proxies}')
+    yield crowd
+    crowd.close_all()
+
+
+# --- an aggregator ----------------------------------------------------------------------------------------------------
+
+
+def test_a_restored_aggregator_counts_everything_once_and_releases_again_under_higher_revisions(
+    crowd: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = crowd.folder / "aggregator.toml"
+    engine = crowd.engine()
+    for epoch in range(4):
+        crowd.answer([1] * 10, epoch)
+    waiting = crowd.answer([2] * 5, epoch=4, proxies=[0])  # of these the other proxy's shares come after the backup
+    crowd.mark(4)
+    crowd.now += 4 * 60
+    engine.drain()
+    manifest = done("aggregator", "backup", settings, tmp_path / "backup")  # the engine has its state open all the while
+    assert manifest["proxies"][0]["position"] == list(engine.positions[0])
+    assert {each["name"] for each in manifest["files"]} == {
+        "state.db",
+        "settings/settings.toml",
+        "settings/ring",
+        "settings/proxy-0.token",
+    }
+    before = [(window.index, window.revision) for window in crowd.windows()]
+    assert before == [(0, 0), (1, 0)]
+
+    crowd.append(1, waiting[1], epoch=4)
+    crowd.answer([3] * 7, epoch=5)
+    crowd.mark(6)
+    crowd.now += 2 * 60
+    engine.drain()
+    after = {window.index: window for window in crowd.windows()}
+    counts = crowd.counts().tolist()
+    assert len(after) == 4
+    crowd.close()
+
+    monkeypatch.setattr("time.time", lambda: crowd.now)
+    report = done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert report["lost"] == []
+    assert report["kept"][:3] == [str(settings), str(crowd.folder / "ring.json"), str(crowd.folder / "one.token")]
+    assert Path(report["moved_aside"]).exists()
+    engine = crowd.engine(publish_query=False)
+    assert [window.index for window in crowd.windows()] == [0, 1]
+    engine.drain()
+    again = {window.index: window for window in crowd.windows()}
+    assert crowd.counts().tolist() == counts
+    assert [(window.index, window.revision) for window in again.values()] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    for index, window in again.items():
+        told, known = window.to_dict(), after[index].to_dict()
+        assert told | {"revision": 0} == known
+    events = [event["event"] for event in read_events(crowd.folder / "state.db.audit.jsonl")]
+    assert events == ["service.backed_up", "service.restored"]
+    numbers = [seq for (seq,) in crowd.state.connection.execute("SELECT seq FROM results ORDER BY seq")]  # type: ignore[union-attr]
+    assert numbers[:2] == [1, 2]
+    assert numbers[2] > 1000  # whoever follows and had number 4 gets what is released again
+    crowd.answer([4] * 3, epoch=6)  # a window that ends after the restore is released for the first time
+    crowd.mark(7)
+    crowd.now += 60
+    engine.drain()
+    assert crowd.windows()[-1].revision == 0
+
+
+def test_what_a_log_no_longer_holds_is_named_and_its_windows_say_so(crowd: Crowd, tmp_path: Path) -> None:
+    settings = crowd.folder / "aggregator.toml"
+    engine = crowd.engine()
+    crowd.answer([1] * 10, 0)
+    crowd.mark(1)
+    crowd.now += 60
+    engine.drain()
+    manifest = done("aggregator", "backup", settings, tmp_path / "backup")
+    [position] = manifest["proxies"][1]["position"]
+    for epoch in range(1, 5):
+        crowd.answer([1] * 10, epoch)
+    crowd.mark(5)
+    crowd.now += 4 * 60
+    engine.drain()
+    crowd.close()
+    log = crowd.logs[1]
+    dropped = log.end - 3
+    assert log.drop_before(crowd.now + 1, most=dropped) == dropped
+    crowd.answer([1] * 10, 5)
+
+    result = run("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert result.exit_code == 0, result.output
+    name = crowd.query.proxies[1]
+    told = f"lost: {name}: offsets {position + 1} to {dropped} were deleted by retention; epochs 1 to 4 of {crowd.query.id} are "
+    assert told in result.output
+    engine = crowd.engine(publish_query=False)
+    crowd.mark(6)
+    crowd.now += 60
+    engine.drain()
+    assert engine.health[1].problem == ""
+    windows = {window.index: window for window in crowd.windows()}
+    assert {index: window.missing for index, window in windows.items()} == dict.fromkeys(windows, (name,))
+    assert crowd.counts(range(5, 6)).sum() == 10  # what came later is counted as ever
+
+
+def test_a_backup_is_whole_or_refused_and_nothing_is_overwritten(crowd: Crowd, tmp_path: Path) -> None:
+    settings, backup = crowd.folder / "aggregator.toml", tmp_path / "backup"
+    assert "there is nothing to back up yet" in run("aggregator", "backup", settings, backup).output
+    engine = crowd.engine()
+    crowd.answer([1] * 10)
+    engine.drain()
+    assert done("aggregator", "backup", settings, backup)["kind"] == "aggregator"
+    assert backup.stat().st_mode & 0o777 == 0o700
+    cases = [
+        (("aggregator", "backup", settings, backup), f"{backup} exists: name a folder that does not"),
+        (("aggregator", "restore", backup, settings, "--replace"), "another aggregator is running on"),
+        (("aggregator", "restore", tmp_path, settings), f"{tmp_path} is not a backup: it has no manifest.json"),
+        (("proxy", "restore", backup, settings), f"{backup} is a backup of a service of kind 'aggregator', not 'proxy'"),
+    ]
+    for arguments, message in cases:
+        result = run(*arguments)
+        assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1), result.output
+        assert message in result.output
+    crowd.close()
+    assert "exists: give --replace to move it aside" in run("aggregator", "restore", backup, settings).output
+    copied = backup / "state.db"
+    content = bytearray(copied.read_bytes())
+    content[len(content) // 2] ^= 1
+    copied.write_bytes(content)
+    result = run("aggregator", "restore", backup, settings, "--replace")
+    assert f"{backup} is damaged: state.db is not what was backed up" in result.output
+    assert (crowd.folder / "state.db").exists()
+    copied.unlink()
+    assert "is incomplete: state.db is missing" in run("aggregator", "restore", backup, settings, "--replace").output
+
+
+def test_an_empty_machine_is_given_settings_ring_and_tokens_too(crowd: Crowd, tmp_path: Path) -> None:
+    settings, elsewhere = crowd.folder / "aggregator.toml", tmp_path / "elsewhere" / "aggregator.toml"
+    crowd.engine().drain()
+    done("aggregator", "backup", settings, tmp_path / "backup")
+    crowd.close()
+    elsewhere.parent.mkdir()
+    report = done("aggregator", "restore", tmp_path / "backup", elsewhere)
+    assert [each["proxy"] for each in report["lost"]] == list(crowd.query.proxies)  # there are no logs beside it: it says so
+    assert all("could not be checked" in each["problem"] for each in report["lost"])
+    assert (elsewhere.parent / "one.token").read_text() == "deniable_one\n"
+    assert (elsewhere.parent / "one.token").stat().st_mode & 0o777 == 0o600
+    State(elsewhere.parent / "state.db", crowd.query.proxies).close()
+
+
+# --- a proxy ----------------------------------------------------------------------------------------------------------
+
+
+class OneProxy:
+    """The folder of a crowd's second proxy, whose intake takes what devices send."""
+
+    def __init__(self, crowd: Crowd, folder: Path) -> None:
+        self.crowd, self.folder = crowd, folder
+        self.settings = folder.with_suffix(".toml")
+        self.settings.write_text(f'folder = "{folder.name}"\n')
+        self.start()
+        TokenStore(folder / "tokens.db").close()
+        board = Board(folder / "queries.db", lambda: crowd.now)
+        board.publish(crowd.query.id, sign(crowd.query, KEY).to_bytes())
+        board.close()
+
+    def start(self) -> None:
+        self.intake = Intake(self.folder, Rules(threshold=50, grace=30), lambda: self.crowd.now)
+        self.intake.set_channels(channels_of([(self.crowd.query.header, None)]))
+
+    def take(self, rows: Any, epoch: int) -> Receipt:
+        (result,) = self.intake.take([Upload(b"ann", MANY, body_of(self.crowd.query, epoch, rows))])
+        assert isinstance(result, Receipt)
+        return result
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.db"
+
+
+def test_a_restored_proxy_neither_repeats_nor_hides_a_share_and_what_is_lost_is_named(crowd: Crowd, tmp_path: Path) -> None:
+    proxy = OneProxy(crowd, tmp_path / "proxy")
+    engine = crowd.engine(patience=120)
+    engine.logs[1] = EmbeddedLog(proxy.log)
+    crowd.now += 5
+
+    def send(bucket: int, n: int, epoch: int) -> Any:
+        shares = crowd.split([bucket] * n, epoch)
+        crowd.append(0, shares[0], epoch)
+        assert proxy.take(shares[1], epoch) == (n, 0)
+        return shares[1]
+
+    first = send(1, 50, 0)
+    proxy.intake.tick()  # the fifty are in the log
+    spooled = send(2, 20, 0)  # and these in the spool
+    backup = done("proxy", "backup", proxy.settings, tmp_path / "backup")
+    assert {each["name"] for each in backup["files"]} >= {"log.db", "tokens.db", "queries.db"}
+    assert [each for each in backup["files"] if each["name"].startswith("spool/")] != []
+    read = send(3, 50, 0)
+    proxy.intake.tick()
+    engine.drain()
+    assert crowd.counts().tolist()[1:4] == [50, 20, 50]
+    lost = send(4, 15, 0)  # acknowledged, in the spool, never read
+    proxy.intake.close()
+
+    result = run("proxy", "restore", tmp_path / "backup", proxy.settings, "--replace")
+    assert result.exit_code == 0, result.output
+    assert f"lost: channel {crowd.query.channel_tag:016x}, epochs 0 to" in result.output
+    proxy.start()
+    assert proxy.intake.n_waiting == 20
+    assert proxy.take(first, 0) == (0, 50)  # what the backup has is known again
+    assert proxy.take(read[:, :10], 0) == (10, 0)  # what came after it is not: a retry is taken once more
+    send(5, 30, 0)
+    proxy.intake.flush()
+    engine.drain()
+    assert engine.health[1].problem == ""
+    counts = crowd.counts().tolist()
+    assert counts[1:6] == [50, 20, 50, 0, 30]
+    account = crowd.accounts()[1]
+    assert account["duplicate"] == 20 + 10  # the spooled ones and the retry came twice, and were counted once
+    assert spooled.shape[1] + lost.shape[1] == 35
+    crowd.now += 60 + 31
+    proxy.intake.tick()  # marks the epoch
+    crowd.mark(1, [0])
+    engine.drain()
+    assert crowd.state is not None
+    assert crowd.state.missing(crowd.query.channel_tag, range(0, 1)) == {1}  # its windows will say that shares are missing
+    proxy.intake.close()
+
+
+def test_a_log_that_was_restored_says_over_http_what_it_continues(crowd: Crowd, tmp_path: Path) -> None:
+    folder = tmp_path / "proxy"
+    proxy = Proxy(ProxySettings(folder), clock=lambda: crowd.now)
+    (token,) = proxy.tokens.add("reader")
+    log = proxy.intake.log
+    assert isinstance(log, BlockLog)
+    shares = crowd.split([1] * 4)[0]
+    crowd.logs[0].append([], crowd.now)
+
+    blocks, _ = cut(crowd.query.channel_tag, 0, crowd.query.size_class or 0, shares, 0)
+    log.append(blocks, crowd.now)
+    old = log.identity
+    log.restored()
+    with served(create_app(proxy)) as client:
+        remote = HttpLog(str(client.base_url), token)
+        found = remote.read((7,), 1 << 20)  # the reader had come further than the backup
+        assert (found.problem, found.blocks, found.continues) == ("", [], ((old, 1),))
+        assert found.identity not in (None, old)
+        assert len(remote.read((0,), 1 << 20).blocks) == 1
+        remote.close()
+
+
+def test_shares_of_a_restored_spool_that_the_log_has_got_since_are_not_appended_again(crowd: Crowd, tmp_path: Path) -> None:
+    proxy = OneProxy(crowd, tmp_path / "proxy")
+    crowd.now += 5
+    rows = crowd.split([1] * 20)[1]
+    proxy.take(rows, 0)
+    (segment,) = (proxy.folder / "spool").iterdir()
+    spooled = segment.read_bytes()
+    proxy.intake.flush()
+    proxy.intake.close()
+    with closing(sqlite3.connect(proxy.log)) as connection, connection:
+        row_checks.prepare(connection)
+        connection.execute("DELETE FROM moved")  # a log that is not restored with the spool knows nothing of its segments
+    segment.write_bytes(spooled)
+    proxy.start()
+    proxy.intake.flush()
+    assert isinstance(proxy.intake.log, BlockLog)
+
+    logged = [Block.from_bytes(record.block).columns for record in proxy.intake.log.read(0)]
+    assert np.concatenate(logged, axis=1).shape[1] == 20
+    proxy.intake.close()

@@ -1,0 +1,190 @@
+"""Files of the last release, read by this one: the results are equal, a copy of what was brought up to date is kept, and files of
+a later release are refused in one line. tests/toolkit/release_files.py made them with the code of that release."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from deniable.aggregator.state import _MIGRATIONS, SCHEMA_VERSION, State, connect
+from deniable.aggregator.tokens import find_token
+from deniable.aggregator.windows import Window
+from deniable.cli import cli
+from deniable.client.device import Device
+from deniable.client.store import Store
+from deniable.client.vault import Vault
+from deniable.errors import LogError, StateError
+from deniable.proxy.board import Board
+from deniable.proxy.intake import Intake, Receipt, Rules, Upload
+from deniable.queries.channels import channels_of
+from deniable.queries.keys import KeyRing
+from deniable.queries.signing import SignedQuery
+from deniable.service.database import Layout
+from deniable.service.tokens import TokenStore
+from toolkit.crowds import RING, Crowd
+from toolkit.devices import at, make_policy
+
+MOST_MESSAGES = 1 << 20
+ARCHIVE = Path(__file__).parents[1] / "vectors" / "release-0.1.0.tar.xz"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+@pytest.fixture
+def expected(old: Path) -> dict[str, Any]:
+    return dict(json.loads((old / "expected.json").read_text()))
+
+
+@pytest.fixture
+def crowd(old: Path, expected: dict[str, Any]) -> Iterator[Crowd]:
+    query = SignedQuery.from_bytes(expected["aggregator"]["query"].encode()).unverified()
+    crowd = Crowd(old / "aggregator", query)
+    crowd.now = expected["aggregator"]["now"]
+    yield crowd
+    crowd.close_all()
+
+
+def test_an_aggregator_goes_on_with_the_state_of_the_last_release_and_its_results_are_equal(
+    crowd: Crowd, expected: dict[str, Any]
+) -> None:
+    told = expected["aggregator"]
+    crowd.engine(publish_query=False).drain()
+    found = [window.to_dict() for window in crowd.windows()]
+    assert len(found) == len(told["windows"]) > 0
+    for now, before in zip(found, told["windows"], strict=True):
+        assert {name: now[name] for name in before} == before  # a later release may say more, and says nothing else
+        assert Window.from_dict(before).n == now["n"]
+    assert crowd.counts().tolist() == told["counts"]
+    assert [crowd.accounts(epoch) for epoch in range(6)] == told["accounts"]
+
+
+def test_tokens_of_the_last_release_are_still_known(old: Path, expected: dict[str, Any]) -> None:
+    with closing(connect(old / "aggregator" / "state.db")) as connection:
+        for token in expected["aggregator"]["tokens"].values():
+            assert find_token(connection, token) is not None
+        assert find_token(connection, "deniable_guessed") is None
+
+
+def test_a_copy_of_the_state_is_kept_before_it_is_brought_up_to_date_and_only_then(old: Path) -> None:
+    path = old / "aggregator" / "state.db"
+    with closing(sqlite3.connect(path)) as connection:
+        [(version,)] = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
+        before = list(connection.iterdump())
+    for _ in range(2):
+        connect(path).close()
+    copies = sorted(path.parent.glob("state.db.schema-*"))
+    assert [copy.name for copy in copies] == ([f"state.db.schema-{version}"] if version in _MIGRATIONS else [])
+    for copy in copies:
+        assert copy.stat().st_mode & 0o777 == 0o600
+        with closing(sqlite3.connect(copy)) as connection:
+            assert list(connection.iterdump()) == before
+
+
+def test_a_migration_that_fails_leaves_the_state_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    connect(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        before = list(connection.iterdump())
+    monkeypatch.setattr("deniable.aggregator.state.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    broken = {**_MIGRATIONS, SCHEMA_VERSION: "CREATE TABLE added (a);\nINSERT INTO nowhere VALUES (1);\n"}
+    monkeypatch.setattr("deniable.aggregator.state._MIGRATIONS", broken)
+    with pytest.raises(StateError, match="no such table: nowhere"):
+        connect(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert list(connection.iterdump()) == before
+    assert (tmp_path / f"state.db.schema-{SCHEMA_VERSION}").exists()
+
+
+def test_a_state_of_a_later_release_is_refused_in_one_line(old: Path) -> None:
+    path = old / "aggregator" / "state.db"
+    connect(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA_VERSION + 1,))
+    with pytest.raises(StateError, match=rf"state.db has schema version {SCHEMA_VERSION + 1}, of a newer release"):
+        State(path, ["one", "two"])
+    settings = old / "aggregator.toml"
+    RING.save(old / "ring.json")
+    settings.write_text(
+        'state = "aggregator/state.db"\nring = "ring.json"\n[[proxies]]\nname = "http://127.0.0.1:1"\n'
+        '[[proxies]]\nname = "http://127.0.0.1:2"\n'
+    )
+    result = CliRunner().invoke(cli, ["aggregator", "run", str(settings)])
+    assert result.exit_code == 2
+    assert len(result.output.strip().splitlines()) == 1
+    assert "of a newer release" in result.output
+
+
+def test_a_proxy_goes_on_with_the_folder_of_the_last_release(old: Path, expected: dict[str, Any]) -> None:
+    told, folder = expected["proxy"], old / "proxy"
+    query = SignedQuery.from_bytes(told["query"].encode()).unverified()
+    intake = Intake(folder, Rules(threshold=100, grace=600), lambda: told["now"])
+    try:
+        intake.set_channels(channels_of([(query.header, None)]))
+        assert (intake.n_waiting, intake.n_ids) == (told["waiting"], told["ids"])
+        for body in map(bytes.fromhex, told["bodies"]):  # whoever sends them again is told that they are there
+            (receipt,) = intake.take([Upload(b"ann", MOST_MESSAGES, body)])
+            assert isinstance(receipt, Receipt)
+            assert receipt.accepted == 0
+            assert receipt.already > 0
+        intake.flush()
+        assert intake.n_waiting == 0
+    finally:
+        intake.close()
+    tokens = TokenStore(folder / "tokens.db")
+    assert {role: tokens.find(token).role for role, token in told["tokens"].items()} == {r: r for r in told["tokens"]}  # type: ignore[union-attr]
+    tokens.close()
+    board = Board(folder / "queries.db", lambda: told["now"])
+    assert json.loads(board.content) == json.loads(told["board"])
+    board.close()
+
+
+def test_a_device_goes_on_with_the_store_of_the_last_release(old: Path, expected: dict[str, Any]) -> None:
+    told = expected["client"]
+    signed = SignedQuery.from_bytes(told["query"].encode())
+    query = signed.unverified()
+    store = Store(old / "client" / "ann.db.client", durable=False)
+    with store.transaction() as book:
+        assert str(book.spent_on(query.analyst, query.id)) == told["spent"]
+        waiting = {proxy: [share.record.hex() for share in book.due_shares(proxy, 1 << 40, 100)] for proxy in query.proxies}
+    assert waiting == told["waiting"]
+    device = Device(Vault(old / "client" / "ann.db"), make_policy(query), store, clock=lambda: at(0), isolated=False)
+    assert device.answer(signed, at(3)).outcome == "answered"
+    with store.transaction() as book:  # the permanent answer was paid for when it was drawn
+        assert str(book.spent_on(query.analyst, query.id)) == told["spent"]
+
+
+def test_a_ring_of_the_last_release_is_read(old: Path) -> None:
+    KeyRing.load(old / "ring.json").save(old / "again.json")
+    RING.save(old / "now.json")
+    assert json.loads((old / "again.json").read_text()) == json.loads((old / "now.json").read_text())
+
+
+_WHAT = ("a file for this test", 0x64_6E_74_73)
+_STEPS = {1: "ALTER TABLE one ADD COLUMN b INTEGER", 2: "UPDATE one SET b = 2 * a;\nDELETE FROM one WHERE a = 2"}
+LAYOUTS = [Layout(*_WHAT, 1, "CREATE TABLE one (a INTEGER);"), Layout(*_WHAT, 3, "CREATE TABLE one (a, b);", _STEPS)]
+
+
+def test_a_proxys_file_is_brought_up_to_date_behind_a_copy_and_a_later_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.db"
+    before, after = LAYOUTS
+    with closing(before.connect(path)) as connection:
+        connection.execute("INSERT INTO one VALUES (1), (2)")
+    with closing(after.connect(path)) as connection:
+        assert connection.execute("SELECT a, b FROM one").fetchall() == [(1, 2)]
+    with closing(sqlite3.connect(tmp_path / "file.db.schema-1")) as connection:
+        assert connection.execute("SELECT a FROM one").fetchall() == [(1,), (2,)]
+    with pytest.raises(LogError, match="has schema 3, and this library knows up to 1: it is of a newer one"):
+        before.connect(path)

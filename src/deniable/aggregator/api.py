@@ -301,8 +301,8 @@ def _shown(number: int, document: str, confidence: float, form: str, brief: bool
     """A stored result as it is looked at."""
     if confidence == STORED_CONFIDENCE and form == "raw":
         return json.dumps(slim(number, document)) if brief else _numbered(number, document)
-    told = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
-    return json.dumps(slim(number, json.dumps(told)) if brief else {"number": number, **with_times(told, "start", "end")})
+    window = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
+    return json.dumps(slim(number, json.dumps(window)) if brief else {"number": number, **with_times(window, "start", "end")})
 
 
 def _numbered(number: int, document: str) -> str:
@@ -331,8 +331,8 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/readyz")
     def readiness() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
-        told = service.health_report()
-        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
+        report = service.health_report()
+        return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     def metrics() -> Response:

@@ -82,7 +82,7 @@ class Proxy:
         self._checked: KeyRing | None = None
         self.board = Board(folder / "queries.db", self.clock, self.ring_file.ring if self.ring_file else None)
         self.intake.set_channels(self.board.channels())
-        self.desk = IntakeWorker(self.intake, on_failure)
+        self.worker = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
         inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
@@ -106,13 +106,13 @@ class Proxy:
             if stopped is not None:
                 self.feed.stopped(query, stopped)
         self.follow_ring()
-        self.desk.start()
+        self.worker.start()
         self.watch.start()
 
     def stop(self) -> None:
         """Flush, and let go of all files."""
         self.watch.stop()
-        self.desk.stop()
+        self.worker.stop()
         try:
             self.refusal_log.stop()
             self.audit.record("service.stopped")
@@ -133,9 +133,9 @@ class Proxy:
     def faults(self) -> list[Fault]:
         """What is wrong now."""
         rules, intake, found = self.settings.intake, self.intake, []
-        if self.desk.failed:
+        if self.worker.failed:
             detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
-            found.append(Fault(self.desk.fault or "failing", "intake", detail, stops=True))
+            found.append(Fault(self.worker.fault or "failing", "intake", detail, stops=True))
         found += low_disk(self.settings.folder, rules.reserve, "disk_full", stops=True)
         if intake.log_problem:
             found.append(Fault("log_away", "log", intake.log_problem))
@@ -158,7 +158,7 @@ class Proxy:
         rules = self.settings.intake
         self.board.forget(self.clock() - rules.grace - rules.retention)
         channels = self.board.channels()
-        self.desk.call(lambda: self.intake.set_channels(channels))
+        self.worker.call(lambda: self.intake.set_channels(channels))
 
     def follow_ring(self) -> None:
         """Take the queries off the board whose key was revoked on the ring, or is no longer there."""
@@ -224,9 +224,9 @@ class Proxy:
             self.refusals[reason] += n
 
         return [
-            ShareUploads(self.admission, self.desk, count),
+            ShareUploads(self.admission, self.worker, count),
             QueryList(self.settings.limits, self.board.listed),
-            BatchUploads(self.admission, self.desk, count),
+            BatchUploads(self.admission, self.worker, count),
             TokenList(self.admission),
         ]
 
@@ -337,13 +337,13 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
     @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
-        return Response(json.dumps(proxy.health_report()), 503 if proxy.desk.failed else 200, media_type="application/json")
+        return Response(json.dumps(proxy.health_report()), 503 if proxy.worker.failed else 200, media_type="application/json")
 
     @app.get("/readyz")
     async def readiness() -> Response:
         """200 while shares can be taken, 503 otherwise."""
-        told = proxy.health_report()
-        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
+        report = proxy.health_report()
+        return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:

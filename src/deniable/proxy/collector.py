@@ -194,8 +194,8 @@ def create_collector_app(collector: Collector) -> HotFront:
     @app.get("/readyz")
     async def readiness() -> Response:
         """200 while uploads can be brought to the proxy, 503 otherwise."""
-        told = collector.health_report()
-        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
+        report = collector.health_report()
+        return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> Response:

@@ -26,7 +26,7 @@ from deniable.errors import BackupError, DeniableError, QueryError, ResponseErro
 from deniable.logs.share_logs import Reading
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import LARGEST_LIST, SignedQuery
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log
+from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
 from deniable.service.http_reading import ask
 
 __all__ = ["back_up_aggregator", "restore_aggregator"]
@@ -125,12 +125,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             if not replace:
                 raise BackupError(f"{settings.state} exists: give --replace to move it aside")
             report["moved_aside"] = str(move_aside(settings.state))
-        for name, path in _other_files(settings_file, settings).items():
-            if path.exists():
-                report["kept"].append(str(path))
-            elif (backup / name).is_file():
-                copy_in(backup / name, path)
-                report["restored"].append(str(path))
+        restore_missing(backup, _other_files(settings_file, settings), report)
         report["restored"] += _restore_history(backup, settings)
         copy_in(backup / "state.db", settings.state)
     report["restored"].append(str(settings.state))

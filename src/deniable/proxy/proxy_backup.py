@@ -16,7 +16,7 @@ from deniable.errors import BackupError, LogError
 from deniable.logs.sqlite_log import BlockLog
 from deniable.proxy.board import Board
 from deniable.proxy.proxy_settings import Settings, read_settings
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log
+from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
 from deniable.service.database import lock
 
 __all__ = ["back_up_proxy", "restore_proxy"]
@@ -117,12 +117,7 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
         aside = move_aside(folder)
         report["moved_aside"] = str(aside)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, path in _other_files(settings_file, settings).items():
-        if path.exists():
-            report["kept"].append(str(path))
-        elif (backup / name).is_file():
-            copy_in(backup / name, path)
-            report["restored"].append(str(path))
+    restore_missing(backup, _other_files(settings_file, settings), report)
     for path in sorted(backup.iterdir()):
         if path.is_file() and path.name != "manifest.json":
             newer = aside / path.name if aside is not None and path.name.startswith("audit.") else path

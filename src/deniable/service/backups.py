@@ -21,7 +21,7 @@ from deniable.queries.times import iso_time
 from deniable.service.audit_log import OPERATOR, AuditLog
 from deniable.service.database import copy_database
 
-__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log"]
+__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log", "restore_missing"]
 
 _MANIFEST = "manifest.json"
 _VERSION = 1
@@ -74,7 +74,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of a backup, if every file is there and is what it was."""
     try:
         document = json.loads((folder / _MANIFEST).read_text())
-        told = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
+        digests = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
         number, found = document["version"], document["kind"]
     except FileNotFoundError:
         raise BackupError(f"{folder} is not a backup: it has no {_MANIFEST}") from None
@@ -85,7 +85,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     if found != kind:
         raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
     there = dict(_files(folder))
-    for name, digest in told.items():
+    for name, digest in digests.items():
         if name not in there:
             raise BackupError(f"{folder} is incomplete: {name} is missing")
         if _digest(there[name]) != digest:
@@ -102,6 +102,17 @@ def copy_in(source: Path, target: Path) -> None:
     _sync(half)
     half.rename(target)
     _sync(target.parent)
+
+
+def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
+    """Put back files of a backup that do not exist any more, by their names in it; the report lists which, and which were
+    kept."""
+    for name, path in files.items():
+        if path.exists():
+            report["kept"].append(str(path))
+        elif (backup / name).is_file():
+            copy_in(backup / name, path)
+            report["restored"].append(str(path))
 
 
 def move_aside(path: Path) -> Path:

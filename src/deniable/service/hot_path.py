@@ -112,6 +112,9 @@ class HotFront:
             return await future
         except RefusedError as error:
             self.refusals[error.reason] += 1
+            if request is not None:  # at once: what it took is others' while the rest of its body is let pass
+                request.close()
+                request = None
             if not whole and error.status != 408:
                 await _drain(headers, receive)
             return refusal(error)

@@ -80,13 +80,13 @@ class Analyst:
 
     def versions(self, query: Query | str) -> list[dict[str, Any]]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
-        told: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
-        return told
+        found: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
+        return found
 
     def capacity(self) -> dict[int, float]:
         """Answers per second that the aggregator sustained lately, by size class."""
-        told = self._ask("GET", "/v1/capacity")["capacity"]
-        return {int(each["size_class"]): float(each["answers_per_second"]) for each in told}
+        found = self._ask("GET", "/v1/capacity")["capacity"]
+        return {int(each["size_class"]): float(each["answers_per_second"]) for each in found}
 
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""

@@ -74,7 +74,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of a backup, if every file is there and is what it was."""
     try:
         document = json.loads((folder / _MANIFEST).read_text())
-        told = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
+        digests = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
         number, found = document["version"], document["kind"]
     except FileNotFoundError:
         raise BackupError(f"{folder} is not a backup: it has no {_MANIFEST}") from None
@@ -85,7 +85,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     if found != kind:
         raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
     there = dict(_files(folder))
-    for name, digest in told.items():
+    for name, digest in digests.items():
         if name not in there:
             raise BackupError(f"{folder} is incomplete: {name} is missing")
         if _digest(there[name]) != digest:

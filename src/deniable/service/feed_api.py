@@ -8,9 +8,12 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from deniable.service.http_server import Number
+from deniable.service.openapi import Operation, describe
 from deniable.service.query_feed import FEED_ADDRESS, QueryFeed
 
-__all__ = ["add_feed"]
+__all__ = ["FEED_OPERATIONS", "add_feed"]
+
+FEED_OPERATIONS = {f"GET {FEED_ADDRESS}": Operation({200: dict[str, Any]}, (422, 503))}
 
 
 def add_feed(app: FastAPI, feed: QueryFeed) -> None:
@@ -23,3 +26,5 @@ def add_feed(app: FastAPI, feed: QueryFeed) -> None:
         Each line carries the SHA-256 of the one before it, so a line that is left out or changed is noticed. No token is needed.
         """
         return await run_in_threadpool(feed.page, after, limit)
+
+    describe(app, FEED_OPERATIONS)

@@ -193,8 +193,8 @@ def _randomized(
                 cells = list(prepare[name](cells))
             answered = questionnaire.answer(name, cells_to_values(mechanism, cells), asked, source)
         written = iter(reports_to_cells(answered.reports))
-        told = [True] * len(chunk) if answered.asked is None else answered.asked.tolist()
-        randomized[name] = [next(written) if answers else None for answers in told]
+        given = [True] * len(chunk) if answered.asked is None else answered.asked.tolist()
+        randomized[name] = [next(written) if answers else None for answers in given]
     return randomized
 
 

@@ -1,4 +1,4 @@
-"""How the suite runs: one process per core, servers shared, long groups first. `--costs N` lists the tests that cost the most."""
+"""How the suite runs: a process per core, servers shared, long groups first. `--costs N` lists the most expensive tests."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ _HERE = Path(__file__).parent
 _SERVERS = {"the_broker", "spark"}
 _FIRST = ("java", "browser")
 """The longest groups, in this order: what is left for the end must be short, or one process works while the others wait."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: a process per core, and one more where tests wait for servers, so that no core waits with them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if "not slow" in config.option.markexpr else cores + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups

@@ -133,7 +133,7 @@ def test_what_a_person_risks_is_said_for_an_answer_a_month_and_a_life(browser: B
     [
         ("SELECT random() FROM trips", "random is not on the list"),
         ("DELETE FROM trips", "must begin with SELECT"),
-        ("SELECT a, b FROM trips", "Gives 2 columns"),
+        ("SELECT a, b FROM trips", "Returns 2 columns"),
         ("SELECT distance FROM", "incomplete input"),
     ],
 )

@@ -33,7 +33,9 @@ def test_anyone_sees_what_is_asked_and_the_browser_checks_the_signatures(browser
     assert "2 questions by 1 analyst" in browser.text("lead")
     assert "SELECT distance FROM trips" in browser.text("public-trip-distance")
     assert "verified here" in browser.text("signature-trip-distance")
-    assert browser.all("no-audit")
+    browser.wait(lambda: "checking" not in browser.text("chain"), "the chain is not checked")
+    assert browser.text("chain") == "2 lines, the chain verifies: checked here"
+    assert browser.text("feed-head") == str(console.service.feed.head)
     assert browser.complaints() == []
     browser.picture("public-light")
     browser.size(390, 844, phone=True)
@@ -56,12 +58,25 @@ def test_a_question_that_was_changed_after_it_was_signed_is_called_so(browser: B
             connection.execute("UPDATE queries SET signed = ? WHERE id = 'trip-distance'", row)
 
 
+def test_a_feed_with_a_changed_line_is_called_so(browser: Browser, console: SeededConsole) -> None:
+    path = console.settings.feed_path
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"serial":1', b'"serial":2', 1))
+    try:
+        browser.open(f"{console.url}/console/#public")
+        browser.wait(lambda: "checking" not in browser.text("chain"), "the chain is not checked")
+        assert browser.text("chain") == "line 1 was changed"
+    finally:
+        path.write_bytes(content)
+
+
 def test_composite_buckets_are_drawn_as_a_table_of_cells(browser: Browser, console: SeededConsole) -> None:
     browser.sign_in(console.url, console.analyst, "#live?q=trip-zones")
     browser.ready()
-    cells = browser.driver.find_elements("css selector", "[data-testid=heat] td.cell")
+    # In one step: a window that arrives meanwhile draws the table anew.
+    cells = browser.run("return [...document.querySelectorAll('[data-testid=heat] td.cell')].map(cell => cell.innerText)")
     assert len(cells) == 4
-    assert all("±" in cell.text for cell in cells)
+    assert all("±" in cell for cell in cells)
     browser.picture("live-heat")
 
 

@@ -366,7 +366,7 @@ def test_a_plan_needs_a_token_and_two_of_three_figures(console: SeededConsole, b
     assert loopback.post(f"{console.url}/v1/plan", json=DESIGN).status_code == 401
     refused = bearer.post("/v1/plan", json=DESIGN)
     assert refused.status_code in (409, 422)
-    assert "must be given but for one" in refused.json()["detail"]
+    assert "must be given, except for one" in refused.json()["detail"]
 
 
 def draft(**changes: Any) -> dict[str, Any]:
@@ -394,7 +394,7 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(bearer: httpx.Cl
     ("changes", "field", "words"),
     [
         ({"sql": "SELECT random() FROM trips"}, "sql", "random is not on the list"),
-        ({"sql": "SELECT a, b FROM trips"}, "sql", "Gives 2 columns, and the buckets are of 1"),
+        ({"sql": "SELECT a, b FROM trips"}, "sql", "Returns 2 columns, but there are buckets for 1"),
         ({"sql": "UPDATE trips SET km = 1"}, "sql", "must begin with SELECT"),
         ({"columns": [{"name": "km", "buckets": ["[0,5)", "[4,inf)"]}]}, "buckets", "overlaps '[0,5)': both hold 4"),
         ({"every": "often"}, "every", "must be a number of whole seconds"),

@@ -41,7 +41,7 @@ MILES = ["[0,1)", "[1,2)", "[2,5)"]
 
 
 @dataclass(frozen=True)
-class House:
+class RunningAggregator:
     """A history of five days and 24,000 reports, served."""
 
     filed: FiledHistory
@@ -65,7 +65,7 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def running(tmp_path: Path) -> Iterator[RunningAggregator]:
     query = minute_query(
         schedule=HOURS,
         mechanism={"name": "TwoCoin", "p": 0.8, "q": 0.5},
@@ -91,14 +91,14 @@ def house(tmp_path: Path) -> Iterator[House]:
     with served(create_app(service)) as client:
         url = str(client.base_url).rstrip("/")
         with Analyst(url, token) as analyst:
-            yield House(filed, service, url, token, reader, analyst)
+            yield RunningAggregator(filed, service, url, token, reader, analyst)
     filed.close()
 
 
-def test_an_answer_over_http_is_the_windows_counts_in_the_windows_words(house: House) -> None:
-    (key,) = house.filed.state.panes(house.query.id, range(1))
-    answer = house.get("history", **{"from": "2023-11-14", "to": "2023-11-14T01:00:00Z"}).json()
-    window = house.analyst.latest(house.query)
+def test_an_answer_over_http_is_the_windows_counts_in_the_windows_words(running: RunningAggregator) -> None:
+    (key,) = running.filed.state.panes(running.query.id, range(1))
+    answer = running.get("history", **{"from": "2023-11-14", "to": "2023-11-14T01:00:00Z"}).json()
+    window = running.analyst.latest(running.query)
     assert window is not None
     document = window.to_dict()
     for name in ("labels", "estimate", "stderr", "low", "high", "n", "epsilon_local", "mechanism", "covariance", "support"):
@@ -106,35 +106,39 @@ def test_an_answer_over_http_is_the_windows_counts_in_the_windows_words(house: H
     assert (answer["epsilon_spent"], answer["fraction"], answer["n_reports"]) == (0, 1.0, window.n)
     assert "nobody's epsilon grew" in answer["statement"]
     assert key.epoch == 0
-    assert house.get("history/extent", house.reader).json() == {
+    assert running.get("history/extent", running.reader).json() == {
         "n_reports": 24_000,
         "start": MIDNIGHT,
+        "start_time": "2023-11-14T00:00:00Z",
         "end": MIDNIGHT + 5 * DAY,
+        "end_time": "2023-11-19T00:00:00Z",
     }
 
 
-def test_the_analyst_gets_objects_and_progress(house: House) -> None:
+def test_the_analyst_gets_objects_and_progress(running: RunningAggregator) -> None:
     seen: list[float] = []
-    answer = house.analyst.history(house.query, "2023-11-14", "2023-11-16", by="day", progress=seen.append)
+    answer = running.analyst.history(running.query, "2023-11-14", "2023-11-16", by="day", progress=seen.append)
     assert answer.estimate.n == answer.scanned == answer.n_reports
     assert list(answer.parts) == ["2023-11-14", "2023-11-15"]
     assert answer.to_frame()["n"].iloc[0] == answer.n_reports
     assert answer.to_polars().shape == answer.to_arrow().shape == (12, 7)
     assert all(0 <= share <= 1 for share in seen)
-    compared = house.analyst.history(house.query, "2023-11-16", "2023-11-19", against=("2023-11-14", "2023-11-16"))
+    compared = running.analyst.history(running.query, "2023-11-16", "2023-11-19", against=("2023-11-14", "2023-11-16"))
     assert compared.difference is not None
-    assert "less 2023-11-14 00:00:00 UTC to 2023-11-16 00:00:00 UTC" in str(compared)
-    views = house.analyst.sql(house.query, "2023-11-14", "2023-11-16", answer)
+    assert "less 2023-11-14T00:00:00Z to 2023-11-16T00:00:00Z" in str(compared)
+    views = running.analyst.sql(running.query, "2023-11-14", "2023-11-16", answer)
     ((n, ones),) = views.sql("SELECT sum(n) / 4, sum(ones) FROM panes WHERE label IS NOT NULL").fetchall()
     assert n == answer.n_reports
-    panes = house.filed.state.panes(house.query.id, range(48)).values()
+    panes = running.filed.state.panes(running.query.id, range(48)).values()
     assert ones == sum(int(pane.counts.sum()) for pane in panes)
     assert views.sql("SELECT DISTINCT source FROM estimates ORDER BY 1").fetchall() == [("history",), ("window",)]
     with pytest.raises(Exception, match="disabled"):
         views.sql("SELECT * FROM read_csv('/etc/hostname')").fetchall()
 
 
-def test_events_tell_the_progress_and_whoever_leaves_cancels_the_scan(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_tell_the_progress_and_whoever_leaves_cancels_the_scan(
+    running: RunningAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended: list[str] = []
     read, count = Scan._tables, Scan._count_parts
 
@@ -155,8 +159,8 @@ def test_events_tell_the_progress_and_whoever_leaves_cancels_the_scan(house: Hou
 
     monkeypatch.setattr(Scan, "_tables", slowly)
     monkeypatch.setattr(Scan, "_count_parts", watched)
-    headers = {"Authorization": f"Bearer {house.token}", "Accept": "text/event-stream"}
-    address = f"{house.url}/v1/queries/{house.query.id}/history"
+    headers = {"Authorization": f"Bearer {running.token}", "Accept": "text/event-stream"}
+    address = f"{running.url}/v1/queries/{running.query.id}/history"
     with loopback.stream("GET", address, headers=headers, timeout=30) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         assert next(response.iter_lines()) == "event: progress"
@@ -165,13 +169,13 @@ def test_events_tell_the_progress_and_whoever_leaves_cancels_the_scan(house: Hou
         assert time.monotonic() < deadline
         time.sleep(0.02)
     with httpx.Client() as client, pytest.raises(httpx.ReadTimeout):
-        client.get(address, headers={"Authorization": f"Bearer {house.token}"}, timeout=0.3)
+        client.get(address, headers={"Authorization": f"Bearer {running.token}"}, timeout=0.3)
     while len(ended) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_questions_beyond_the_most_at_once_are_put_off(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_beyond_the_most_at_once_are_put_off(running: RunningAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Scan._tables
 
     def slowly(scan: Scan, part: Any) -> Any:
@@ -183,11 +187,11 @@ def test_questions_beyond_the_most_at_once_are_put_off(house: House, monkeypatch
             yield each
 
     monkeypatch.setattr(Scan, "_tables", slowly)
-    headers = {"Authorization": f"Bearer {house.token}", "Accept": "text/event-stream"}
-    address = f"{house.url}/v1/queries/{house.query.id}/history"
+    headers = {"Authorization": f"Bearer {running.token}", "Accept": "text/event-stream"}
+    address = f"{running.url}/v1/queries/{running.query.id}/history"
     with loopback.stream("GET", address, headers=headers) as one, loopback.stream("GET", address, headers=headers) as two:
         assert [one.status_code, two.status_code] == [200, 200]
-        refused = house.get("history")
+        refused = running.get("history")
         assert (refused.status_code, refused.json()["reason"]) == (503, "scans")
 
 
@@ -202,52 +206,52 @@ def test_questions_beyond_the_most_at_once_are_put_off(house: House, monkeypatch
     ],
 )
 def test_a_bad_question_is_a_problem_document_and_exit_2(
-    house: House, parameters: dict[str, str], status: int, reason: str, detail: str
+    running: RunningAggregator, parameters: dict[str, str], status: int, reason: str, detail: str
 ) -> None:
-    answer = house.get("history", **parameters)
+    answer = running.get("history", **parameters)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["reason"] == reason
     assert detail in answer.json()["detail"]
     if "tea" not in parameters:
-        result = house.run(*[text for name, value in parameters.items() for text in (f"--{name}", value)])
+        result = running.run(*[text for name, value in parameters.items() for text in (f"--{name}", value)])
         assert result.exit_code == 2
         assert detail in result.output
         assert len(result.output.strip().splitlines()) == 1
 
 
-def test_a_query_that_never_was_is_one_line(house: House) -> None:
-    result = house.run(query="nobody")
+def test_a_query_that_never_was_is_one_line(running: RunningAggregator) -> None:
+    result = running.run(query="nobody")
     assert result.exit_code == 2
     assert "there is no query 'nobody' here" in result.output
     with pytest.raises(ResponseError, match="there is no query"):
-        house.analyst.history("nobody")
+        running.analyst.history("nobody")
 
 
-def test_the_command_prints_a_table_json_and_csv_and_says_that_nobody_paid(house: House) -> None:
-    printed = house.run("--fraction", "0.5", "--merge", "[0,2)")
+def test_the_command_prints_a_table_json_and_csv_and_says_that_nobody_paid(running: RunningAggregator) -> None:
+    printed = running.run("--fraction", "0.5", "--merge", "[0,2)")
     assert printed.exit_code == 0, printed.output
     assert "24,000 reports, of which 1" in printed.output
     assert "(50 %) were read" in printed.output
     assert "of people and of reports, and the coins" in printed.output
     assert "epsilon spent: 0." in printed.output
     assert "nobody's epsilon grew" in printed.output
-    document = json.loads(house.run("--json", "--simultaneous").output)
+    document = json.loads(running.run("--json", "--simultaneous").output)
     assert document["simultaneous"] is True
-    lines = house.run("--csv", "--by", "weekday").output.splitlines()
+    lines = running.run("--csv", "--by", "weekday").output.splitlines()
     assert lines[0] == "part,label,estimate,stderr,low,high,n"
     assert len(lines) == 1 + 4 * 6  # all, and five weekdays
-    difference = house.run(
+    difference = running.run(
         "--from", "2023-11-16", "--to", "2023-11-19", "--against-from", "2023-11-14", "--against-to", "2023-11-16", "--csv"
     )
     assert difference.output.startswith("part,label,difference,stderr,low,high,p\n")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".arrow", ".json"])
-def test_rows_are_exported_in_the_format_of_the_ending(house: House, tmp_path: Path, ending: str) -> None:
+def test_rows_are_exported_in_the_format_of_the_ending(running: RunningAggregator, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"rows{ending}"
     sql = "SELECT label, count(*) AS days, avg(estimate) AS mean FROM estimates WHERE part <> 'all' GROUP BY label ORDER BY label"
-    result = house.run("--by", "day", "--sql", sql, "--export", str(path))
+    result = running.run("--by", "day", "--sql", sql, "--export", str(path))
     assert result.exit_code == 0, result.output
     assert result.output.strip() == f"Wrote 4 rows to {path}."
     if ending == ".csv":
@@ -277,36 +281,36 @@ def test_rows_are_exported_in_the_format_of_the_ending(house: House, tmp_path: P
         (["--against-from", "2023-11-14"], "--against-to = None is missing"),
     ],
 )
-def test_a_bad_export_is_one_line(house: House, arguments: list[str], match: str) -> None:
-    result = house.run(*arguments)
+def test_a_bad_export_is_one_line(running: RunningAggregator, arguments: list[str], match: str) -> None:
+    result = running.run(*arguments)
     assert result.exit_code == 2
     assert match in result.output
     assert len(result.output.strip().splitlines()) == 1
 
 
-def test_prometheus_reads_estimates_with_low_and_high(house: House) -> None:
-    window = house.analyst.latest(house.query)
+def test_prometheus_reads_estimates_with_low_and_high(running: RunningAggregator) -> None:
+    window = running.analyst.latest(running.query)
     assert window is not None
     assert window.estimate is not None
-    answer = loopback.get(f"{house.url}/v1/metrics", headers={"Authorization": f"Bearer {house.reader}"})
+    answer = loopback.get(f"{running.url}/v1/metrics", headers={"Authorization": f"Bearer {running.reader}"})
     lines = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
     low, high = window.estimate.interval()[0]
     for suffix, figure in (("", window.estimate.proportions[0]), ("_low", low), ("_high", high)):
-        found = lines[f'deniable_estimate{suffix}{{label="[0,1)",query="{house.query.id}"}}']
+        found = lines[f'deniable_estimate{suffix}{{label="[0,1)",query="{running.query.id}"}}']
         assert float(found) == pytest.approx(float(figure))
-    assert loopback.get(f"{house.url}/v1/metrics").status_code == 401
+    assert loopback.get(f"{running.url}/v1/metrics").status_code == 401
 
 
-def test_deletion_over_http_leaves_a_receipt_and_no_report(house: House) -> None:
-    address = f"{house.url}/v1/queries/{house.query.id}/history"
-    assert loopback.delete(address, headers={"Authorization": f"Bearer {house.reader}"}).status_code == 403
-    asked = house.run("--delete")
+def test_deletion_over_http_leaves_a_receipt_and_no_report(running: RunningAggregator) -> None:
+    address = f"{running.url}/v1/queries/{running.query.id}/history"
+    assert loopback.delete(address, headers={"Authorization": f"Bearer {running.reader}"}).status_code == 403
+    asked = running.run("--delete")
     assert asked.exit_code != 0
-    assert house.get("history/extent").json()["n_reports"] == 24_000
-    receipt = json.loads(house.run("--delete", "--yes").output)
+    assert running.get("history/extent").json()["n_reports"] == 24_000
+    receipt = json.loads(running.run("--delete", "--yes").output)
     assert receipt["reports"] == 24_000
-    assert json.loads(house.run("--receipts").output) == [receipt]
-    assert list(Path(house.filed.settings.folder).rglob("*.parquet")) == []
-    assert house.run().exit_code == 2
-    assert house.analyst.history(house.query, source="panes").n_reports == 24_000
-    assert sum(pane.n for pane in house.filed.state.panes(house.query.id, EVERYTHING).values()) == 24_000
+    assert json.loads(running.run("--receipts").output) == [receipt]
+    assert list(Path(running.filed.settings.folder).rglob("*.parquet")) == []
+    assert running.run().exit_code == 2
+    assert running.analyst.history(running.query, source="panes").n_reports == 24_000
+    assert sum(pane.n for pane in running.filed.state.panes(running.query.id, EVERYTHING).values()) == 24_000

@@ -182,6 +182,7 @@ def test_the_interface_describes_itself(proxy: ProxyProcess) -> None:
     assert set(paths) == devices | collectors | {
         "/v1/queries/{query_id}",
         "/v1/revoked/{key_id}",
+        "/v1/public/feed",
         "/v1/log",
         "/healthz",
         "/readyz",

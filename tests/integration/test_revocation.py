@@ -18,6 +18,7 @@ from deniable.aggregator.tokens import token_id
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.client.device import Device
+from deniable.client.feed_check import Asked, check_feed, feed_client
 from deniable.client.policy import Policy
 from deniable.client.store import Store
 from deniable.client.upload import HttpTransport
@@ -26,6 +27,7 @@ from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.service.audit_log import read_events
+from deniable.service.query_feed import read_feed
 from toolkit.crowds import KEY
 from toolkit.devices import asked, make_vault
 from toolkit.proxies import ProxyProcess
@@ -103,6 +105,18 @@ def test_a_revoked_key_leaves_the_boards_devices_refuse_its_query_and_the_logs_t
         assert again.answer(had[0]).reason == "revoked key"
         owners = Device(devices[1].vault, replace(policy, ring=KeyRing.load(ring)), devices[1].store)
         assert owners.answer(had[0]).reason == "revoked key"
+
+        with devices[0].store.transaction() as book:
+            asked_versions = [Asked(*row) for row in book.asked()]
+        assert {each.query for each in asked_versions} == {"theirs"}  # what was refused was not accepted
+        with feed_client() as network:
+            for address in (*names, url):
+                finding = check_feed(devices[0].store, network, address, asked_versions)
+                assert finding.holds, finding
+                (announced,) = [page.lines for page in read_feed(network, address)]
+                told = [(each["event"], each.get("query") or each.get("key")) for each in map(json.loads, announced)]
+                assert ("query.withdrawn", "mine") in told
+                assert ("key.revoked", KEY.public.id) in told
 
         with pytest.raises(ResponseError, match="revoked"):
             analysts[0].publish(sign(mine.revised(question="Again?"), KEY))

@@ -61,6 +61,7 @@ AGGREGATOR = {
     "GET /readyz": Row(OPEN, (200, 503)),
     "GET /metrics": Row(OPEN),
     "GET /v1/public/queries": Row(OPEN),
+    "GET /v1/public/feed": Row(OPEN),
     "GET /": Row(OPEN, 307),
     "GET /console": Row(OPEN, 307),
     "GET /console/{path:path}": Row(OPEN, path="/console/index.html"),
@@ -95,6 +96,7 @@ PROXY: dict[str, tuple[tuple[Role, ...] | str, int | tuple[int, ...], bytes | No
     "GET /readyz": (OPEN, (200, 503), None),
     "GET /metrics": (OPEN, 200, None),
     "GET /v1/queries": (OPEN, 200, None),
+    "GET /v1/public/feed": (OPEN, 200, None),
     "POST /v1/enrol": (OPEN, 403, b"{}"),  # by its settings, this proxy enrols nobody
     "POST /v1/enrol/rotate": (("device",), 201, b""),
     "POST /v1/shares": (("device",), 400, b"no record"),

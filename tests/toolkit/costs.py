@@ -59,7 +59,8 @@ class Costs:
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.when == "teardown":
-            report.user_properties.append((_PROPERTY, round(processor_seconds() - self._before, 3)))
+            # What a server has used is gone from the sum once the server is, unless this process waited for it.
+            report.user_properties.append((_PROPERTY, max(0.0, round(processor_seconds() - self._before, 3))))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -306,3 +306,20 @@ def test_the_command_signs_verifies_and_ends_with_1_where_a_claim_is_refuted(tmp
         refused = run(cli, wrong)
         assert refused.exit_code == 2
         assert len(refused.output.splitlines()) == 1, refused.output
+
+
+def test_games_played_together_draw_no_more_than_they_may_whatever_pairs_they_choose() -> None:
+    """Two games about three inputs, of which each has another one that stands out."""
+    rng = np.random.default_rng(2)
+    drawn = [0]
+
+    def draw(i: int, m: int) -> list[Any]:
+        drawn[0] += m
+        noise = rng.integers(0, 2, m).astype(np.uint8)
+        return [np.where(i == odd, 5, noise).astype(np.uint8) for odd in (0, 2)]
+
+    games = [Game(name, math.inf, ["a", "b", "c"], lambda i, m: np.zeros(m), [WholeReport()]) for name in ("first", "last")]
+    first, last = play_together(games, draw, 30_000, [1e-3, 1e-3])
+    assert {"a"} <= set(first.inputs)
+    assert {"c"} <= set(last.inputs)
+    assert drawn[0] == first.n <= 30_000

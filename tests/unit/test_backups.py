@@ -24,6 +24,7 @@ from deniable.proxy.proxy_settings import Settings as ProxySettings
 from deniable.queries.channels import channels_of
 from deniable.queries.signing import sign
 from deniable.service import row_checks
+from deniable.service.audit_log import read_events
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block, cut
 from toolkit.crowds import KEY, RING, Crowd, minute_query
@@ -97,7 +98,7 @@ def test_a_restored_aggregator_counts_everything_once_and_releases_again_under_h
     monkeypatch.setattr("time.time", lambda: crowd.now)
     report = done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
     assert report["lost"] == []
-    assert report["kept"] == [str(settings), str(crowd.folder / "ring.json"), str(crowd.folder / "one.token")]
+    assert report["kept"][:3] == [str(settings), str(crowd.folder / "ring.json"), str(crowd.folder / "one.token")]
     assert Path(report["moved_aside"]).exists()
     engine = crowd.engine(publish_query=False)
     assert [window.index for window in crowd.windows()] == [0, 1]
@@ -108,6 +109,8 @@ def test_a_restored_aggregator_counts_everything_once_and_releases_again_under_h
     for index, window in again.items():
         told, known = window.to_dict(), after[index].to_dict()
         assert told | {"revision": 0} == known
+    events = [event["event"] for event in read_events(crowd.folder / "state.db.audit.jsonl")]
+    assert events == ["service.backed_up", "service.restored"]
     numbers = [seq for (seq,) in crowd.state.connection.execute("SELECT seq FROM results ORDER BY seq")]  # type: ignore[union-attr]
     assert numbers[:2] == [1, 2]
     assert numbers[2] > 1000  # whoever follows and had number 4 gets what is released again

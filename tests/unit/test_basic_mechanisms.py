@@ -147,6 +147,7 @@ def mechanisms_and_variances() -> list[tuple[Mechanism, object]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "variance"), mechanisms_and_variances(), ids=lambda x: type(x).__name__)
 def test_simulated_errors_are_the_stated_ones(mechanism: Mechanism, variance: object) -> None:
     assert_errors_are_as_stated(mechanism, variance, SHARES)  # type: ignore[arg-type]

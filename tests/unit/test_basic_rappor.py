@@ -114,10 +114,12 @@ def test_from_epsilon_spends_the_whole_lifetime_and_no_more(lifetime: float) -> 
     assert lifetime * (1 - 1e-6) < BasicRappor.from_epsilon(5, lifetime).lifetime_epsilon <= lifetime
 
 
+@pytest.mark.slow
 def test_bulk_reports_follow_the_channel_and_no_other_permanent_step() -> None:
     assert_bulk_draws_follow_the_channel(lambda lifetime: BasicRappor.from_epsilon(4, lifetime, p=0.05, q=0.95), value=2)
 
 
+@pytest.mark.slow
 def test_bulk_reports_follow_the_channel_and_no_other_instantaneous_step() -> None:
     # epsilon is nearly proportional to q - p where that is small.
     assert_bulk_draws_follow_the_channel(lambda scale: BasicRappor(4, f=0.2, p=0.3, q=0.3 + 0.3 * scale), value=0)
@@ -141,6 +143,7 @@ def test_bulk_rows_of_two_bytes_follow_both_laws_and_no_other() -> None:
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.1, 0.2, 0.9)])
 def test_simulated_errors_are_the_stated_ones(f: float, p: float, q: float) -> None:
     mechanism = BasicRappor(4, f, p, q)
@@ -154,6 +157,7 @@ def test_simulated_errors_are_the_stated_ones(f: float, p: float, q: float) -> N
     )
 
 
+@pytest.mark.slow
 def test_simulated_covariance_is_the_stated_one() -> None:
     mechanism = BasicRappor(4, f=0.02, p=0.01, q=0.99)
     rng, source, n, trials = np.random.default_rng(5), seeded_source(5), 500, 1_500

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from deniable.aggregator.limits import EngineLimits
 from deniable.errors import ResponseError, SettingsError
 from deniable.logs.share_logs import Position, Reading, ShareLog
-from deniable.service.faults import FAULTS, Fault, health_document, name_of_error
+from deniable.service.certificate_expiry import end_of_file
+from deniable.service.faults import FAULTS, Fault, expiring, health_document, name_of_error
+from toolkit.certificates import self_signed
 from toolkit.crowds import Crowd, minute_query
 
 
@@ -129,6 +132,18 @@ def test_a_service_is_failed_only_by_a_fault_that_stops_it() -> None:
     told = health_document([low, full])
     assert told["status"] == "failed"
     assert told["faults"][1] == {"fault": "disk_full", "subject": "engine", "detail": "nothing is free"}
+
+
+def test_a_certificate_that_ends_soon_is_told_beforehand(tmp_path: Path) -> None:
+    now = time.time()
+    for days, told in ((30, 0), (13, 1)):
+        ends = end_of_file(self_signed(tmp_path, f"of-{days}-days", days=days))
+        assert ends is not None
+        assert ends - now == pytest.approx(days * 86400, abs=60)
+        found = expiring("tls.certificate", ends, now)
+        assert [(each.name, each.stops) for each in found] == [("certificate_expiring", False)] * told
+    (tmp_path / "none.pem").write_text("nothing")
+    assert end_of_file(tmp_path / "none.pem") is None
 
 
 def test_limits_of_seeing_are_checked() -> None:

@@ -67,12 +67,14 @@ def complete() -> Simulation:
     return Simulation(QUIET, sent=[0.5, 0.3, 0.15, 0.05], absent=1, others=[], n=1_000, trials=400)
 
 
+@pytest.mark.slow
 def test_shares_are_unbiased_when_all_texts_are_candidates(complete: Simulation) -> None:
     z = stats.norm.isf(FALSE_ALARM / 5 / 2)
     error = complete.shares.mean(axis=0) - complete.truth
     np.testing.assert_array_less(np.abs(error), z * complete.shares.std(axis=0, ddof=1) / np.sqrt(len(complete.shares)))
 
 
+@pytest.mark.slow
 def test_the_stated_covariance_is_the_simulated_one(complete: Simulation) -> None:
     trials = len(complete.shares)
     simulated, stated = np.cov(complete.shares.T), complete.covariance.mean(axis=0)
@@ -88,12 +90,14 @@ def test_the_stated_covariance_is_the_simulated_one(complete: Simulation) -> Non
     assert stated[0, 1] + z * spread[0, 1] < 0
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_claim(complete: Simulation) -> None:
     hits = int(complete.covered.sum())
     assert stats.binom.cdf(hits, complete.covered.size, 0.95) > FALSE_ALARM
     assert stats.binom.sf(hits, complete.covered.size, 0.975) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_nothing_is_left_for_others_when_all_texts_are_candidates(complete: Simulation) -> None:
     share, stderr = complete.others.T
     assert abs(share.mean()) < 6.2 * share.std() / np.sqrt(share.size)
@@ -116,6 +120,7 @@ def absent(request: pytest.FixtureRequest) -> Simulation:
     return Simulation(mechanism, sent, absent=20, others=others, n=2_000, trials=150)
 
 
+@pytest.mark.slow
 def test_texts_that_nobody_sent_are_found_no_more_often_than_claimed(absent: Simulation) -> None:
     trials, each = absent.p_values.shape
     for level in (0.001, 0.01, 0.05):
@@ -124,6 +129,7 @@ def test_texts_that_nobody_sent_are_found_no_more_often_than_claimed(absent: Sim
     assert stats.binom.sf((absent.false_finds > 0).sum() - 1, trials, 0.05) > 1e-6
 
 
+@pytest.mark.slow
 def test_texts_that_are_no_candidates_neither_bias_the_shares_nor_narrow_their_intervals(absent: Simulation) -> None:
     average = (absent.shares - absent.truth).mean(axis=1)  # one independent figure a crowd
     assert abs(average.mean()) < 6.2 * average.std(ddof=1) / np.sqrt(average.size)
@@ -134,6 +140,7 @@ def test_texts_that_are_no_candidates_neither_bias_the_shares_nor_narrow_their_i
     assert np.mean(np.abs(share - left) < 2 * stderr) > 0.85
 
 
+@pytest.mark.slow
 def test_misfit_tells_that_frequent_texts_are_missing_from_the_candidates(complete: Simulation) -> None:
     rng = np.random.default_rng(2)
     reports = QUIET.privatize(crowd(rng, ["a", "b"], [0.5, 0.5], 2_000), seeded_source(2))

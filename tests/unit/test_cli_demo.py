@@ -33,6 +33,7 @@ def told() -> Result:
     return run("--json", "--seconds", "4", "--clients", "600", "--proxies", "3", "--dataset", "electricity")
 
 
+@pytest.mark.slow
 def test_json_is_exactly_one_object_with_windows_and_the_conservation_statement(told: Result) -> None:
     assert told.exit_code == 0, told.output
     assert told.stderr == ""

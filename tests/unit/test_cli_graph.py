@@ -87,7 +87,7 @@ def test_methods_are_compared_on_a_graph_one_holds(tmp_path: Path) -> None:
         ("a,b\n0,1\n0,9\n", "row 2: a node that is not on the roster"),
         ("a,b\n0\n", "row 1: there must be 2 fields"),
         ("a,b\n0,\n", "row 1: there must be 2 fields"),
-        ("a\n0\n", "has 1 columns, and 2 are needed"),
+        ("a\n0\n", "has 1 columns, but 2 are needed"),
         ("", "is empty"),
         ('a,b\n0,"1\n', "not a CSV file"),
     ],

@@ -41,6 +41,7 @@ def reference(case: dict[str, Any]) -> ReferenceDevice:
     return ReferenceDevice(policy, VECTORS["ring"], bytes.fromhex(VECTORS["secret"]))
 
 
+@pytest.mark.slow
 def test_the_library_makes_these_vectors() -> None:
     assert client_vectors.make() == VECTORS
 

@@ -335,9 +335,9 @@ def test_the_same_refusal_comes_whatever_the_filter_is() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Curator({}, 1), "the table holds no rows"),
-        (lambda: Curator({"x": []}, 1), "the table holds no rows"),
-        (lambda: Curator(pd.DataFrame({"x": []}), 1), "the table holds no rows"),
+        (lambda: Curator({}, 1), "the table has no rows"),
+        (lambda: Curator({"x": []}, 1), "the table has no rows"),
+        (lambda: Curator(pd.DataFrame({"x": []}), 1), "the table has no rows"),
         (lambda: Curator([1, 2, 3], 1), "frame = 'list' must be a pandas or Polars DataFrame"),
         (lambda: Curator({"x": [1], "y": [1, 2]}, 1), "columns of the table have different lengths: 1, 2"),
         (lambda: Curator({"x": "text"}, 1), "a column must be a sequence of values, not str"),
@@ -385,7 +385,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(make: Callable[[], Any], mes
         ("quantile", ("age", 1.5), {"bounds": (0, 10)}, "level = 1.5 must lie between 0 and 1"),
         ("quantile", ("age", 0.5), {"bounds": (0, 10), "bracket": 1}, "bracket = 1 must be at least 0 and below 1"),
         ("histogram", ("city",), {}, "labels of city = None or bins must be declared"),
-        ("histogram", ("city",), {"labels": ["a"], "bins": [1, 2]}, "and not both"),
+        ("histogram", ("city",), {"labels": ["a"], "bins": [1, 2]}, "but not both"),
         ("histogram", ("city",), {"labels": []}, "must hold at least one value"),
         ("histogram", ("city",), {"labels": ["a", None]}, "must be a text, a number or another value that is not missing"),
         ("histogram", ("city",), {"labels": [1, "1"]}, "must be different values"),

@@ -52,7 +52,7 @@ def test_the_second_run_is_refused_with_exit_code_2_and_one_line(table: Path) ->
     kept = (table.parent / "people.csv.budget.json").read_bytes()
     result = run(table, "--epsilon", "0.5", *AGES)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "deniable: epsilon 0.5 was asked and 0 is left of 1\n"
+    assert result.stderr == "deniable: epsilon 0.5 was requested, but 0 of 1 is left\n"
     assert (table.parent / "people.csv.budget.json").read_bytes() == kept
 
 
@@ -176,8 +176,8 @@ def test_a_slip_is_one_line_and_spends_and_writes_nothing(table: Path, options: 
     ("content", "message"),
     [
         ("", "is empty"),
-        ("age\n", "holds no rows"),
-        ("age\n20\n\n", "row 2: 0 fields where the header has 1"),
+        ("age\n", "has no rows"),
+        ("age\n20\n\n", "row 2: 0 fields, but the header has 1"),
         ("age,x\n20,1\n,2\n", "column 'age', row 2: the value is missing (missing='drop' leaves such rows out)"),
         ("age\n20\nnan\n", "column 'age', row 2: the value is not a number"),
     ],

@@ -143,14 +143,14 @@ def read_tokens(folder: Path) -> Any:
 
 
 def make_board(folder: Path) -> Path:
-    board = Board(folder / "queries.db", lambda: NOW, RING)
+    board = Board(folder / "queries.db", lambda: NOW, lambda: RING)
     board.publish(QUERY.id, SignedQuery(QUERY.content, KEY.public.id, KEY.sign(b"deniable query 1\0" + QUERY.content)).to_bytes())
     board.close()
     return settled(folder / "queries.db")
 
 
 def read_board(folder: Path) -> Any:
-    board = Board(folder / "queries.db", lambda: NOW, RING)
+    board = Board(folder / "queries.db", lambda: NOW, lambda: RING)
     try:
         return board.content, board.channels()
     finally:

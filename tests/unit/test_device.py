@@ -113,6 +113,7 @@ def test_sampled_out_costs_nothing_sends_nothing_and_is_decided_once(tmp_path: P
     assert queued(device) == []
 
 
+@pytest.mark.slow
 def test_the_share_of_epochs_that_are_answered_is_the_sampling(tmp_path: Path) -> None:
     query = asked(sampling=0.6)
     device = make_device(tmp_path, query, source=seeded_source(1))

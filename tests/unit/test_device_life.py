@@ -10,6 +10,7 @@ from deniable.client.store import QueuedShare, StoreTransaction
 from toolkit import device_life
 
 
+@pytest.mark.slow
 def test_whatever_happens_to_a_device_no_epoch_is_drawn_twice_and_the_ledger_is_right() -> None:
     seen = device_life.live(range(50))
     assert seen["lives"] == 50

@@ -143,6 +143,7 @@ def mean_error(channel: Floats, n: int, smooth: bool, trials: int = 12) -> float
     return float(np.mean(errors))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, 0.35), (2.0, 0.6)])
 @pytest.mark.parametrize("smooth", [False, True])
 def test_the_full_kernel_errs_far_less_than_the_thesiss(epsilon: float, share: float, smooth: bool) -> None:

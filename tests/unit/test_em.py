@@ -131,6 +131,7 @@ def test_too_few_iterations_are_told_by_the_shortfall() -> None:
     assert hurried.shortfall > 1e-3
 
 
+@pytest.mark.slow
 def test_the_observed_information_gives_the_spread_of_the_estimate() -> None:
     # Inside the simplex, where it applies: simulated and stated covariances agree within what 2,000 trials can tell.
     matrix = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])

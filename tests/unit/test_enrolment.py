@@ -24,7 +24,7 @@ PUBLIC = KEY.public_key().public_bytes_raw().hex()
 NOW = 1_700_000_000
 
 
-class Desk:
+class EnrolmentScenario:
     """An enrolment with clocks of its own."""
 
     def __init__(self, folder: Path, **rules: Any) -> None:
@@ -50,29 +50,29 @@ def ticket(nonce: int, until: int = NOW + 600, key: Ed25519PrivateKey = KEY) -> 
 
 
 def test_a_proxy_hands_out_nothing_unless_its_operator_says_so(tmp_path: Path) -> None:
-    assert Desk(tmp_path).ask() == "enrolment_closed"
+    assert EnrolmentScenario(tmp_path).ask() == "enrolment_closed"
 
 
 def test_one_address_gets_so_many_tokens_an_hour_and_others_are_not_affected(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="open", per_hour_and_address=3)
-    assert [desk.ask() for _ in range(5)] == ["enrolled"] * 3 + ["enrolment_rate"] * 2
-    assert desk.ask(address="192.0.2.2") == "enrolled"
-    desk.ticks = 1200  # a third of an hour: room for one more
-    assert [desk.ask(), desk.ask()] == ["enrolled", "enrolment_rate"]
-    assert desk.enrolment.counters == Counter(enrolled=5, enrolment_rate=3)
+    scenario = EnrolmentScenario(tmp_path, mode="open", per_hour_and_address=3)
+    assert [scenario.ask() for _ in range(5)] == ["enrolled"] * 3 + ["enrolment_rate"] * 2
+    assert scenario.ask(address="192.0.2.2") == "enrolled"
+    scenario.ticks = 1200  # a third of an hour: room for one more
+    assert [scenario.ask(), scenario.ask()] == ["enrolled", "enrolment_rate"]
+    assert scenario.enrolment.counters == Counter(enrolled=5, enrolment_rate=3)
 
 
 def test_the_addresses_of_one_ipv6_network_are_one_address(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="open", per_hour_and_address=2)
+    scenario = EnrolmentScenario(tmp_path, mode="open", per_hour_and_address=2)
     same = ["2001:db8::1", "2001:db8:0:0:ffff::2", "2001:0db8::3%eth0"]
-    assert [desk.ask(address=address) for address in same] == ["enrolled", "enrolled", "enrolment_rate"]
-    assert desk.ask(address="2001:db8:0:1::1") == "enrolled"
+    assert [scenario.ask(address=address) for address in same] == ["enrolled", "enrolled", "enrolment_rate"]
+    assert scenario.ask(address="2001:db8:0:1::1") == "enrolled"
 
 
 def test_an_invitation_is_good_once_and_for_a_while(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="invitation")
+    scenario = EnrolmentScenario(tmp_path, mode="invitation")
     first, second, old = [*invite(tmp_path, 2, NOW + 100), *invite(tmp_path, 1, NOW)]
-    assert [desk.ask({"invitation": code}) for code in (first, first, second, old, "guessed", None, 7)] == [
+    assert [scenario.ask({"invitation": code}) for code in (first, first, second, old, "guessed", None, 7)] == [
         *("enrolled", "invitation", "enrolled", "invitation", "invitation", "invitation", "invitation"),
     ]
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("enrolment.db*"))
@@ -81,7 +81,7 @@ def test_an_invitation_is_good_once_and_for_a_while(tmp_path: Path) -> None:
 
 
 def test_a_ticket_is_the_apps_servers_own_and_good_once(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="ticket", ticket_key=PUBLIC)
+    scenario = EnrolmentScenario(tmp_path, mode="ticket", ticket_key=PUBLIC)
     other = Ed25519PrivateKey.from_private_bytes(bytes(32))
     changed = {**ticket(5), "ticket": ticket(6)["ticket"]}
     asked: tuple[dict[str, Any], ...] = (
@@ -95,29 +95,29 @@ def test_a_ticket_is_the_apps_servers_own_and_good_once(tmp_path: Path) -> None:
         {},
         {"ticket": 7},
     )
-    assert [desk.ask(each) for each in asked] == ["enrolled", "ticket", "enrolled", *["ticket"] * 6]
-    desk.now += 601  # what was used is forgotten when it is too old to be used
-    assert desk.ask(ticket(8, NOW + 900)) == "enrolled"
-    assert desk.enrolment._db.execute("SELECT count(*) FROM used").fetchone() == (1,)
+    assert [scenario.ask(each) for each in asked] == ["enrolled", "ticket", "enrolled", *["ticket"] * 6]
+    scenario.now += 601  # what was used is forgotten when it is too old to be used
+    assert scenario.ask(ticket(8, NOW + 900)) == "enrolled"
+    assert scenario.enrolment._db.execute("SELECT count(*) FROM used").fetchone() == (1,)
 
 
 def test_a_token_is_exchanged_for_a_new_one_and_ends(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="open")
-    old = desk.enrolment.enrol({}, "192.0.2.1")
-    new = desk.enrolment.rotate(old, "192.0.2.1")
-    assert desk.tokens.find(old) is None
-    assert desk.tokens.find(new) is not None
-    (operator,) = desk.tokens.add("operator")
+    scenario = EnrolmentScenario(tmp_path, mode="open")
+    old = scenario.enrolment.enrol({}, "192.0.2.1")
+    new = scenario.enrolment.rotate(old, "192.0.2.1")
+    assert scenario.tokens.find(old) is None
+    assert scenario.tokens.find(new) is not None
+    (operator,) = scenario.tokens.add("operator")
     for shown in (old, operator, "", "guessed"):
         with pytest.raises(RefusedError, match="bearer token"):
-            desk.enrolment.rotate(shown, "192.0.2.1")
+            scenario.enrolment.rotate(shown, "192.0.2.1")
 
 
 @pytest.mark.parametrize("body", [None, [], "x", {"more": 1}])
 def test_a_body_that_is_no_request_is_refused(tmp_path: Path, body: Any) -> None:
-    desk = Desk(tmp_path, mode="open")
+    scenario = EnrolmentScenario(tmp_path, mode="open")
     with pytest.raises(RefusedError, match="JSON object"):
-        desk.enrolment.enrol(body, "192.0.2.1")
+        scenario.enrolment.enrol(body, "192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -128,30 +128,31 @@ def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any]) -> None:
         EnrolmentRules(**rules)
 
 
+@pytest.mark.slow
 def test_a_flood_from_many_addresses_uses_bounded_memory_and_lets_the_invited_in_within_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100,000 requests in a minute from 50,000 addresses, and twenty people with an invitation, each from their own."""
     monkeypatch.setattr(enrolment_module, "_MOST_ADDRESSES", 10_000)
-    desk = Desk(tmp_path, mode="invitation", per_hour_and_address=5)
+    scenario = EnrolmentScenario(tmp_path, mode="invitation", per_hour_and_address=5)
     codes = invite(tmp_path, 20, NOW + 100)
     outcomes: Counter[str] = Counter()
     for i in range(100_000):
-        desk.ticks = i * 60 / 100_000
-        outcomes[desk.ask({"invitation": "guessed"}, f"10.{i % 50_000 // 256}.{i % 256}.1")] += 1
+        scenario.ticks = i * 60 / 100_000
+        outcomes[scenario.ask({"invitation": "guessed"}, f"10.{i % 50_000 // 256}.{i % 256}.1")] += 1
         if i % 5_000 == 0:
-            assert desk.ask({"invitation": codes[i // 5_000]}, f"192.0.2.{i // 5_000}") == "enrolled"
+            assert scenario.ask({"invitation": codes[i // 5_000]}, f"192.0.2.{i // 5_000}") == "enrolled"
     assert set(outcomes) <= {"invitation", "enrolment_rate"}
-    assert len(desk.tokens.tokens()) == 20
-    assert len(desk.enrolment._addresses) == 10_000
+    assert len(scenario.tokens.tokens()) == 20
+    assert len(scenario.enrolment._addresses) == 10_000
 
 
 def test_an_open_proxy_hands_out_no_more_a_second_than_it_says(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, mode="open", per_second=10)
+    scenario = EnrolmentScenario(tmp_path, mode="open", per_second=10)
     outcomes: Counter[str] = Counter()
     for i in range(3_000):
-        desk.ticks = i * 10 / 3_000  # ten seconds
-        outcomes[desk.ask(address=f"10.0.{i // 256}.{i % 256}")] += 1
+        scenario.ticks = i * 10 / 3_000  # ten seconds
+        outcomes[scenario.ask(address=f"10.0.{i // 256}.{i % 256}")] += 1
     assert outcomes["enrolled"] <= 10 + 10 * 10
     assert outcomes["enrolled"] >= 100
     assert outcomes["enrolled"] + outcomes["enrolment_busy"] == 3_000

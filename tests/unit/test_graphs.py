@@ -175,7 +175,7 @@ def test_reports_go_through_bytes_unchanged_and_bad_bytes_are_refused() -> None:
             GraphReports.from_bytes(bad)
     beyond = bytearray(content)
     beyond[-7] |= 1  # node 0 has no pair to report
-    with pytest.raises(GraphError, match="node 0 says something about a pair that is not its own"):
+    with pytest.raises(GraphError, match="node 0 contains a pair that it must not report"):
         GraphReports.from_bytes(bytes(beyond))
 
 
@@ -189,7 +189,7 @@ def test_reports_of_people_must_be_there_once_each_and_of_the_right_size() -> No
         GraphReports.from_rows(response, rows[:4], 5)
     with pytest.raises(GraphError, match="node 2 has 2 bytes, not 1"):
         GraphReports.from_rows(response, [*rows[:2], (2, bytes(2))], 5)
-    with pytest.raises(GraphError, match="node 5, and there are nodes 0 to 4"):
+    with pytest.raises(GraphError, match="node 5, but the nodes are 0 to 4"):
         GraphReports.from_rows(response, [(5, bytes(1))], 5)
 
 

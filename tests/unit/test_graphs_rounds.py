@@ -112,4 +112,4 @@ def test_the_plan_takes_one_round_for_small_graphs_and_two_for_large_ones() -> N
     assert plan.two.response.channel.b * 20_000 * 19_999 / 2 == pytest.approx(1e6, rel=0.01)
     with pytest.raises(ParameterError, match="mean_degree"):
         plan_graph(100, 1.0, mean_degree=-1)
-    assert "Take two rounds" in str(plan_graph(100_000, 1.0, mean_degree=10))
+    assert "Use two rounds" in str(plan_graph(100_000, 1.0, mean_degree=10))

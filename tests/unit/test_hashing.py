@@ -209,6 +209,7 @@ def test_simulated_errors_are_the_stated_ones(g: int | None) -> None:
     assert_errors_are_as_stated(mechanism, lambda f: pure_variance(a, b, f), np.array([0.5, 0.3, 0.15, 0.05]))
 
 
+@pytest.mark.slow
 def test_simulated_covariances_of_neighbours_are_the_stated_ones() -> None:
     # Were the codes the values themselves, 0 and 2 would be supported together by too many of those who hold 1, and this fails.
     n, mechanism = 200, LocalHashing(6, 2.0)
@@ -219,6 +220,7 @@ def test_simulated_covariances_of_neighbours_are_the_stated_ones() -> None:
     assert_covariance_is(simulate(mechanism, shares, n, trials=10_000, seed=3), theory / n)
 
 
+@pytest.mark.slow
 def test_a_finite_population_narrows_the_error() -> None:
     assert_a_finite_population_narrows_the_error(LocalHashing(4, 4.0))
 

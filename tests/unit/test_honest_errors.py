@@ -139,6 +139,7 @@ def test_reports_that_fit_are_not_called_misfits(make: Callable[[], Mechanism]) 
             assert mechanism.estimate(reports).notes == ()
 
 
+@pytest.mark.slow
 def test_the_test_of_fit_rejects_no_more_often_than_it_says() -> None:
     """1,000 crowds of one value: the p-value is an upper bound, so at most 5 % lie below 0.05, and one standard error more."""
     for mechanism in (DirectEncoding(4, 1.0), deniable.Kuk(0.8, 0.3, draws=4)):

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -17,6 +19,7 @@ from deniable.aggregator.aggregator_metrics import aggregator_metrics
 from deniable.aggregator.aggregator_settings import ProxySettings
 from deniable.aggregator.aggregator_settings import Settings as AggregatorSettings
 from deniable.aggregator.service import Service
+from deniable.cli import cli
 from deniable.proxy.api import Proxy
 from deniable.proxy.collector import Collector
 from deniable.proxy.collector_settings import CollectorSettings
@@ -50,6 +53,7 @@ def test_promtool_accepts_the_configuration_and_its_rules() -> None:
     assert "is valid" in promtool("check", "config", "prometheus.yml")
 
 
+@pytest.mark.slow
 def test_each_alert_is_silent_before_and_fires_after() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts.test.yml")
     tested: dict[str, list[bool]] = {}
@@ -129,3 +133,18 @@ def test_every_alert_leads_to_a_section_of_the_runbook() -> None:
     for rule in ALERTS.values():
         assert rule["annotations"]["runbook_url"].partition("#")[2] in anchors
         assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+@pytest.mark.parametrize("page", ["runbook.md", "monitoring.md"])
+def test_every_command_of_the_pages_is_one_with_its_options(page: str) -> None:
+    for line in re.findall(r"^\$ deniable (.+?)(?:\s+#.*|\s+>.*)?$", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
+        step: click.Command = cli
+        words = shlex.split(line)
+        while isinstance(step, click.Group):
+            found = step.get_command(click.Context(step), words.pop(0))
+            assert found is not None, line
+            step = found
+        options = {name for parameter in step.params for name in parameter.opts}
+        arguments = [parameter for parameter in step.params if isinstance(parameter, click.Argument)]
+        assert {word for word in words if word.startswith("--")} <= options, line
+        assert len([word for word in words if not word.startswith("-")]) >= len(arguments), line

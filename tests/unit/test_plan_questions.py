@@ -244,9 +244,9 @@ def test_a_table_is_made_of_those_who_were_asked_both(tmp_path: Path) -> None:
 def test_a_row_with_another_number_of_answers_is_refused(tmp_path: Path) -> None:
     survey = Questionnaire({"smokes": SMOKES, "city": CITY}, ask=1)
     reports = table(tmp_path / "r.csv", "yes,,1", "no,Rome,0")
-    with pytest.raises(SurveyError, match="row 2: 2 questions are answered where each person is asked 1"):
+    with pytest.raises(SurveyError, match="row 2: 2 questions are answered, but each person is asked 1"):
         estimate_file(reports, survey)
-    with pytest.raises(SurveyError, match="not asked, and not missing"):
+    with pytest.raises(SurveyError, match="not asked, so it is not missing"):
         estimate_file(reports, survey, missing="drop")
 
 

@@ -109,6 +109,7 @@ def test_sql_with_too_many_columns_is_no_way_to_make_only_some_devices_silent(tm
     assert_alike(tmp_path, asked(sql=SQL.replace("SELECT", "SELECT 1,", 1), mechanism=MECHANISM), HISTORIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [VaultError("x"), SandboxError("x"), UnicodeError(), MemoryError(), RecursionError(), KeyError()]
 )
@@ -175,6 +176,7 @@ def seen_over_time(folder: Path, loop: Loop, distance: float, monkeypatch: pytes
     return network.seen
 
 
+@pytest.mark.slow
 def test_the_time_of_polls_and_uploads_does_not_tell_how_long_the_sql_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def test_the_time_of_polls_and_uploads_does_not_tell_how_long_the_sql_took(
         assert other.sends == one.sends
 
 
+@pytest.mark.slow
 def test_a_client_that_sleeps_after_its_work_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = (seen_over_time(tmp_path / str(d), sleeping_after_the_work, d, monkeypatch) for d in (1.5, 2.5))
     assert quick.polls != slow.polls

@@ -217,16 +217,16 @@ def test_a_proxy_that_stops_leaves_in_the_spool_what_the_log_does_not_take(place
 
 def test_a_proxy_that_was_shut_out_stops_and_says_so(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     failed: list[bool] = []
-    desk = IntakeWorker(place.intake, lambda: failed.append(True))
+    worker = IntakeWorker(place.intake, lambda: failed.append(True))
     place.log.fails = "fenced"
 
     async def send() -> Receipt:
-        return await desk.submit(Upload(b"ann" * 10, 10**9, body_of(QUERY, EPOCH, some(150))))
+        return await worker.submit(Upload(b"ann" * 10, 10**9, body_of(QUERY, EPOCH, some(150))))
 
-    desk.start()
+    worker.start()
     assert asyncio.run(send()) == Receipt(150, 0)  # it is durable; the next one is refused
-    desk._thread.join(10)
-    assert (desk.failed, failed) == (True, [True])
+    worker._thread.join(10)
+    assert (worker.failed, failed) == (True, [True])
     with pytest.raises(RefusedError, match="nothing that was acknowledged is lost"):
         asyncio.run(send())
     assert [record.__dict__["fields"]["error"] for record in caplog.records] == ["another proxy writes to it"]

@@ -1,4 +1,4 @@
-"""The parts around the intake: tokens, the board of queries, settings, the desk when the disk fails, and the command."""
+"""The parts around the intake: tokens, the board of queries, settings, the worker when the disk fails, and the command."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_importing_the_package_or_the_log_loads_no_web_framework() -> None:
     assert out.stdout.strip() == "[]"
 
 
-# --- the desk -------------------------------------------------------------------------------------------------------
+# --- the worker -------------------------------------------------------------------------------------------------------
 
 
 def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,19 +250,19 @@ def test_many_uploads_at_once_share_a_commit_and_each_has_its_own_answer(tmp_pat
         sync(handle)
 
     monkeypatch.setattr("deniable.proxy.spool._sync", counted)
-    desk = IntakeWorker(intake, lambda: None)
+    worker = IntakeWorker(intake, lambda: None)
     columns, _ = make_columns(QUERY, 1000, 200)
     contents = [body_of(QUERY, 1000, columns[:, [i]]) for i in range(200)]
     contents[50] = b"garbage"
 
     async def hand_in() -> list[Receipt | BaseException]:
-        waiting = [asyncio.ensure_future(desk.submit(Upload(bytes([i]), 1, content))) for i, content in enumerate(contents)]
+        waiting = [asyncio.ensure_future(worker.submit(Upload(bytes([i]), 1, content))) for i, content in enumerate(contents)]
         await asyncio.sleep(0)
-        desk.start()
+        worker.start()
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     results = asyncio.run(hand_in())
-    desk.stop()
+    worker.stop()
     assert isinstance(results[50], RefusedError)
     assert [result for i, result in enumerate(results) if i != 50] == [Receipt(1, 0)] * 199
     assert len(n_syncs) == 1
@@ -273,7 +273,7 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
     intake = Intake(tmp_path, Rules(), lambda: NOW)
     intake.set_channels(channels_of([(QUERY.header, None)]))
     told = threading.Event()
-    desk = IntakeWorker(intake, told.set)
+    worker = IntakeWorker(intake, told.set)
     columns, _ = make_columns(QUERY, 1000, 3)
     first, second, third = (Upload(b"c", 9, body_of(QUERY, 1000, columns[:, [i]])) for i in range(3))
 
@@ -281,11 +281,11 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
         raise OSError(28, "No space left on device")
 
     async def hand_in() -> list[Receipt | BaseException]:
-        desk.start()
-        results: list[Receipt | BaseException] = [await desk.submit(first)]
+        worker.start()
+        results: list[Receipt | BaseException] = [await worker.submit(first)]
         monkeypatch.setattr("deniable.proxy.spool.Segment.write", full)
         for upload in (second, third):
-            results += await asyncio.gather(desk.submit(upload), return_exceptions=True)
+            results += await asyncio.gather(worker.submit(upload), return_exceptions=True)
         return results
 
     results = asyncio.run(hand_in())
@@ -294,7 +294,7 @@ def test_when_the_disk_fails_nothing_is_acknowledged_any_more(tmp_path: Path, mo
         assert isinstance(refused, RefusedError)
         assert (refused.reason, refused.status) == ("storage", 503)
     assert told.is_set()
-    assert desk.failed
+    assert worker.failed
     monkeypatch.undo()
     intake.close()
     again = Intake(tmp_path, Rules(), lambda: NOW)

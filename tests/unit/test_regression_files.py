@@ -157,7 +157,7 @@ def test_people_who_were_not_asked_are_left_out_and_made_up_answers_refused(tmp_
         regress_file(one, "a ~ b")
     with pytest.warns(UserWarning, match="randomized"):
         randomize_file(answers, fake, Questionnaire(columns, fake=True), keep=["x"], source=seeded_source(1))
-    with pytest.raises(SurveyError, match="holds made-up answers"):
+    with pytest.raises(SurveyError, match="has made-up answers"):
         regress_file(fake, "a ~ x")
 
 
@@ -210,9 +210,9 @@ def test_texts_become_indicators_of_all_but_the_first_and_numbers_stay() -> None
         (["used ~ age:mood"], "term 'age:mood' multiplies a randomized column"),
         (["`weekly hours` ~ age"], "has more than 20 different answers: use a linear regression (--linear)"),
         (["region ~ age", "--linear"], "column 'region' must hold numbers"),
-        (["used ~ age", "--weights", "mood"], "column 'mood' is randomized, so that it cannot say how people were drawn"),
-        (["used ~ age", "--test", "income"], "names = ['income'] must be of (intercept), age"),
-        (["used ~ age", "--design", "CheaterDetection:p1=1/4,p2=3/4"], "has a mechanism already"),
+        (["used ~ age", "--weights", "mood"], "column 'mood' is randomized, so it cannot say how people were sampled"),
+        (["used ~ age", "--test", "income"], "names = ['income'] must be among (intercept), age"),
+        (["used ~ age", "--design", "CheaterDetection:p1=1/4,p2=3/4"], "already has a mechanism"),
         (["region ~ age", "--design", "CheaterDetection:p1=1/4,p2=3/4", "--group", "sample"], "must hold yes and no, or 1 and 0"),
         (["used ~ age", "--weights", "region"], "column 'region' must hold numbers"),
         (["`weekly hours` ~ age", "--linear", "--random-intercept", "school"], "has no group, no random intercept"),

@@ -294,6 +294,7 @@ def grouped(n_clusters: int, size: int, sigma: float) -> tuple[Warner, Floats, N
     return survey, x, np.where(said, "yes", "no"), cluster
 
 
+@pytest.mark.slow
 def test_random_intercepts_have_the_integrated_likelihood_and_its_maximum() -> None:
     """Each cluster's integral by scipy's adaptive quadrature, its maximum by a search without derivatives."""
     survey, x, reports, cluster = grouped(12, 15, 1.0)
@@ -321,6 +322,7 @@ def test_random_intercepts_have_the_integrated_likelihood_and_its_maximum() -> N
             assert negative(moved) > negative(at)
 
 
+@pytest.mark.slow
 def test_without_spread_between_clusters_a_random_intercept_changes_nothing() -> None:
     survey, x, reports, cluster = grouped(25, 8, 0.0)
     plain, mixed = regress(survey, reports, x), regress(survey, reports, x, random_intercept=cluster)

@@ -37,6 +37,7 @@ DIFFERS = {
 TIMED = {each.name for each in (*quoc_speed.EXPERIMENTS, *quoc_history.EXPERIMENTS)} - {"quoc-table-2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_what_a_paper_says_is_met_or_explained_in_the_quick_form(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]

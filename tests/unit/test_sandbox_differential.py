@@ -149,6 +149,7 @@ def test_every_text_takes_as_many_steps_on_one_twin_as_on_the_other(twins: tuple
     assert sum(n > 10 for n in counts[0]) >= 100
 
 
+@pytest.mark.slow
 def test_receipts_charges_and_shares_are_the_same_on_both_twins(twins: tuple[Vault, Vault], tmp_path: Path) -> None:
     """Under the same coins, all that a device writes, queues and spends is the same; and it answers some of the texts."""
     columns = [Column("x", ["31", "Lyon", "hiv"], other=True)]

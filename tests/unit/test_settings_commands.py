@@ -227,7 +227,7 @@ def test_check_of_an_aggregator_looks_at_state_logs_tokens_and_keys(tmp_path: Pa
     (tmp_path / "one.token").chmod(0o600)
     BlockLog(tmp_path / "log.db").close()
     connection = connect(tmp_path / "state.db")
-    add_token(connection, "City", "analyst", 0)
+    add_token(connection, "City", ["read"], 0)
     connection.close()
     State(tmp_path / "state.db", ["one", "two"]).close()
     proxies = "".join(f'[[proxies]]\nname = "{name}"\nlog = "log.db"\ntoken_file = "one.token"\n' for name in ("one", "two"))

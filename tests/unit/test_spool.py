@@ -67,6 +67,7 @@ def flips(content: bytes) -> Iterator[tuple[int, bytes]]:
             yield at, bytes(changed)
 
 
+@pytest.mark.slow
 def test_whatever_bit_of_a_segment_is_flipped_nothing_acknowledged_is_lost_moved_or_changed_in_silence(tmp_path: Path) -> None:
     """All bits of headers, lengths, checks, rows and seals: a flipped length lost shares in 32 of 60 cases, a flipped header
     moved them to another epoch in 46 of 60."""

@@ -99,7 +99,7 @@ def test_a_store_of_version_2_learns_what_is_shared(tmp_path: Path) -> None:
     device = make_device(tmp_path, asked())
     with device.store.transaction() as book:
         row_checks.unguard(book._db)
-        for table in ("shared", "decided", "answers", "revoked"):
+        for table in ("shared", "decided", "answers", "revoked", "asked", "feed_heads"):
             book._db.execute(f"DROP TABLE {table}")
         book._db.execute("DROP INDEX queue_by_answer")
         for column in ("answer", "tried"):

@@ -104,12 +104,14 @@ def pure_variance(a: float, b: float, f: float) -> float:
     return b * (1 - b) / (a - b) ** 2 + f * (1 - a - b) / (a - b) + f * (1 - f)
 
 
+@pytest.mark.slow
 def test_simulated_errors_are_the_stated_ones() -> None:
     mechanism = SubsetSelection(4, 1.0)
     a, b = mechanism.channel()
     assert_errors_are_as_stated(mechanism, lambda f: pure_variance(a, b, f), np.array([0.5, 0.3, 0.15, 0.05]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "epsilon"), [(7, 1.0), (6, 0.2), (2, 1.0)])
 def test_simulated_covariances_are_those_of_the_exact_law(k: int, epsilon: float) -> None:
     # The theory here walks every path of the draws, and not the formula that the estimate states.
@@ -145,6 +147,7 @@ def test_beyond_the_largest_covariance_only_variances_are_stated() -> None:
     assert estimate.variance.shape == (1500,)
 
 
+@pytest.mark.slow
 def test_a_finite_population_narrows_the_error() -> None:
     assert_a_finite_population_narrows_the_error(SubsetSelection(4, 4.0))
 

@@ -96,6 +96,7 @@ def test_bulk_draws_of_all_levels_follow_the_table() -> None:
         assert fits == [factor == 1.0] * 2
 
 
+@pytest.mark.slow
 def test_simulated_errors_are_the_stated_ones() -> None:
     mechanism = SummedHistogram(4, 1.0)
     assert_errors_are_as_stated(mechanism, lambda f: mechanism.noise_variance + f * (1 - f), np.array([0.5, 0.3, 0.15, 0.05]))

@@ -34,7 +34,7 @@ def requirements() -> list[Requirement]:
         for text in extras[extra]:
             requirement = Requirement(text)
             if requirement.name == "deniable":
-                waiting += requirement.extras
+                waiting += sorted(requirement.extras)  # a set, whose order differs from one process to the next
             else:
                 found.append(requirement)
     return found

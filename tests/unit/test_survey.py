@@ -71,6 +71,7 @@ def test_columns_that_are_neither_randomized_nor_kept_are_left_out(tmp_path: Pat
     assert "person" not in (tmp_path / "out.csv").read_text()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK_ROWS", 3000)
     peaks = []
@@ -101,7 +102,7 @@ def test_mechanisms_survive_their_toml(tmp_path: Path) -> None:
         ("city=DirectEncoding:k", "PARAMETER=VALUE"),
         ("city=DirectEncoding:values=3", "do not fit DirectEncoding"),
         ("city=DirectEncoding:values=3,epsilon=0", "epsilon = 0"),
-        ("city=DirectEncoding:values=a|a,epsilon=1", "twice"),
+        ("city=DirectEncoding:values=a|a,epsilon=1", "repeat a label"),
     ],
 )
 def test_a_column_that_cannot_be_understood_is_refused(text: str, reason: str) -> None:
@@ -123,12 +124,12 @@ def test_a_columns_file_that_cannot_be_understood_is_refused(tmp_path: Path, con
 
 BAD_FILES: dict[str, tuple[str | bytes, str]] = {
     "an empty file": ("", "is empty"),
-    "a header only": ("city,smokes\n", "holds no rows"),
+    "a header only": ("city,smokes\n", "has no rows"),
     "a missing column": ("city,other\nOslo,1\n", "has no column 'smokes'; it has 'city', 'other'"),
     "a column twice": ("city,city,smokes\nOslo,Oslo,1\n", "more than one column 'city'"),
     "an unknown label": ("city,smokes\nOslo,1\nParis,0\nBerlin,1\n", "row 3, column 'city'"),
     "a missing value": ("city,smokes\nOslo,1\n,0\n", "row 2, column 'city'"),
-    "mixed lengths": ("city,smokes\nOslo,1\nParis\n", "row 2: 1 fields where the header has 2"),
+    "mixed lengths": ("city,smokes\nOslo,1\nParis\n", "row 2: 1 fields, but the header has 2"),
     "a broken quote": ('city,smokes\nOslo,1\n"Par"is,1\n', "row 2: not a CSV file"),
     "no text at all": (b"city,smokes\n\xff\xfe\xfa,1\n", "not UTF-8"),
 }
@@ -260,6 +261,7 @@ def test_numbers_and_open_texts_have_their_own_estimators(tmp_path: Path) -> Non
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.csv", 500)
     command = [sys.executable, "-c", "from deniable.cli import main; main()"]

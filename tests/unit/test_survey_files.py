@@ -130,6 +130,7 @@ def test_damaged_gzip_is_one_clear_line_and_writes_nothing(tmp_path: Path) -> No
         assert [path.name for path in tmp_path.iterdir()] == ["a.csv.gz"]
 
 
+@pytest.mark.slow
 def test_gzip_is_read_in_constant_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK_ROWS", 3000)
     peaks = []
@@ -238,7 +239,7 @@ def test_missing_values_are_refused_dropped_or_a_label(tmp_path: Path) -> None:
     answers.write_text(MISSING, encoding="utf-8")
     with pytest.raises(SurveyError, match="row 2, column 'city': the value is missing"):
         randomized(tmp_path, answers)
-    with pytest.warns(SurveyWarning, match="2 of 4 rows .* were dropped: .* who did not answer is not protected"):
+    with pytest.warns(SurveyWarning, match="2 of 4 rows .* were dropped: .* it is not hidden who did not answer"):
         assert randomized(tmp_path, answers, missing="drop") == "city,smokes\nOslo,yes\nOslo,no\n"
     record_file(answers).unlink()
     with pytest.raises(SurveyError, match=r"column 'smokes': .*'missing' must be one of its labels"):
@@ -280,7 +281,7 @@ def test_several_files_are_taken_together(tmp_path: Path) -> None:
     with pytest.raises(SurveyError, match=r"one\.csv is given twice"):
         estimate_file([tmp_path / "one.csv", tmp_path / "." / "one.csv"])
     (tmp_path / "two.csv.toml").write_text(deniable.survey.write_columns({"smokes": deniable.DirectEncoding(["no", "yes"], 1.0)}))
-    with pytest.raises(SurveyError, match=r"two\.csv was randomized in another way than .*one\.csv"):
+    with pytest.raises(SurveyError, match=r"two\.csv was randomized differently from .*one\.csv"):
         estimate_file([tmp_path / "one.csv", tmp_path / "two.csv"])
 
 

@@ -121,6 +121,7 @@ def test_a_share_that_its_proxy_does_not_take_yet_waits_alone(tmp_path: Path) ->
     assert len(network.messages()) == 5
 
 
+@pytest.mark.slow
 def test_one_upload_has_one_size_class_and_is_not_too_long(tmp_path: Path) -> None:
     short, long = asked(), asked(id="longer", size_class=2)
     device = make_device(tmp_path, short, policy=make_policy(short, queue_messages=10_000))

@@ -134,6 +134,7 @@ def test_one_epoch_has_the_error_of_its_finite_population() -> None:
     assert (window.estimate.variance < query.mechanism.estimate(Tally(query.mechanism, one.counts, one.n)).variance).any()
 
 
+@pytest.mark.slow
 def test_the_window_of_several_epochs_covers_at_the_stated_rate() -> None:
     """1,500 windows of three epochs with unequal answers; a wrong population (of one epoch, or none) would miss the variance.
 

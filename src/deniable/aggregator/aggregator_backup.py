@@ -26,7 +26,7 @@ from deniable.errors import BackupError, DeniableError, QueryError, ResponseErro
 from deniable.logs.share_logs import Reading
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import LARGEST_LIST, SignedQuery
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside
+from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
 from deniable.service.http_reading import ask
 
 __all__ = ["back_up_aggregator", "restore_aggregator"]
@@ -55,7 +55,9 @@ def back_up_aggregator(settings_file: Path, target: Path, now: int) -> dict[str,
     for name, path in _other_files(settings_file, settings).items():
         if path.is_file():
             writer.file(path, name)
-    return writer.finish(_KIND, now, {**_facts(writer.folder / "state.db"), "history": history})
+    manifest = writer.finish(_KIND, now, {**_facts(writer.folder / "state.db"), "history": history})
+    note_in_audit_log(settings.audit_path, "service.backed_up", to=str(target))
+    return manifest
 
 
 def _copy_history(settings: Settings, writer: BackupWriter) -> str:
@@ -81,7 +83,8 @@ def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
         found["settings/tls.certificate"], found["settings/tls.key"] = settings.tls.certificate, settings.tls.key
         found["settings/tls.password"] = settings.tls.password_file
     audit = settings.audit_path
-    found["audit.jsonl"], found["audit.jsonl.head"] = audit, audit.with_name(f"{audit.name}.head")
+    # The head first: lines that are added in between go beyond it, and a head beyond the lines would look like a loss.
+    found["audit.jsonl.head"], found["audit.jsonl"] = audit.with_name(f"{audit.name}.head"), audit
     return {name: path for name, path in found.items() if path is not None}
 
 
@@ -122,12 +125,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             if not replace:
                 raise BackupError(f"{settings.state} exists: give --replace to move it aside")
             report["moved_aside"] = str(move_aside(settings.state))
-        for name, path in _other_files(settings_file, settings).items():
-            if path.exists():
-                report["kept"].append(str(path))
-            elif (backup / name).is_file():
-                copy_in(backup / name, path)
-                report["restored"].append(str(path))
+        restore_missing(backup, _other_files(settings_file, settings), report)
         report["restored"] += _restore_history(backup, settings)
         copy_in(backup / "state.db", settings.state)
     report["restored"].append(str(settings.state))
@@ -141,6 +139,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             report["lost"] = [loss for i, proxy in enumerate(settings.proxies) for loss in _losses(state, i, proxy)]
     finally:
         state.close()
+    note_in_audit_log(settings.audit_path, "service.restored", backup=manifest["made"], losses=len(report["lost"]))
     return report
 
 

@@ -130,6 +130,11 @@ class Settings:
             raise ParameterError("proxies", names, "must be at least 2, with different names")
 
     @property
+    def feed_path(self) -> Path:
+        """Where the public feed stands: beside the state."""
+        return self.state.with_name(self.state.name + ".public.jsonl")
+
+    @property
     def audit_path(self) -> Path:
         """Where the audit log stands: beside the state."""
         return self.state.with_name(self.state.name + ".audit.jsonl")

@@ -31,7 +31,6 @@ from deniable.queries.query import Query
 from deniable.queries.signing import sign_version
 from deniable.queries.times import iso_time
 from deniable.randomness import ONE
-from deniable.service.audit_log import AuditLog
 
 __all__ = ["Change", "Controller", "versions_of"]
 
@@ -63,9 +62,15 @@ class Controller:
     """Signs versions of the queries whose envelopes name its key."""
 
     def __init__(
-        self, key: AnalystKey, ring: Callable[[], KeyRing], proxies: Sequence[str], clock: Clock, audit: AuditLog | None = None
+        self,
+        key: AnalystKey,
+        ring: Callable[[], KeyRing],
+        proxies: Sequence[str],
+        clock: Clock,
+        on_change: Callable[[sqlite3.Connection, Change], None] = lambda *_: None,
     ) -> None:
-        self.key, self.ring, self.proxies, self.clock, self.audit = key, ring, tuple(proxies), clock, audit
+        """`on_change` is told of each version inside the transaction that publishes it: if it fails, none is."""
+        self.key, self.ring, self.proxies, self.clock, self.on_change = key, ring, tuple(proxies), clock, on_change
 
     def step(self, connection: sqlite3.Connection) -> list[Change]:
         """Look at the windows that were released since the last step, and publish what follows from them."""
@@ -145,11 +150,7 @@ class Controller:
         row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
         connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)
         change = Change(query.id, serial, _present(query), setting, decision.reason, achieved)
-        if self.audit is not None:
-            actor, subject = f"key:{self.key.public.id}", f"query:{query.id}"
-            self.audit.record(
-                "query.adapted", actor=actor, subject=subject, analyst=query.analyst, serial=serial, why=change.words()
-            )
+        self.on_change(connection, change)
         return change
 
 

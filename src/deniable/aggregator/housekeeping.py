@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from deniable.aggregator.announcing import announce
 from deniable.aggregator.catalogue import Published, published, stop
 from deniable.aggregator.relay import REVOKE, STOP, order_relay
 from deniable.aggregator.state import Clock, transaction, unsigned
@@ -16,6 +17,7 @@ from deniable.errors import QueryError, RevokedKeyError, UnknownKeyError
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import authenticate
 from deniable.service.audit_log import AuditLog, read_events
+from deniable.service.query_feed import QueryFeed
 
 __all__ = ["Housekeeping"]
 
@@ -23,8 +25,8 @@ __all__ = ["Housekeeping"]
 class Housekeeping:
     """The look of one aggregator at its ring and its state."""
 
-    def __init__(self, audit: AuditLog, names: Sequence[str], clock: Clock) -> None:
-        self._audit, self._names, self._clock = audit, tuple(names), clock
+    def __init__(self, audit: AuditLog, feed: QueryFeed, names: Sequence[str], clock: Clock) -> None:
+        self._audit, self._feed, self._names, self._clock = audit, feed, tuple(names), clock
         self._checked: KeyRing | None = None
         self._revoked = {event.get("subject") for event in read_events(audit.path) if event.get("event") == "key.revoked"}
         self._used: set[str] = set()
@@ -54,6 +56,7 @@ class Housekeeping:
                     self._audit.record("key.revoked", subject=f"key:{trusted.key.id}", owner=trusted.key.owner)
                     self._revoked.add(f"key:{trusted.key.id}")
                 if trusted.revoked:
+                    self._feed.revoked(trusted.key.id)
                     told |= self._tell_revoked(connection, trusted.key.id)
             newest = {entry.query.id: entry for entry in published(connection)}
             for entry in newest.values():
@@ -68,6 +71,7 @@ class Housekeeping:
                         key=entry.signed.key_id,
                         why=problem,
                     )
+                    announce(self._feed, connection, query.id, problem)
                     told = True
         return told
 

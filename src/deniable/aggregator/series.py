@@ -13,6 +13,7 @@ from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
+from deniable.queries.times import with_times
 
 __all__ = ["FORMS", "STORED_CONFIDENCE", "check_view", "one_label", "slim", "viewed", "without_covariance"]
 
@@ -28,22 +29,22 @@ def check_view(confidence: float, form: str) -> float:
     return check_confidence(confidence)
 
 
-def viewed(told: dict[str, Any], confidence: float, form: str) -> dict[str, Any]:
+def viewed(document: dict[str, Any], confidence: float, form: str) -> dict[str, Any]:
     """A stored result with the intervals of a confidence, and with the nearest distribution in the place of the estimate.
 
     `unbiased` then holds the estimate as it was.
     """
-    if "estimate" not in told or (confidence == STORED_CONFIDENCE and form == "raw"):
-        return told
-    found = Window.from_dict({"covariance": None, "support": None, **told}).estimate
+    if "estimate" not in document or (confidence == STORED_CONFIDENCE and form == "raw"):
+        return document
+    found = Window.from_dict({"covariance": None, "support": None, **document}).estimate
     assert found is not None  # noqa: S101 - for the type checker: there is one
     shown = found.projected() if form == "projected" else found
     if confidence == STORED_CONFIDENCE:
-        low, high = np.array(told["low"], dtype=float), np.array(told["high"], dtype=float)
+        low, high = np.array(document["low"], dtype=float), np.array(document["high"], dtype=float)
         low, high = np.minimum(low, shown.proportions), np.maximum(high, shown.proportions)
     else:
         low, high = shown.interval(confidence).T
-    out = {**told, "confidence": confidence, "low": low.tolist(), "high": high.tolist()}
+    out = {**document, "confidence": confidence, "low": low.tolist(), "high": high.tolist()}
     if form == "projected":
         out |= {"estimate": shown.proportions.tolist(), "unbiased": found.proportions.tolist()}
     return out
@@ -51,7 +52,7 @@ def viewed(told: dict[str, Any], confidence: float, form: str) -> dict[str, Any]
 
 def slim(number: int, document: str) -> dict[str, Any]:
     """A stored result with its number, without the matrices that no picture needs."""
-    content: dict[str, Any] = {"number": number, **json.loads(without_covariance(document))}
+    content: dict[str, Any] = {"number": number, **with_times(json.loads(without_covariance(document)), "start", "end")}
     for name in ("covariance", "reports", "strata", "support"):
         content.pop(name, None)
     return content
@@ -81,38 +82,38 @@ def one_label(
         (query, 1 << 62 if end is None else end, limit),
     )
     out: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    for (document,) in rows:
-        told = json.loads(without_covariance(document))
-        for name, value in zip(_COLUMNS, _row(told, label, confidence), strict=True):
+    for (text,) in rows:
+        document = json.loads(without_covariance(text))
+        for name, value in zip(_COLUMNS, _row(document, label, confidence), strict=True):
             out[name].append(value)
     return out
 
 
-def _row(told: dict[str, Any], label: int, confidence: float) -> tuple[Any, ...]:
-    head = tuple(told.get(name) for name in _COLUMNS[:7])
-    estimate = told.get("estimate", ())
+def _row(document: dict[str, Any], label: int, confidence: float) -> tuple[Any, ...]:
+    head = tuple(document.get(name) for name in _COLUMNS[:7])
+    estimate = document.get("estimate", ())
     if label >= len(estimate):
         return (*head, None, None, None, None)
-    low, high = told["low"][label], told["high"][label]
+    low, high = document["low"][label], document["high"][label]
     if confidence != STORED_CONFIDENCE:
-        low, high = _interval(told, label, confidence)
-    return (*head, estimate[label], low, high, max(told["stderr"]))
+        low, high = _interval(document, label, confidence)
+    return (*head, estimate[label], low, high, max(document["stderr"]))
 
 
-def _interval(told: dict[str, Any], label: int, confidence: float) -> tuple[float, float]:
+def _interval(document: dict[str, Any], label: int, confidence: float) -> tuple[float, float]:
     """The interval of one label at another confidence."""
-    if told.get("strata"):  # put together of those of the strata, which takes the whole estimate
-        found = Window.from_dict({"covariance": None, **told}).estimate
+    if document.get("strata"):  # put together of those of the strata, which takes the whole estimate
+        found = Window.from_dict({"covariance": None, **document}).estimate
         assert found is not None  # noqa: S101 - for the type checker: there is one
         low, high = found.interval(confidence)[label].tolist()
         return low, high
-    support = told.get("support")
+    support = document.get("support")
     alone = Estimate(
         labels=(label,),
-        proportions=np.array([told["estimate"][label]]),
-        variance=np.square(np.array([told["stderr"][label]])),
-        n=told["n"],
-        population=told["population"],
+        proportions=np.array([document["estimate"][label]]),
+        variance=np.square(np.array([document["stderr"][label]])),
+        n=document["n"],
+        population=document["population"],
         support=None if support is None else (np.array(support[0][label : label + 1]), np.array(support[1][label : label + 1])),
     )
     low, high = alone.interval(confidence)[0].tolist()

@@ -13,9 +13,10 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from deniable.aggregator.aggregator_settings import Settings
+from deniable.aggregator.announcing import announce
 from deniable.aggregator.capacity import capacity
 from deniable.aggregator.catalogue import Published, publish, published, stop
-from deniable.aggregator.controller import Controller, versions_of
+from deniable.aggregator.controller import Change, Controller, versions_of
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.external_engine import ExternalEngineStatus, counted_versions
 from deniable.aggregator.health import ProxyHealth
@@ -30,9 +31,11 @@ from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import AuditLogError, RefusedError
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
+from deniable.queries.times import with_times
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.background import Background
 from deniable.service.faults import FaultWatch, health_document
+from deniable.service.query_feed import QueryFeed
 from deniable.service.ring_file import RingFile
 
 __all__ = ["LARGEST_PAGE", "Service"]
@@ -83,6 +86,7 @@ class Service:
         self.refusals: Counter[str] = Counter()
         self.audit = AuditLog(settings.audit_path, self.clock, _log)
         self.refusal_log = RefusalLog(self.audit, time.monotonic, _log)
+        self.feed = QueryFeed(settings.feed_path, self.clock)
         self._connection = connect(settings.state)
         self._lock = threading.Lock()
         self._embedded: _Embedded | None = None
@@ -97,7 +101,7 @@ class Service:
             self.history = HistoryService(settings.history, self._own_connection, self.clock, settings.engine)
             self._keeper = Background("history", self.history.step, _log)
         self._client = httpx.Client(timeout=10)
-        self._housekeeping = Housekeeping(self.audit, self.names, self.clock)
+        self._housekeeping = Housekeeping(self.audit, self.feed, self.names, self.clock)
         self._keeping: sqlite3.Connection | None = None
         self.unrelayed = ""
         """Why some proxy does not know of a query yet, as it was last tried."""
@@ -105,7 +109,7 @@ class Service:
         self._controller: Background | None = None
         if settings.controller is not None:
             key = AnalystKey.load(settings.controller)
-            self._rule = Controller(key, self.ring_file.ring, self.names, self.clock, self.audit)
+            self._rule = Controller(key, self.ring_file.ring, self.names, self.clock, self._note_change)
             self._controller = Background("controller", self._controller_step, _log)
         self._engine = None if self._embedded is None else Background("engine", self._engine_step, _log)
         housekeeping = Background("housekeeping", self._housekeeping_step, _log)
@@ -118,6 +122,8 @@ class Service:
         before = last_event(self.audit.path, "service.started", "service.stopped")
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after, engine=self.settings.engine)
+        with self.reading() as connection:
+            announce(self.feed, connection)  # what was published before there was a feed
         self.refusal_log.start()
         for each in (*self.parts, *self.probes, self.watch):
             if each is not None:
@@ -146,6 +152,13 @@ class Service:
         except AuditLogError as error:
             _log.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
         self.audit.close()
+        self.feed.close()
+
+    def _note_change(self, connection: sqlite3.Connection, change: Change) -> None:
+        """Record and announce a version that the controller has signed, before it is committed."""
+        named = {"actor": f"key:{self._rule.key.public.id}", "subject": f"query:{change.query}"}
+        self.audit.record("query.adapted", **named, serial=change.serial, why=change.words())
+        announce(self.feed, connection, change.query)
 
     @property
     def ring(self) -> KeyRing:
@@ -204,13 +217,18 @@ class Service:
 
     def health_report(self) -> dict[str, Any]:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
-        proxies = [asdict(proxy) for proxy in self.health]
-        found: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
+        silent = {probe.name: probe.fault for probe in self.probes if probe.fault is not None}
+        proxies = [asdict(each) for each in self.health]
+        for proxy in proxies:
+            fault = silent.get(proxy["name"])
+            if fault is not None and not proxy["problem"]:
+                proxy.update(problem=fault.detail, fault=fault.name)
+        parts: dict[str, Any] = {"engine": self.engine_problem or "running", "relay": self.relay_problem or "running"}
         if self.history is not None:
-            found["history"] = self.history_problem or "running"
+            parts["history"] = self.history_problem or "running"
         if self.controller_problem:
-            found["controller"] = self.controller_problem
-        return health_document(aggregator_faults(self), **found, proxies=proxies)
+            parts["controller"] = self.controller_problem
+        return health_document(aggregator_faults(self), **parts, proxies=proxies)
 
     def _engine_step(self) -> float:
         """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
@@ -313,6 +331,7 @@ class Service:
                     digest=query.digest.hex(),
                     key=signed.key_id,
                 )
+                announce(self.feed, connection, query.id)
         self._relay.wake()
         return entries[-1], fresh
 
@@ -324,6 +343,7 @@ class Service:
                 serial = published(connection, query_id)[-1].query.serial
                 order_relay(connection, query_id, serial, STOP, len(self.names))
                 self.audit.record("query.stopped", actor=actor, subject=f"query:{query_id}", serial=serial)
+                announce(self.feed, connection, query_id)
         self._relay.wake()
         return running
 
@@ -428,18 +448,18 @@ def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | N
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
     newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"  # no other document is read
     row = connection.execute(f"SELECT seq, {fields} FROM results WHERE seq = ({newest})", (query_id,)).fetchone()  # noqa: S608
-    return None if row is None else dict(zip(("number", *names), row, strict=True))
+    return None if row is None else with_times(dict(zip(("number", *names), row, strict=True)), "start", "end")
 
 
 def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None) -> dict[str, Any]:
     query = entry.query
-    return {
+    document = {
         "id": query.id,
         "serial": query.serial,
         "analyst": query.analyst,
         "question": query.question,
         "labels": list(query.labels),
-        "schedule": query.schedule.to_dict(),
+        "schedule": with_times(query.schedule.to_dict(), "origin", "expires"),
         "columns": [{"name": column.name, "labels": list(column.labels)} for column in query.columns],
         "strata": [stratum.name for stratum in query.strata],
         "mechanism": dict(query.recipe),
@@ -455,3 +475,4 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "relayed": relayed,
         "latest": latest,
     }
+    return with_times(document, "published", "stopped")

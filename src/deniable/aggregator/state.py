@@ -26,7 +26,7 @@ from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
 from deniable.service import row_checks
-from deniable.service.database import keep_copy, keep_private, storage_reason
+from deniable.service.database import keep_copy, keep_private, one_line, storage_reason
 
 __all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "transaction", "unsigned"]
 
@@ -169,7 +169,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
         connection.close()
-        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else error
+        reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else one_line(error)
         raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
     if version != SCHEMA_VERSION:
         connection.close()
@@ -273,8 +273,9 @@ class State:
                 row_checks.guard(self.connection, GUARDED)
             table = row_checks.damaged(self.connection)
             (problem,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+            problem = " ".join(str(problem).split())
         except (sqlite3.DatabaseError, UnicodeError) as error:
-            table, problem = None, str(error)
+            table, problem = None, one_line(error)
         if table is not None or problem != "ok":
             self.connection.close()
             what = f"the rows of {table} do not fit their check sum" if table else problem

@@ -103,6 +103,7 @@ def add_token(
         raise ParameterError("operator", True, "must be given alone: an operator's token belongs to no analyst")
     if not operator:
         check_text("analyst", analyst, 200, "whose token it is, as in the queries they sign")
+    _check_rights(may)
     if label:
         check_text("label", label, 100, "what the token is called")
     token, role = new_token(), OPERATOR if operator else ANALYST
@@ -115,9 +116,7 @@ def add_token(
 
 def grant(connection: sqlite3.Connection, chosen: str, analyst: str, may: Collection[str]) -> str:
     """Let a token, named by its id or the start of that, do this with an analyst's queries, and nothing else; its whole id."""
-    for right in may:
-        if right not in RIGHTS:
-            raise ParameterError("may", right, f"must be some of {', '.join(RIGHTS)}")
+    _check_rights(may)
     digest, role = _one(connection, chosen)
     if role == OPERATOR:
         raise ParameterError("token", chosen, "is an operator's, which has no rights on the queries of an analyst")
@@ -125,6 +124,12 @@ def grant(connection: sqlite3.Connection, chosen: str, analyst: str, may: Collec
     if may:
         connection.execute("INSERT INTO grants VALUES (?, ?, ?)", (digest, analyst, ",".join(may)))
     return digest.hex()[:16]
+
+
+def _check_rights(may: Collection[str]) -> None:
+    for right in may:
+        if right not in RIGHTS:
+            raise ParameterError("may", right, f"must be some of {', '.join(RIGHTS)}")
 
 
 def _one(connection: sqlite3.Connection, chosen: str) -> tuple[bytes, str]:

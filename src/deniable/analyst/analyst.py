@@ -64,7 +64,7 @@ class Analyst:
         self._client.close()
 
     def publish(self, signed: SignedQuery) -> dict[str, Any]:
-        """Publish a signed query or its next version; gives what the aggregator says of it, and which proxies know it."""
+        """Publish a signed query or its next version; returns the aggregator's record of it, and which proxies have it."""
         address = f"/v1/queries/{signed.unverified().id}"
         document: dict[str, Any] = self._ask("PUT", address, content=signed.to_bytes())
         return document
@@ -74,19 +74,19 @@ class Analyst:
         self._ask("DELETE", f"/v1/queries/{_id(query)}")
 
     def queries(self) -> list[dict[str, Any]]:
-        """What the aggregator says of each of its queries."""
+        """The aggregator's record of each of its queries."""
         document: list[dict[str, Any]] = self._ask("GET", "/v1/queries")
         return document
 
     def versions(self, query: Query | str) -> list[dict[str, Any]]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
-        told: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
-        return told
+        found: list[dict[str, Any]] = self._ask("GET", f"/v1/queries/{_id(query)}/versions")["versions"]
+        return found
 
     def capacity(self) -> dict[int, float]:
         """Answers per second that the aggregator sustained lately, by size class."""
-        told = self._ask("GET", "/v1/capacity")["capacity"]
-        return {int(each["size_class"]): float(each["answers_per_second"]) for each in told}
+        found = self._ask("GET", "/v1/capacity")["capacity"]
+        return {int(each["size_class"]): float(each["answers_per_second"]) for each in found}
 
     def latest(self, query: Query | str) -> Window | None:
         """The newest window; None if there is none yet."""
@@ -107,10 +107,10 @@ class Analyst:
             after = document["next"]
 
     def follow(self, query: Query | str, after: int | None = None) -> Iterator[Window]:
-        """Every window from now on, when it is over; with `after=0`, those that there are already first.
+        """Every window from now on, as it closes; with `after=0`, existing ones first.
 
         A window that is not final comes again, with a higher `revision`, when late answers have changed it.
-        A connection that breaks is made again, and no window is missed or returned twice. It goes on until the loop is left.
+        A broken connection is re-established, and no window is missed or returned twice. It continues until the loop is left.
         """
         address = f"{self.url}/v1/queries/{_id(query)}/results/stream"
         if after is None:
@@ -131,7 +131,7 @@ class Analyst:
                             after, pause = number, 0.1
                             yield Window.from_dict(document)
             except self._httpx.TransportError:
-                pass  # the aggregator restarts, or the network is away: it is tried again
+                pass  # the aggregator restarts, or the network is down: retry
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -154,11 +154,12 @@ class Analyst:
         source: str = "reports",
         progress: Callable[[float], None] | None = None,
     ) -> PastAnswer:
-        """An answer from the stored reports of a period, in any cut (docs/history.md). Nobody is asked, and no epsilon is spent.
+        """An answer from the stored reports of a period, in any cut (docs/history.md). Nobody is asked again, and no epsilon is
+        spent.
 
-        Times are seconds of UTC or texts of ISO 8601; without them, the answer is of everything that is stored. `fraction`,
-        `seconds` or `margin` says how much is read; `against` is a second period to compare with. `progress` is given the part
-        that is read. Leaving with Ctrl-C, or any error in `progress`, cancels the work at the aggregator.
+        Times are seconds of UTC or texts of ISO 8601; without them, everything stored is used. `fraction`,
+        `seconds` or `margin` says how much is read; `against` is a second period to compare with. `progress` is called with the
+        fraction read. Leaving with Ctrl-C, or any error in `progress`, cancels the work at the aggregator.
         """
         parameters = {
             "from": start,
@@ -261,7 +262,7 @@ def _problem(answer: Answer) -> ResponseError:
 
 
 def named_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Server-sent events by their names. One that is cut off is not given out."""
+    """Server-sent events by their names. A truncated one is not returned."""
     kind, data = "message", ""
     for line in lines:
         name, _, value = line.partition(": ")
@@ -275,7 +276,7 @@ def named_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The windows among server-sent events, with their numbers. An event that is cut off is not given out."""
+    """The windows among server-sent events, with their numbers. A truncated event is not returned."""
 
     number, data = 0, ""
     for line in lines:

@@ -82,7 +82,7 @@ def run_sql(connection: Any, sql: str) -> Any:
     try:
         return connection.sql(sql).to_arrow_table()
     except (duckdb.Error, AttributeError) as error:
-        reason = "it is no question" if isinstance(error, AttributeError) else str(error).splitlines()[0]
+        reason = "it is not a query" if isinstance(error, AttributeError) else str(error).splitlines()[0]
         raise ParameterError("--sql", sql[:80], f"cannot be run: {reason}") from None
 
 

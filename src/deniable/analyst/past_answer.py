@@ -13,7 +13,7 @@ from deniable.display import pandas
 from deniable.errors import MissingExtraError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import p_text
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["COLUMNS", "PastAnswer"]
 
@@ -24,7 +24,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class PastAnswer:
-    """An answer from the history of a query. Printed, it is a table with what it rests on below it."""
+    """An answer from the history of a query. Printed, it is a table with its basis below it."""
 
     document: Mapping[str, Any]
     """As the aggregator sent it (docs/history.md)."""
@@ -61,7 +61,7 @@ class PastAnswer:
 
     @property
     def difference(self) -> Mapping[str, Any] | None:
-        """This period less the one that it was compared with, label by label."""
+        """This period minus the one it was compared with, label by label."""
         against = self.document["against"]
         return None if against is None else against["difference"]
 
@@ -72,11 +72,11 @@ class PastAnswer:
         return trend
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """A JSON document."""
         return dict(self.document)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row a part and label, as `COLUMNS` names them; the whole period's part is called `all`."""
+        """One row per part and label, as `COLUMNS` names them; the whole period's part is called `all`."""
         for name, source in [(_ALL, self.document), *((part["name"], part) for part in self.document["parts"])]:
             if "estimate" in source:
                 columns = (source[column] for column in ("labels", "estimate", "stderr", "low", "high"))
@@ -84,7 +84,7 @@ class PastAnswer:
                     yield (name, _label(label), *figures, source["n"])
 
     def difference_rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row a part and label of the difference between two periods, as `DIFFERENCES` names them."""
+        """One row per part and label of the difference between two periods, as `DIFFERENCES` names them."""
         against = self.document["against"]
         if against is None:
             return
@@ -142,7 +142,7 @@ def _table(answer: PastAnswer) -> list[str]:
     changes = list(answer.difference_rows())
     if changes:
         against = answer.document["against"]
-        lines += ["", f"less {spoken_time(against['start'])} to {spoken_time(against['end'])}:"]
+        lines += ["", f"less {iso_time(against['start'])} to {iso_time(against['end'])}:"]
         changed = any(row[0] != _ALL for row in changes)
         for part, label, difference, _, low, high, p in changes:
             if changed and part == _ALL:
@@ -178,7 +178,7 @@ def _closing(answer: PastAnswer) -> list[str]:
     intervals = f"{100 * document['confidence']:g} % intervals{together}, which cover the sampling of people"
     intervals += " and of reports, and the coins" if answer.fraction < 1.0 else " and the coins"
     return [
-        f"{document['query']}, {spoken_time(start)} to {spoken_time(end)}: {read}; {intervals}.",
+        f"{document['query']}, {iso_time(start)} to {iso_time(end)}: {read}; {intervals}.",
         *document["reading"],
         *document["notes"],
         f"epsilon spent: {document['epsilon_spent']}. {document['statement']}",

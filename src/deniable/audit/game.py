@@ -116,7 +116,7 @@ def play_together(
         _Played(game, error, [rows[at] for rows in fitting], [rows[at] for rows in choosing])
         for at, (game, error) in enumerate(zip(games, errors, strict=True))
     ]
-    n_test = (n - 2 * each * inputs) // 2
+    n_test = (n - 2 * each * inputs) // len({index for one in played for index in one.pair})
     drawn, counted = 2 * each * inputs, 0
     for look, part in zip(_LOOKS, _SPENT, strict=True):
         open_games = [one for one in played if not one.stopped]

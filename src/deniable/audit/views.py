@@ -19,6 +19,8 @@ Cells = NDArray[np.intp]
 _LEVELS = 48
 _MOST_DISTINCT = 4096
 _MOST_BYTES = 512
+_TELLING = 4.0
+"""Standard deviations above what chance explains from which on a byte is believed to tell something."""
 
 
 class View(Protocol):
@@ -75,13 +77,18 @@ class WholeReport:
 
 
 class ItemScores:
-    """The bytes of a report, each weighed by how much more often it occurs under one input than under the other."""
+    """The bytes of a report, each weighed by how much more often it occurs under one input than under the other.
+
+    Of many bytes that say nothing, the chance differences add up to more than what a few tell. So only those count whose values
+    differ by more than chance explains (a chi-square of each place).
+    """
 
     name = "the report's bytes, weighed one by one"
     n_cells = _LEVELS
 
     def __init__(self) -> None:
-        self._logs: NDArray[np.float64] = np.empty(0)
+        self._counts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._weights: dict[tuple[int, int], NDArray[np.float64]] = {}
         self._sample: list[NDArray[np.uint8]] = []
         self._edges: dict[tuple[int, int], NDArray[np.float64]] = {}
 
@@ -92,12 +99,25 @@ class ItemScores:
             return False
         offsets = 256 * np.arange(width)
         counts = [np.bincount((part + offsets).reshape(-1), minlength=256 * width) for part in content]
-        self._logs = np.log(np.array(counts) + 0.5)
+        self._counts = np.array(counts).reshape(len(content), width, 256)
         self._sample = [part[:4000] for part in content]
         return True
 
+    def _weigh(self, one: int, other: int) -> NDArray[np.float64]:
+        """What each value of each byte speaks for."""
+        first, second = self._counts[one], self._counts[other]
+        both = first + second
+        degrees = np.maximum(np.count_nonzero(both, axis=1) - 1, 1)
+        square = ((first - second) ** 2 / np.maximum(both, 1)).sum(axis=1)
+        excess = (square - degrees) / np.sqrt(2 * degrees)
+        telling = excess >= min(_TELLING, float(excess.max()))
+        gains = np.log(first + 0.5) - np.log(second + 0.5)
+        return np.where(telling[:, None], gains, 0.0).reshape(-1)
+
     def _scores(self, content: NDArray[np.uint8], one: int, other: int) -> NDArray[np.float64]:
-        difference = self._logs[one] - self._logs[other]
+        if (one, other) not in self._weights:
+            self._weights[one, other] = self._weigh(one, other)
+        difference = self._weights[one, other]
         places = content + 256 * np.arange(content.shape[1])
         return np.asarray(difference[places].sum(axis=1), dtype=np.float64)
 

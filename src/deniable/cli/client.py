@@ -18,6 +18,7 @@ from deniable.cli.output import as_csv, as_json, output_options, progress_bar, s
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.conformance import compare, read_vectors
 from deniable.client.device import Device
+from deniable.client.feed_check import Asked, FeedFinding, check_feed, feed_client
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
 from deniable.client.store import Store, StoreTransaction
@@ -28,7 +29,7 @@ from deniable.privacy.ledger import Accountant
 from deniable.queries.lasting import Silence, silence
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 from deniable.toml_file import TomlFile
 
 __all__ = ["client"]
@@ -241,6 +242,59 @@ def _outlook(book: StoreTransaction, accountant: Accountant, now: int) -> list[t
 
 @client.command()
 @_VAULT
+@_policy_option
+@click.option(
+    "--aggregator",
+    "aggregators",
+    multiple=True,
+    help="Compare with this aggregator's feed as well. It then sees your network address, which it otherwise never does.",
+)
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON.")
+def verify(vault: Path, policy_file: Path | None, aggregators: tuple[str, ...], as_json_: bool) -> None:
+    """Compare every query you were ever asked with the public feeds of your proxies. Exit code 1 if something is not there.
+
+    A feed lists, in a chain of hashes, every query and version that was published: to be asked something that is not in it, or
+    is in it in other bytes, means that somebody asks you what they do not tell others. Refused queries are compared as well.
+    """
+    chosen, store = _policy(vault, policy_file), _store(vault)
+    with store.transaction() as book:
+        asked = [Asked(*row) for row in book.asked()]
+    findings = []
+    with feed_client() as network:
+        for address in (*chosen.proxies, *aggregators):
+            carried = [each for each in asked if address not in chosen.proxies or address in each.proxies]
+            findings.append(check_feed(store, network, address, carried))
+    if as_json_:
+        say(as_json([finding.to_dict() for finding in findings]))
+    else:
+        for finding in findings:
+            _say_finding(finding)
+    if not all(finding.holds for finding in findings):
+        raise SystemExit(1)
+
+
+def _say_finding(finding: FeedFinding) -> None:
+    if finding.problem:
+        say(f"{finding.address}: the feed could not be read: {finding.problem}", err=True)
+        return
+    verdict = "its chain verifies" if not finding.faults else "its chain does not hold"
+    say(f"{finding.address}: {finding.head and finding.head.lines} lines, {verdict}. Head: {finding.head}")
+    for fault in finding.faults:
+        say(f"  {fault}", err=True)
+    for each in finding.agreed:
+        say(f"  {each}: announced, in the same bytes.")
+    for each in finding.different:
+        say(f"  {each}: announced, but in other bytes than you were asked.", err=True)
+    for each in finding.unannounced:
+        say(f"  {each}: this version was never announced, though others were.", err=True)
+    for each in finding.missing:
+        say(f"  {each}: you were asked, and it is not in the feed.", err=True)
+    if not (finding.agreed or finding.different or finding.unannounced or finding.missing):
+        say("  You were asked nothing that goes there.")
+
+
+@client.command()
+@_VAULT
 @output_options
 def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
     """Show what is waiting to be sent, and how often each event happened. No answers are shown, because none are kept."""
@@ -258,7 +312,7 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say(as_csv(["kind", "name", "n"], rows + [("counter", name, n) for name, n in counters.items()]))
         return
     for proxy, dues in queue.items():
-        say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {spoken_time(min(dues))} on")
+        say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {iso_time(min(dues))} on")
     if not queue:
         say("Nothing is waiting to be sent.")
     for name, n in counters.items():

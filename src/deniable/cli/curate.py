@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say
 from deniable.curator import Budget, Curator, Grouped, GroupedCurator, Histogram, question
 from deniable.curator.questions import Question
 from deniable.errors import CuratorError, SurveyError
@@ -91,7 +91,7 @@ def _statistics(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--total", metavar="EPSILON", help="The total of a new budget [default: what this run spends].")
 @click.option("--preview", is_flag=True, help="Print the errors of this run without spending anything.")
 @click.option("--size", type=int, metavar="N", help="How many rows --preview assumes, if their number is private.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@confidence_option
 @output_options
 def curate(
     file: Path,

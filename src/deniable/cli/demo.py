@@ -76,5 +76,5 @@ def _address(simulation: Simulation) -> str:
     services = simulation.services
     token = services.analyst_token_file.read_text(encoding="utf-8").strip()
     truth = ",".join(f"{share:.5f}" for share in simulation.truth)
-    told = urlencode({"token": token, "q": simulation.query.id, "truth": truth})
-    return f"{services.aggregator.address.url}/console/#sign-in?{told}"
+    fragment = urlencode({"token": token, "q": simulation.query.id, "truth": truth})
+    return f"{services.aggregator.address.url}/console/#sign-in?{fragment}"

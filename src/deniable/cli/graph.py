@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, save_figure, say
 from deniable.errors import GraphError, ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.graphs import (
@@ -107,7 +107,7 @@ def randomize(
 @click.option("--synthetic", type=_FILE, metavar="OUT.csv", help="Write the edge list of a synthetic graph.")
 @click.option("--force", is_flag=True, help="Replace the synthetic graph if it exists.")
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the degrees with their intervals.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@confidence_option
 @output_options
 def estimate(
     reports: Path,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_csv",
     "as_json",
+    "confidence_option",
     "loss_text",
     "make_console",
     "output_options",
@@ -78,6 +79,12 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options `--json` and `--csv`."""
     command = click.option("--csv", "as_csv_", is_flag=True, help="Print comma-separated values.")(command)
     return click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")(command)
+
+
+def confidence_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--confidence` of commands that print intervals."""
+    text = "What the intervals of --json and --csv cover."
+    return click.option("--confidence", type=float, default=0.95, show_default=True, help=text)(command)
 
 
 def as_json(content: Any) -> str:

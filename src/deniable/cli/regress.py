@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, say, shown_warnings
-from deniable.cli.survey import column_options, format_options, given_mechanisms
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say, shown_warnings
+from deniable.cli.survey import column_options, format_options, given_mechanisms, missing_option
 from deniable.errors import SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.linear_regression import LinearRegression
@@ -34,18 +34,6 @@ def sample_options(command: Any) -> Any:
     return command
 
 
-_missing = click.option(
-    "--missing",
-    type=click.Choice(get_args(Missing)),
-    default="refuse",
-    show_default=True,
-    help="What to do with missing values.",
-)
-_confidence = click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover."
-)
-
-
 @click.command()
 @click.argument("formula", metavar="'OUTCOME ~ A + B'")
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
@@ -68,8 +56,8 @@ _confidence = click.option(
     help="The kind of standard errors. [default: observed, and sandwich with weights, strata or clusters]",
 )
 @click.option("--test", "tests", multiple=True, metavar="A,B,…", help="Test whether these coefficients are all 0. Repeatable.")
-@_confidence
-@_missing
+@confidence_option
+@missing_option
 @format_options
 @output_options
 def regress(
@@ -135,8 +123,8 @@ def regress(
 @click.option("--of", "pair", required=True, metavar="A,B,…", help="Two columns, or more for all pairs.")
 @column_options
 @sample_options
-@_confidence
-@_missing
+@confidence_option
+@missing_option
 @format_options
 @output_options
 def correlate(

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import click
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, save_figure, say, shown_warnings
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
@@ -41,7 +41,7 @@ _mechanisms = click.option(
 )
 
 
-_missing = click.option(
+missing_option = click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
     default="refuse",
@@ -88,7 +88,7 @@ def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Quest
 @_mechanisms
 @click.option("--keep", multiple=True, metavar="NAME", help="A column to copy unchanged. Repeatable.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
-@_missing
+@missing_option
 @format_options
 def randomize(
     files: tuple[Path, ...],
@@ -164,9 +164,9 @@ def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
     help="Estimate separately per group of a column that is not randomized; for a randomized one, conditionally on it.",
 )
 @click.option("--population", type=int, help="The size of the population, if those who reported are part of it.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="What the intervals of --json and --csv cover.")
+@confidence_option
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the estimates with error bars.")
-@_missing
+@missing_option
 @format_options
 @output_options
 def estimate(

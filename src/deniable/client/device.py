@@ -231,7 +231,7 @@ class Device:
             check_version(query, now, seen)
             version = Seen(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:
-                book.accept(query.analyst, query.id, version, parsed.to_bytes())
+                book.accept(query.analyst, query.id, version, parsed.to_bytes(), query.proxies)
             self._step("verified")
             refusal = self.policy.check(query)
             if refusal is not None:

@@ -90,6 +90,6 @@ class FleetLedger:
 
     def _key(self, ledger: _Ledger) -> str:
         """The same for ledgers that will decide alike: dates matter where a limit has a period."""
-        told = ledger.accountant.to_dict()
+        document = ledger.accountant.to_dict()
         on_query = sorted((*name, str(spent)) for name, spent in ledger.on_query.items())
-        return json.dumps([told["spent"], told["history"] if self._dated else None, on_query])
+        return json.dumps([document["spent"], document["history"] if self._dated else None, on_query])

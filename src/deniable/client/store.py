@@ -29,6 +29,7 @@ from deniable.errors import StoreError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
 from deniable.service import row_checks
+from deniable.service.chained_lines import Head
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
@@ -145,10 +146,27 @@ class StoreTransaction:
         """The queries accepted so far, as they came: what a device without a network goes on answering."""
         return [row[0] for row in self._db.execute("SELECT signed FROM versions ORDER BY analyst, query")]
 
-    def accept(self, analyst: str, query: str, seen: Seen, signed: bytes) -> None:
+    def accept(self, analyst: str, query: str, seen: Seen, signed: bytes, proxies: Sequence[str]) -> None:
         """Note a verified version, so that no older one is accepted again."""
         row = (analyst, query, seen.serial, seen.digest, signed)
         self._db.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?)", row)
+        asked = (analyst, query, seen.serial, seen.digest, json.dumps(list(proxies)))
+        self._db.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?, ?)", asked)
+
+    def asked(self) -> list[tuple[str, str, int, bytes, tuple[str, ...]]]:
+        """Every version that was ever accepted: analyst, query, serial, digest, proxies."""
+        check_rows(self._db, self._path, LONG_TABLES)
+        rows = self._db.execute("SELECT analyst, query, serial, digest, proxies FROM asked ORDER BY analyst, query, serial")
+        return [(*row[:4], tuple(json.loads(row[4]))) for row in rows]
+
+    def feed_head(self, address: str) -> Head | None:
+        """How far the public feed at an address went when it was last compared."""
+        row = self._db.execute("SELECT lines, hash FROM feed_heads WHERE address = ?", (address,)).fetchone()
+        return None if row is None else Head(*row)
+
+    def keep_feed_head(self, address: str, head: Head) -> None:
+        """Remember how far a feed goes."""
+        self._db.execute("INSERT OR REPLACE INTO feed_heads VALUES (?, ?, ?)", (address, *head))
 
     def is_decided(self, analyst: str, query: str, epoch: int) -> bool:
         """Whether this epoch was decided, whatever version of the query it was decided for. A clock set back opens none again."""

@@ -64,8 +64,12 @@ CREATE INDEX queue_by_answer ON queue (answer);
 waits, to which charge it belongs and whether it may have left. Shares of earlier versions may have."""
 _REVOKED = """
 CREATE TABLE revoked (proxy TEXT, key TEXT, PRIMARY KEY (proxy, key)) WITHOUT ROWID;
+CREATE TABLE asked (analyst TEXT, query TEXT, serial INTEGER, digest BLOB, proxies TEXT NOT NULL,
+                    PRIMARY KEY (analyst, query, serial, digest)) WITHOUT ROWID;
+CREATE TABLE feed_heads (address TEXT PRIMARY KEY, lines INTEGER NOT NULL, hash TEXT NOT NULL) WITHOUT ROWID;
 """
-"""What version 5 has: the keys that each proxy said were revoked when it was last asked."""
+"""What version 5 has: the keys that each proxy said were revoked when it was last asked; every version that was accepted; and how
+far the public feeds went when they were last compared with that."""
 _UPGRADES = {
     1: "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()]),
     2: _SHARED,
@@ -80,7 +84,7 @@ take off what was paid would take off more for those whose answers changed more 
 
 
 _TABLES = re.findall(r"CREATE TABLE (\w+)", _FIRST + _MEMO + _SHARED + _DELIVERY + _REVOKED)
-LONG_TABLES = ("receipts", "counters")
+LONG_TABLES = ("receipts", "counters", "asked", "feed_heads")
 """Checked when they are read: nothing is decided by them. All others are checked in every transaction."""
 CHECKED_TABLES = [table for table in _TABLES if table not in LONG_TABLES]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -11,11 +12,15 @@ from pydantic import BaseModel, Field
 from deniable.aggregator.catalogue import Published, published
 from deniable.aggregator.service import Service
 from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
+from deniable.console.console_documents import CONSOLE_OPERATIONS
 from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
 from deniable.console.static_files import add_static_files
 from deniable.errors import RefusedError
+from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.summary import summary
+from deniable.queries.times import with_times
+from deniable.service.openapi import describe
 
 __all__ = ["add_console"]
 
@@ -29,6 +34,7 @@ def add_console(app: FastAPI, service: Service) -> None:
     _add_sessions(app, service)
     _add_planning(app, service)
     _add_public(app, service)
+    describe(app, CONSOLE_OPERATIONS)
     add_static_files(app, "index.html")
 
 
@@ -87,12 +93,18 @@ def _add_planning(app: FastAPI, service: Service) -> None:
 def _add_public(app: FastAPI, service: Service) -> None:
     @app.get("/v1/public/queries")
     def public_queries() -> dict[str, Any]:
-        """Every query as it was signed, and the keys to check that with. No token is needed."""
+        """Every query as it was signed, with its versions, and the keys to check that with. No token is needed.
+
+        `feed` and `audit` are the heads of the public feed and of the audit log: note them, and a log that is rewritten later is
+        found.
+        """
         with service.reading() as connection:
             entries = published(connection)
         newest = {entry.query.id: entry for entry in entries}
         return {
-            "queries": [_public(entry) for entry in newest.values()],
+            "queries": [_public(entry, [each for each in entries if each.query.id == name]) for name, entry in newest.items()],
+            "feed": str(service.feed.head),
+            "audit": str(service.audit.head),
             "keys": [
                 {"id": trusted.key.id, "owner": trusted.key.owner, "public": trusted.key.raw.hex(), "revoked": trusted.revoked}
                 for trusted in service.ring
@@ -100,9 +112,10 @@ def _add_public(app: FastAPI, service: Service) -> None:
         }
 
 
-def _public(entry: Published) -> dict[str, Any]:
+def _public(entry: Published, versions: Sequence[Published]) -> dict[str, Any]:
     query = entry.query
-    return {
+    envelope = query.envelope
+    document = {
         "id": query.id,
         "serial": query.serial,
         "published": entry.published,
@@ -111,5 +124,14 @@ def _public(entry: Published) -> dict[str, Any]:
         "labels": list(query.labels),
         "epsilon_local": query.epsilon_local,
         "epsilon_sampled": query.epsilon_sampled,
+        "epsilon_life": lifetime_epsilon(query),
+        "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
+        "versions": [
+            with_times(
+                {"serial": each.query.serial, "published": each.published, "epsilon_local": each.query.epsilon_local}, "published"
+            )
+            for each in versions
+        ],
         "summary": summary(query),
     }
+    return with_times(document, "published", "stopped")

@@ -1,4 +1,5 @@
-"""A plan as the console shows it: what a design can see, what it costs a person, what would have to change, and what it takes."""
+"""A plan as the console shows it: what a design can detect, what it costs a person, what would have to change, and the resources
+it needs."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from deniable.mechanisms.mechanism import Mechanism, from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import Spread, deviations
+from deniable.planning.request import SMALLEST
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.schedule import duration
 from deniable.queries.sizes import row_words, smallest_class
@@ -33,9 +35,9 @@ class DesignRequest(BaseModel):
     """All but one of people, ±, epsilon; the share to be seen; and what is known of the query so far."""
 
     people: int | None = Field(default=None, ge=1, le=1 << 40)
-    margin: float | None = Field(default=None, gt=0, lt=1)
-    epsilon: float | None = Field(default=None, gt=0, le=_LARGEST_EPSILON)
-    share: float = Field(gt=0, lt=1)
+    margin: float | None = Field(default=None, ge=SMALLEST, lt=1)
+    epsilon: float | None = Field(default=None, ge=SMALLEST, le=_LARGEST_EPSILON)
+    share: float = Field(ge=SMALLEST, lt=1)
     buckets: int = Field(ge=2, le=1 << 10)
     complete: bool = False
     """Whether every answer is in a bucket: otherwise only reports of bits can say that it is in none."""
@@ -59,7 +61,7 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     """The design, or why there is none and what is nearest to it."""
     given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
     if len(given) != 2:
-        raise ParameterError("people, margin, epsilon", given, "must be given but for one of them, which is found")
+        raise ParameterError("people, margin, epsilon", given, "must be given, except for one of them, which is found")
     try:
         found = plan(**request.wishes())
     except InfeasiblePlanError as error:
@@ -123,7 +125,7 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
 
 
 def _epsilon_for(request: DesignRequest) -> float:
-    """The epsilon at which the ± is the one that is wished for, as near as there is one."""
+    """The epsilon at which the ± is the requested one, or as close as possible."""
     low, high = 0.05, _LARGEST_EPSILON
     for _ in range(30):
         middle = math.sqrt(low * high)
@@ -173,7 +175,7 @@ def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list
 
 
 def _risk(request: DesignRequest, epsilon: float) -> list[dict[str, Any]]:
-    """What a person risks by an answer, a month and the query's life, against everybody at once."""
+    """What a person risks per answer, per month and over the query's life, against everybody."""
     every = duration("every", request.every)
     affordable = request.epochs if request.budget is None else int(request.budget / epsilon)
     life = max(1, min(request.epochs, affordable))
@@ -215,7 +217,7 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
     """The design on people who do not exist, with the shares that were guessed: what would be seen, several times over."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
-        raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to 1 at most")
+        raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1")
     try:
         found = plan(**request.wishes())
     except PlanError as error:

@@ -89,9 +89,9 @@ def _check_sql(draft: Draft, note: Any) -> None:
     wanted = len(draft.columns)
     if verdict.n_columns != wanted:
         given = f"{verdict.n_columns} column{'' if verdict.n_columns == 1 else 's'}"
-        note("sql", "bad", f"Gives {given}, and the buckets are of {wanted}")
+        note("sql", "bad", f"Returns {given}, but there are buckets for {wanted}")
     else:
-        note("sql", "ok", f"{wanted} column{'' if wanted == 1 else 's'}, as the buckets want")
+        note("sql", "ok", f"{wanted} column{'' if wanted == 1 else 's'}, matching the buckets")
     if verdict.tables:
         note("sql", "hint", f"Answered by devices whose owners share {', '.join(verdict.tables)}")
     note("sql", "hint", "Several rows: one is drawn at random each epoch")

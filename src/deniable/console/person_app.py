@@ -43,7 +43,7 @@ class PersonSession:
         """Refuse requests that do not come from the page itself."""
         host = request.headers.get("host", "").rsplit(":", 1)[0]
         if host not in _HOSTS:
-            raise RefusedError("host", 403, "This page is for this machine alone.")
+            raise RefusedError("host", 403, "This page is only for this machine.")
         if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.token.encode()):
             raise RefusedError("token", 401, "Open the address that `deniable client ui` printed.")
         if request.method != "GET" and request.headers.get("x-deniable-csrf") != "1":

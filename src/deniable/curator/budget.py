@@ -1,8 +1,7 @@
 """The budget of a table: what its releases may cost together, in memory or in a file that several processes share.
 
-A release is charged before its noise is drawn. The file is changed under a lock: its successor is written, brought to the disk
-and put in its place. So whenever a process is killed, the file says either that nothing was bought, and nothing was revealed, or
-that it was.
+A release is charged before its noise is drawn. The file is changed under a lock: its successor is written, synced to disk and
+renamed. So whenever a process is killed, either nothing was charged and nothing was revealed, or the charge is on record.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ class Budget:
     >>> str(budget.left)
     '3/5'
 
-    A budget belongs to the table, the neighbour relation and the rows per person of its first release: another table, a filtered
-    copy for one, is refused, because its size would be a private number. What counts persons differently cannot be added up.
+    A budget belongs to the table, the neighbour relation and the rows per person of its first release: another table, such as a
+    filtered copy, is refused, because its size would be private. Losses under different relations cannot be added up.
     """
 
     def __init__(self, epsilon: Any) -> None:
         limit = _limit(epsilon)
         self.path: Path | None = None
         self._initial: Limit | None = None
-        """Of a file that is not there yet. Once it was seen, a file that is missing is an error, and no new budget."""
+        """The limit for a file that does not exist yet. Once seen, a missing file is an error, not a new budget."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._kept = _State(limit, {}, Accountant([limit]))
 
     @classmethod
     def at(cls, path: Path | str, epsilon: Any = None) -> Budget:
-        """The budget in a file. Without such a file, the first release makes one of `epsilon`, which must then be given.
+        """The budget in a file. Without such a file, the first release creates one with `epsilon`, which must then be given.
 
-        A budget that is there with another total is refused: raising it is a decision, not an option.
+        An existing budget with another total is refused: raising it is a decision, not an option.
         """
         budget = cls.__new__(cls)
         budget.path = Path(path).resolve()  # one lock for all names of the file
@@ -82,7 +81,7 @@ class Budget:
         return total - state.accountant.spent()
 
     def check_basis(self, basis: Mapping[str, Any]) -> None:
-        """Refuse another table than that of the releases so far, or one whose losses are measured otherwise."""
+        """Refuse a table other than that of the releases so far, or one whose losses are measured differently."""
         self._check_basis(self._read(), basis)
 
     def check(self, event: PrivacyEvent, basis: Mapping[str, Any]) -> None:
@@ -90,7 +89,7 @@ class Budget:
         self._check(self._read(), event, basis)
 
     def charge(self, event: PrivacyEvent, basis: Mapping[str, Any]) -> None:
-        """Write the release down, durably, or raise BudgetExceededError and leave everything as it was.
+        """Record the release durably, or raise BudgetExceededError and leave everything unchanged.
 
         `basis` says what the losses are measured by: the table, the neighbour relation, the rows per person.
         """
@@ -113,7 +112,7 @@ class Budget:
         self._check_basis(state, basis)
         if state.accountant.check(event) is not None:
             total, left = state.limit.epsilon, state.limit.epsilon - state.accountant.spent()
-            raise BudgetExceededError(f"epsilon {_text(event.cost)} was asked and {_text(left)} is left of {_text(total)}")
+            raise BudgetExceededError(f"epsilon {_text(event.cost)} was requested, but {_text(left)} of {_text(total)} is left")
 
     def _read(self) -> _State:
         if self.path is None:
@@ -155,7 +154,7 @@ class Budget:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone with the file among all processes and threads. The lock falls with the process that holds it."""
+        """Exclusive access to the file among all processes and threads. The lock is released when its process ends."""
         assert self.path is not None  # noqa: S101 - only called for files
         name = self.path.with_name(self.path.name + ".lock")
         while True:
@@ -165,7 +164,7 @@ class Budget:
                 raise BudgetFileError(f"{name} cannot be written: {error.strerror}") from None
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
-                # Somebody who tidies up may have removed the file while we waited: then others hold a lock on another one.
+                # Someone may have removed the lock file while we waited: then others lock a different one.
                 if name.exists() and os.fstat(handle).st_ino == name.stat().st_ino:
                     yield
                     return
@@ -173,7 +172,7 @@ class Budget:
                 os.close(handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is None:  # a copy could be spent once more
+        if self.path is None:  # a copy could be spent again
             raise TypeError("a budget in memory cannot be copied: use Budget.at(file)")
         return Budget.at, (self.path,)
 
@@ -190,7 +189,7 @@ class Budget:
 
 
 class _State:
-    """What a file of a budget holds."""
+    """The contents of a budget file."""
 
     def __init__(self, limit: Limit, basis: dict[str, Any], accountant: Accountant) -> None:
         self.limit, self.basis, self.accountant = limit, basis, accountant

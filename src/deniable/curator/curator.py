@@ -1,4 +1,4 @@
-"""A curator: someone who holds a table and answers questions about it with noise, out of one budget."""
+"""A curator: someone who holds a table and answers questions about it with noise, paid from one budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _histogram(
 ) -> LabelHistogram | NumberHistogram:
     if (labels is None) == (bins is None):
         raise ParameterError(
-            f"labels of {column}", labels, "or bins must be declared, and not both: which values occur is private"
+            f"labels of {column}", labels, "or bins must be declared, but not both: which values occur is private"
         )
     return NumberHistogram(column, bins, bounds) if labels is None else LabelHistogram(column, labels, other)
 
@@ -59,7 +59,7 @@ _STATISTICS: dict[str, Callable[..., Question]] = {
 
 
 def question(statistic: str, *arguments: Any, **options: Any) -> Question:
-    """A question to a curator: the name of one of its methods, and that method's arguments but for epsilon.
+    """A question to a curator: the name of one of its methods, and that method's arguments except epsilon.
 
     >>> question("mean", "age", bounds=(18, 95)).name
     'mean of age'
@@ -95,7 +95,7 @@ class _Asker(Generic[_Number, _Shares, _Label]):
         return result
 
     def preview(self, statistic: str, *arguments: Any, epsilon: Any, size: int | None = None, **options: Any) -> Preview:
-        """What `statistic` would cost and how large its error would be, before it is bought: no data are looked at.
+        """What `statistic` would cost and how large its error would be, before it is paid for: no data are read.
 
         `statistic` is the name of a method, followed by that method's arguments. Where the error depends on the number of rows
         and this is private, `size` says how many to expect.
@@ -138,11 +138,11 @@ class _Asker(Generic[_Number, _Shares, _Label]):
         return self._ask(epsilon, "median", column, bounds=bounds, step=step, bracket=bracket)  # type: ignore[no-any-return]
 
     def minimum(self, column: str, *, epsilon: Any, bounds: Any = None, step: Any = None) -> _Number:
-        """About the smallest value that enough people have for noise not to hide it; not below the minimum, with 95 %."""
+        """About the smallest value that stands out from the noise; with 95 % probability not below the minimum."""
         return self._ask(epsilon, "minimum", column, bounds=bounds, step=step)  # type: ignore[no-any-return]
 
     def maximum(self, column: str, *, epsilon: Any, bounds: Any = None, step: Any = None) -> _Number:
-        """About the largest value that enough people have for noise not to hide it; not above the maximum, with 95 %."""
+        """About the largest value that stands out from the noise; with 95 % probability not above the maximum."""
         return self._ask(epsilon, "maximum", column, bounds=bounds, step=step)  # type: ignore[no-any-return]
 
     def noisy_max(self, column: str, *, epsilon: Any, bounds: Any = None, step: Any = None) -> _Number:
@@ -172,12 +172,12 @@ class _Asker(Generic[_Number, _Shares, _Label]):
 
 
 class Curator(_Asker[Release, Histogram, Choice]):
-    """Statistics of a table with noise, out of one budget.
+    """Statistics of a table with noise, paid from one budget.
 
     `frame` is a pandas or Polars DataFrame, an Arrow table, or a mapping of names to columns. `budget` is a :class:`Budget`, or
     an epsilon to be kept in memory. `neighbours` says what is hidden: whether a person is in the table at all ("add-remove"), or
     only what they say in it ("replace-one"). `person` names the column that says whose row it is, and `rows` how many rows a
-    person may have; without `person` every row is a person of its own. A table in which someone has more is refused.
+    person may have; without `person` every row is a separate person. A table in which someone has more rows is refused.
 
     >>> ages = {"age": [23, 35, 41, 62, 70] * 200}
     >>> curator = Curator(ages, budget=1)
@@ -190,11 +190,11 @@ class Curator(_Asker[Release, Histogram, Choice]):
     >>> curator.sum("age", epsilon=0.75, bounds=(18, 95))
     Traceback (most recent call last):
     ...
-    deniable.errors.BudgetExceededError: epsilon 0.75 was asked and 0.5 is left of 1
+    deniable.errors.BudgetExceededError: epsilon 0.75 was requested, but 0.5 of 1 is left
 
-    Nothing about the table can be had but through the budget: filters (:meth:`where`) and groups (:meth:`group_by`) are rules on
-    single rows, how many rows pass is private, and bounds, labels and keys are declared. What a value says is never in an error;
-    errors about the table as a whole (a value missing, too many rows for a person) are for the curator's own eyes.
+    Nothing about the table is released except through the budget: filters (:meth:`where`) and groups (:meth:`group_by`) are rules
+    on single rows, how many rows pass is private, and bounds, labels and keys are declared. What a value says is never in an
+    error; errors about the table as a whole (a value missing, too many rows for a person) are for the curator's own eyes.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Curator(_Asker[Release, Histogram, Choice]):
     def where(self, column: str, operator: str, value: Any) -> Curator:
         """The rows for which `column operator value` holds; operators are ==, !=, <, <=, >, >= and in.
 
-        It costs nothing and tells nothing: what is asked of these rows is paid from the same budget, with noise that hides
+        It costs nothing and reveals nothing: questions about these rows are paid from the same budget, with noise that hides
         whether a person is among them. A missing value passes no filter.
         """
         rule = Filter(column, operator, value)
@@ -238,10 +238,10 @@ class Curator(_Asker[Release, Histogram, Choice]):
         return Curator._of(replace(self._view, filters=(*self._view.filters, rule)))
 
     def group_by(self, column: str, keys: Any = None) -> GroupedCurator:
-        """The rows of each of the declared `keys`, which are asked about together.
+        """The rows of each of the declared `keys`, queried together.
 
-        A row is in one group at most, so that all groups together cost what one does (parallel composition). Who is replaced may
-        change groups, and who has several rows may be in several: both are in the noise.
+        A row is in at most one group, so all groups together cost as much as one (parallel composition). A replaced person may
+        change groups, and someone with several rows may be in several: the noise accounts for both.
         """
         declared = check_labels(keys, f"keys of {column}")
         self._view.table.cells(column)

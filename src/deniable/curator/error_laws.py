@@ -1,4 +1,4 @@
-"""How far a released number may be from the exact one: each kind of statistic has one of these."""
+"""How far a released number may be from the exact one, for each kind of statistic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BracketError", "ErrorLaw", "LinearError", "NoError", "RatioError", "
 
 
 class ErrorLaw(Protocol):
-    """What is known of an error without knowing the exact value."""
+    """What is known about an error without knowing the exact value."""
 
     @property
     def stderr(self) -> float:
@@ -139,7 +139,7 @@ class RootError(Result):
 
 @dataclass(frozen=True, eq=False)
 class BracketError(Result):
-    """Limits that were bought with the value, at one confidence; at a higher one only the bounds are known to hold."""
+    """Limits that were paid for with the value, at one confidence; at a higher one only the bounds are known to hold."""
 
     low: float
     high: float
@@ -152,5 +152,5 @@ class BracketError(Result):
         return math.nan
 
     def limits(self, value: float, confidence: float) -> tuple[float, float]:
-        """Those that were bought, if they are good enough."""
+        """The limits paid for, if they are good enough."""
         return (self.low, self.high) if check_confidence(confidence) <= self.confidence else self.bounds

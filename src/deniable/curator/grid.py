@@ -16,7 +16,8 @@ __all__ = ["Grid", "check_bounds"]
 
 
 def check_bounds(bounds: Any, column: str) -> tuple[float, float]:
-    """Two finite numbers, the lower first. They are declared, never looked up in the data: the smallest value is somebody's."""
+    """Two finite numbers, the lower first. They are declared, never read from the data: the smallest value belongs to
+    somebody."""
     if bounds is None:
         raise ParameterError(f"bounds of {column}", bounds, "must be declared: the lowest and the highest value that count")
     try:

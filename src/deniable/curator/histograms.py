@@ -25,9 +25,9 @@ _MOST_BINS = 10**6
 
 
 def check_labels(labels: Any, name: str) -> tuple[Hashable, ...]:
-    """Different labels, at least one. They are declared, never looked up in the data: a rare label is somebody's."""
+    """Different labels, at least one. They are declared, never read from the data: a rare label belongs to somebody."""
     if labels is None:
-        raise ParameterError(name, labels, "must be declared: which values there are is private")
+        raise ParameterError(name, labels, "must be declared: which values occur is private")
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise ParameterError(name, labels, "must be a list of values")
     listed = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)

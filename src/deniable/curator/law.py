@@ -117,12 +117,12 @@ def _reach_of_terms(terms: Any, confidence: float) -> _Floats:
 
 
 def proportion_limits(parts: Any, total: Any, scale: float, terms: int, confidence: float, grid: float = 1.0) -> _Floats:
-    """Low and high for each part's proportion of a total, where part and total carry noise: one row a part.
+    """Low and high for each part's proportion of a total, where part and total carry noise: one row per part.
 
-    Of `terms` parts each has Laplace noise of the given scale and grid, and the total is the sum of the noisy parts. For the
+    Each of `terms` parts has Laplace noise of the given scale and grid, and the total is the sum of the noisy parts. For the
     true proportion r, part - r total is noise alone, (1 - r) X - r Y with Y the noise of the other parts: all r for which it is
-    not larger than this noise reaches are in the interval (Fieller 1954). Half a step of the grid is added, for noise on a grid
-    reaches up to that much further than noise on a line. Where the noise drowns the total, it is 0 to 1.
+    not larger than this noise reaches are in the interval (Fieller 1954). Half a step of the grid is added, because noise on a
+    grid reaches up to that much further than continuous noise. If the noise drowns the total, it is 0 to 1.
     """
     noisy, totals = np.broadcast_arrays(np.atleast_1d(np.asarray(parts, dtype=np.float64)), np.asarray(total, dtype=np.float64))
     others = terms - 1

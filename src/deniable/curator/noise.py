@@ -1,7 +1,7 @@
 """Noise and noisy choices, drawn by OpenDP: the only file that calls it.
 
 A measurement of OpenDP knows its own loss, rounded up. Scales are chosen so that this loss is at most the epsilon that is paid,
-as an exact number: nothing here trusts arithmetic of our own with a person's privacy.
+as an exact number: no arithmetic of our own decides a person's privacy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _opendp() -> Any:
 def _affordable(make: Callable[[float], Any], distance: int, factor: int, epsilon: Fraction) -> tuple[Any, float]:
     """The measurement with the smallest scale whose loss, as OpenDP gives it, is at most epsilon."""
     if factor * distance / epsilon > _LARGEST_SCALE:
-        raise ParameterError("epsilon", float(epsilon), "is too small for this question: its noise does not fit into 64 bits")
+        raise ParameterError("epsilon", float(epsilon), "is too small for this question: its noise would not fit into 64 bits")
     scale = float(factor * distance / epsilon)
     measurement = make(scale)
     while Fraction(measurement.map(d_in=distance)) > epsilon:

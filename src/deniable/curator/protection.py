@@ -46,7 +46,7 @@ class Protection(Result):
 
     @property
     def moves(self) -> int:
-        """How often a row of a person may come and go between neighbours: one that is replaced goes and comes."""
+        """How often a person's row may come and go between neighbours: a replaced one does both."""
         return self.rows if self.joins else 2 * self.rows
 
     def of_sum(self, low: int, high: int) -> int:
@@ -77,5 +77,5 @@ class Protection(Result):
         return f"{self.neighbours} neighbours, {rows}"
 
     def terms(self) -> dict[str, Any]:
-        """What a reader of a release needs to know of it, for JSON."""
+        """What a reader of a release needs to know, for JSON."""
         return {"neighbours": self.neighbours, "rows_per_person": self.rows}

@@ -69,7 +69,7 @@ class Question(ABC):
 
     @abstractmethod
     def noise(self, protection: Protection, epsilon: Fraction) -> Any:
-        """What will be drawn, made and checked by OpenDP. Depends on public things only."""
+        """The noise that will be drawn, made and checked by OpenDP. Depends only on public things."""
 
     @abstractmethod
     def exact(self, rows: Rows, protection: Protection) -> Any:
@@ -156,7 +156,7 @@ class Sum(_Numeric):
     def __init__(self, column: str, bounds: Any = None, step: Any = None) -> None:
         super().__init__(column, bounds, step)
         if max(abs(self.grid.first), abs(self.grid.last)) > _MOST * 4:
-            raise ParameterError("bounds", bounds, "must be further apart for a sum, for how far they are from 0")
+            raise ParameterError("bounds", bounds, "must be further apart for a sum, relative to their distance from 0")
 
     def noise(self, protection: Protection, epsilon: Fraction) -> LaplaceNoise:
         return LaplaceNoise(protection.of_sum(self.grid.first, self.grid.last), epsilon)
@@ -282,7 +282,7 @@ class Variance(_Numeric):
 class NoisyMax(_Numeric):
     """The largest value plus noise that hides a person who alone moves it from bound to bound (NOISYMAX, Steephenson 2017).
 
-    The scale is (high - low)/epsilon whatever the number of rows: `maximum` is better on any table that is not tiny.
+    The scale is (high - low)/epsilon for any number of rows: `maximum` is better on any table that is not tiny.
     """
 
     title = "noisy maximum"

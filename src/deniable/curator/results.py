@@ -1,4 +1,4 @@
-"""What a curator hands out: numbers, histograms and choices with their errors, what they cost, and whom they protect."""
+"""What a curator releases: numbers, histograms and choices with their errors, costs and protection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Release(Statistic):
 
 @dataclass(frozen=True, eq=False)
 class Histogram(Estimate):
-    """Proportions from noisy counts; an Estimate like any other, so that it can stand beside one from randomized reports.
+    """Proportions from noisy counts; an Estimate like any other, so that it can be compared with one from randomized reports.
 
     The ± covers the noise, which is the only error: the exact proportions are those of the rows in the table.
     """
@@ -86,7 +86,7 @@ class Histogram(Estimate):
         """One row per label: low and high, which cover the exact proportion with at least the given probability.
 
         There is one method, by the exact law of the noise; after :meth:`consistent` the interval still is that of the noisy
-        counts, drawn out to contain the changed proportion.
+        counts, extended to contain the changed proportion.
         """
         if method is not None:
             raise ParameterError("method", method, "must be None: the law of a curator's noise is known")
@@ -182,7 +182,7 @@ class Choice(Result):
 
 @dataclass(frozen=True, eq=False)
 class Grouped(Result, Mapping[Hashable, Any]):
-    """One result a group. The groups are disjoint, so all together cost what one does."""
+    """One result per group. The groups are disjoint, so all together cost as much as one."""
 
     column: str
     results: dict[Hashable, Any]
@@ -224,7 +224,7 @@ class Grouped(Result, Mapping[Hashable, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Preview(Result):
-    """What a release would cost and how large its error would be. It looks at no data, so it costs nothing."""
+    """What a release would cost and how large its error would be. It reads no data, so it costs nothing."""
 
     name: str
     epsilon: float

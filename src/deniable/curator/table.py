@@ -1,7 +1,7 @@
 """The table in the curator's hands: columns of any frame as arrays, and rows chosen by public rules.
 
 Nothing in this file is private: it is reached through :class:`deniable.curator.Curator` only, which releases nothing without
-noise. Errors name a column and a row and are for the eyes of the one who holds the table; they never hold a value.
+noise. Errors name a column and a row and are for whoever holds the table; they never contain a value.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Filter:
 
 @dataclass
 class Table:
-    """Columns of equal length, taken once, so that what happens to the frame later changes nothing."""
+    """Columns of equal length, copied once, so that later changes of the frame have no effect."""
 
     size: int
     digest: str
-    """Tells two tables apart, by their columns' names and contents."""
+    """Identifies the table by its columns' names and contents."""
     _cells: dict[str, NDArray[Any]]
     _numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Table:
         if len(sizes) > 1:
             raise CuratorError(f"the columns of the table have different lengths: {', '.join(map(str, sorted(sizes)))}")
         if sizes in (set(), {0}):
-            raise CuratorError("the table holds no rows")
+            raise CuratorError("the table has no rows")
         return cls(sizes.pop(), _digest(cells) if digest is None else digest, cells)
 
     def cells(self, column: str) -> NDArray[Any]:
@@ -195,7 +195,7 @@ def _cells(values: Any) -> NDArray[Any]:
         except OverflowError:  # refused where it is used as a number
             pass
     array = np.empty(len(values), dtype=object)
-    for row, value in enumerate(values):  # one by one, for NumPy would take lists apart
+    for row, value in enumerate(values):  # one by one, because NumPy would split lists
         array[row] = None if isinstance(value, float) and math.isnan(value) else value
     return array
 

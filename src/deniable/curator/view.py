@@ -1,4 +1,4 @@
-"""The way from a question to a release: checked, computed, charged, and only then drawn."""
+"""From a question to a release: checked, computed, charged, and only then drawn."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class View:
     def check(self, column: str, numeric: bool) -> None:
         """Refuse a column that is not there, or has cells that cannot be used.
 
-        It is the whole column that is looked at, whatever rows are asked about: which rows a refusal is about must not depend on
-        the analyst's filters, or refusals would tell about single people.
+        The whole column is checked, whatever rows are asked about: if refusals depended on the analyst's filters, they would
+        reveal something about single people.
         """
         if numeric:
             self.table.numbers(column)
@@ -113,7 +113,7 @@ class View:
         return event if any(paid) else replace(event, epsilon=0), planned
 
     def release(self, questions: Sequence[Question], epsilon: Any) -> list[list[Any]]:
-        """One list of results a question, one result a group.
+        """One list of results per question, one result per group.
 
         All is checked and computed before anything is charged, and all is charged before any noise is drawn. What is public is
         charged with 0, so that the budget knows which table and which neighbours made it public.

@@ -1,9 +1,9 @@
-"""How degrees are distributed: the proportion of nodes with at most so many neighbours.
+"""The degree distribution: the proportion of nodes with at most a given number of neighbours.
 
-Noise blurs degrees, and no unbiased estimate of their distribution is of any use where the noise is wider than the
-distribution. What can be said for sure follows from one fact: the more neighbours, the larger the reported number R. Let G(r)
-be the proportion of nodes with R <= r on average, F(k) that with a degree of at most k, and p_k(r) = P(R <= r | degree k),
-which is known exactly. Then
+Noise blurs degrees, and no unbiased estimate of their distribution is useful if the noise is wider than the distribution. What
+can be said with certainty follows from one fact: the more neighbours, the larger the reported number R. Let G(r) be the
+proportion of nodes with R <= r on average, F(k) that with a degree of at most k, and p_k(r) = P(R <= r | degree k), which is
+known exactly. Then
 
     G(r) >= F(k) p_k(r)   and   G(r) <= F(k) + (1 - F(k)) p_(k+1)(r),
 

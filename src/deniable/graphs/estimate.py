@@ -48,7 +48,7 @@ class GraphStatistic(Statistic):
     """
 
     bounds: tuple[float, float] | None = None
-    """What the figure can be at all: its interval where coins fall too rarely for a better one."""
+    """The possible values of the figure: its interval if too few coins flip for a better one."""
     ratio: tuple[float, float, float, float, float] | None = None
     """Of a quotient: numerator, denominator, and their variances and covariance (numerator's, both's, denominator's)."""
     exact: tuple[int, int, float, float, int] | None = None
@@ -59,9 +59,9 @@ class GraphStatistic(Statistic):
     """How the variance depends on the true figure x, where it does enough to make a symmetric interval miss on one side: it is
     variance + slope (x - value), but no less than a floor. Variance, slope, floor."""
     wide: bool = False
-    """Whether the standard error errs on the wide side."""
+    """Whether the standard error is conservative."""
     lost: float = 0.0
-    """At most so much of the true figure is missing from the mean of the estimate; the interval is drawn out by it."""
+    """At most so much of the true figure is missing from the mean of the estimate; the interval is extended by it."""
 
     @property
     def coverage(self) -> str:
@@ -148,7 +148,7 @@ class DegreeNoise:
 class GraphEstimate(Result):
     """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with the errors of each.
 
-    All counts are unbiased, so that they may lie below 0: that is what a fair error bar around a small count looks like.
+    All counts are unbiased, so they may be below 0, as a fair error bar around a small count does.
     """
 
     nodes: int
@@ -238,12 +238,12 @@ class GraphEstimate(Result):
         return f"<GraphEstimate of {self.nodes:,} nodes, epsilon {self.epsilon:.4g} per edge>"
 
 
-_FEW = "So few coins turn over that {} far from normal: there is no interval."
-DROWNED = "The wedges do not stand out of the noise: any clustering fits."
+_FEW = "So few coins flip that {} far from normal: there is no interval."
+DROWNED = "The wedges do not stand out from the noise: any clustering is possible."
 
 
 def estimate_reports(reports: GraphReports, triangles: bool, progress: Progress | None = None) -> GraphEstimate:
-    """Everything that one round of reports tells."""
+    """Everything that can be estimated from one round of reports."""
     channel, nodes = reports.response.channel, reports.nodes
     bits = reports.bits()
     counted = count_degrees(bits, channel, channel)

@@ -22,9 +22,8 @@ __all__ = ["read_column", "read_graph", "read_reports", "write_edges", "write_re
 def read_graph(path: Path | str, nodes: Path | str | int | None = None) -> Graph:
     """The graph of an edge list: the first two columns of a CSV or Parquet file are the ends of an edge.
 
-    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are called 0 … n - 1. Without it the
-    nodes are those that have an edge, and whether somebody has one is then no longer hidden. Errors name a row, never its
-    nodes.
+    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are named 0 … n - 1. Without it, the
+    nodes are those with an edge, and whether somebody has one is then no longer hidden. Errors name a row, never its nodes.
     """
     path = Path(path)
     left, right = _columns(path, 2)
@@ -118,7 +117,7 @@ def _read(path: Path) -> bytes:
 def _columns(path: Path, count: int) -> list[list[str]]:
     header, columns = _table(path)
     if len(header) < count:
-        raise GraphError(f"{path} has {len(header)} columns, and {count} are needed")
+        raise GraphError(f"{path} has {len(header)} columns, but {count} are needed")
     return columns[:count]
 
 

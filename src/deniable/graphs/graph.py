@@ -1,4 +1,4 @@
-"""An undirected graph: how it is read from what people hold it in, and refused where it is none."""
+"""An undirected graph, made from common formats and checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deniable.errors import GraphError, MissingExtraError, ParameterError
 __all__ = ["LARGEST_GRAPH", "Graph", "check_nodes"]
 
 LARGEST_GRAPH = 1 << 17
-"""Nodes. Every pair is reported, so that memory and time grow with the square of this number and faster."""
+"""The most nodes. Every pair is reported, so memory and time grow at least with the square of this number."""
 
 _Ints = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class Graph:
     def of(graph: Any, nodes: int | None = None, labels: Sequence[Hashable] | None = None) -> Graph:
         """The graph of a networkx graph, a SciPy sparse or NumPy adjacency matrix, or pairs of node numbers.
 
-        Pairs need `nodes`, or `labels`: a node without an edge stands in no pair.
+        Pairs need `nodes` or `labels`: a node without an edge is in no pair.
         """
         if isinstance(graph, Graph):
             return graph
@@ -55,7 +55,7 @@ class Graph:
             return _from_matrix(coo_array(pairs), labels)
         count = len(labels) if nodes is None and labels is not None else nodes
         if count is None:
-            raise ParameterError("nodes", None, "must be given with pairs: a node without an edge stands in no pair")
+            raise ParameterError("nodes", None, "must be given with pairs: a node without an edge is in no pair")
         return _from_pairs(pairs, check_nodes(count), labels)
 
     @property
@@ -89,7 +89,7 @@ class Graph:
 
 
 def check_nodes(nodes: Any) -> int:
-    """The number of nodes, if pairs of that many nodes can be reported on."""
+    """The number of nodes, checked."""
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 2 <= nodes <= LARGEST_GRAPH:
         raise ParameterError("nodes", nodes, f"must be a whole number between 2 and {LARGEST_GRAPH}")
     return int(nodes)
@@ -107,10 +107,10 @@ def _from_networkx(graph: Any) -> Graph:
 
 def _from_matrix(matrix: Any, labels: Sequence[Hashable] | None) -> Graph:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"the adjacency matrix must be square, and it has shape {tuple(matrix.shape)}")
+        raise GraphError(f"the adjacency matrix must be square, not of shape {tuple(matrix.shape)}")
     kept = matrix.data != 0
     if (matrix.data[kept] != 1).any():
-        raise GraphError("the adjacency matrix must hold zeros and ones only, each pair once per direction")
+        raise GraphError("the adjacency matrix must contain only zeros and ones, each pair once per direction")
     rows, columns = matrix.row[kept].astype(np.int64), matrix.col[kept].astype(np.int64)
     if (rows == columns).any():
         raise GraphError("the adjacency matrix has a one on its diagonal: a self-loop")
@@ -118,7 +118,7 @@ def _from_matrix(matrix: Any, labels: Sequence[Hashable] | None) -> Graph:
     nodes = check_nodes(matrix.shape[0])
     below, above = rows[lower] * nodes + columns[lower], columns[~lower] * nodes + rows[~lower]
     if not np.array_equal(np.sort(below), np.sort(above)):
-        raise GraphError("the adjacency matrix must be symmetric: both ends of an edge know of it")
+        raise GraphError("the adjacency matrix must be symmetric: both ends of an edge know about it")
     return _from_pairs(np.column_stack([columns[lower], rows[lower]]), nodes, labels)
 
 

@@ -57,8 +57,8 @@ def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphSta
     total, noise = edges[upper].sum(), math.sqrt(variance[upper].sum())
     stderr = math.sqrt((gradient[upper] ** 2 * variance[upper]).sum())
     reasons = (
-        (total <= _VISIBLE * noise, "The edges do not stand out of the noise: any assortativity fits."),
-        (flips(float(pairs[upper].sum()), channel) < ENOUGH, "Too few coins turn over for an interval of the assortativity."),
+        (total <= _VISIBLE * noise, "The edges do not stand out from the noise: any assortativity is possible."),
+        (flips(float(pairs[upper].sum()), channel) < ENOUGH, "Too few coins flip for an interval of the assortativity."),
     )
     notes = tuple(text for holds, text in reasons if holds)
     bounds = (-1.0, 1.0) if notes else None

@@ -1,4 +1,4 @@
-"""One round or two: which of them counts triangles better, from guesses at what the graph is like."""
+"""One round or two: which counts triangles better, given guesses about the graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CUTS = (0.001, 0.01, 0.03, 0.1)
 
 @dataclass(frozen=True, eq=False)
 class GraphPlan(Result):
-    """Which protocol to take, and the errors to expect of each."""
+    """Which protocol to use, and the errors to expect for each."""
 
     nodes: int
     one: EdgeResponse
@@ -62,12 +62,12 @@ class GraphPlan(Result):
         best = min(self.one_round, self.two_rounds)
         choice = ("one round", "two rounds")[self.rounds - 1]
         lines = [
-            f"Take {choice}: ± {1.96 * best:,.0f} on some {self.triangles:,.0f} triangles",
+            f"Use {choice}: ± {1.96 * best:,.0f} on some {self.triangles:,.0f} triangles",
             f"one round   triangles ± {1.96 * self.one_round:,.0f}   degrees ± {1.96 * self.degree_errors[0]:,.1f}",
             f"two rounds  triangles ± {1.96 * self.two_rounds:,.0f}   degrees ± {1.96 * self.degree_errors[1]:,.1f}",
         ]
         if 1.96 * best > self.triangles:
-            lines.append("Neither can tell this many triangles from none at this epsilon.")
+            lines.append("Neither can distinguish this many triangles from none at this epsilon.")
         return "\n".join(lines)
 
 
@@ -80,7 +80,7 @@ def plan_graph(
     clustering: float = 0.1,
     noisy_edges: float | None = None,
 ) -> GraphPlan:
-    """Compare one round with two for a graph of so many nodes.
+    """Compare one round with two for a graph with `nodes` nodes.
 
     `mean_degree`, `degree_sd` (by default as large as the mean) and `clustering` are guesses; `noisy_edges` limits how many noisy
     edges may be passed around between the rounds. With m edges, W wedges and T = clustering W/3 triangles, and a pair that

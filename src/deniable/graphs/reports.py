@@ -1,4 +1,4 @@
-"""The reports of everybody in a graph: packed rows, their bytes, and what can be learnt from them."""
+"""The reports of everybody in a graph: packed rows, their bytes, and what can be learned from them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GraphReports:
             beyond = (self.rows[start:end] & ~self.response.mask(start, end, nodes)).any(axis=1)
             if beyond.any():
                 who = start + int(np.flatnonzero(beyond)[0])
-                raise GraphError(f"the report of node {who} says something about a pair that is not its own to report")
+                raise GraphError(f"the report of node {who} contains a pair that it must not report")
 
     @staticmethod
     def from_rows(
@@ -59,7 +59,7 @@ class GraphReports:
         seen = np.zeros(nodes, dtype=bool)
         for node, row in rows.items() if isinstance(rows, Mapping) else rows:
             if not 0 <= node < nodes:
-                raise GraphError(f"a report comes from node {node}, and there are nodes 0 to {nodes - 1}")
+                raise GraphError(f"a report comes from node {node}, but the nodes are 0 to {nodes - 1}")
             if seen[node]:
                 raise GraphError(f"node {node} reported twice: its pairs would be counted twice")
             content = bytes(row)
@@ -114,14 +114,14 @@ class GraphReports:
     def assortativity(self, groups: Sequence[Hashable]) -> GraphStatistic:
         """How much more often edges stay within a group than they would by chance (Newman 2003, eq. 2).
 
-        `groups` is a public attribute, one value per node. Between -1 and 1; 0 where edges do not care.
+        `groups` is a public attribute, one value per node. Between -1 and 1; 0 if edges are independent of the groups.
         """
         from deniable.graphs.mixing import assortativity  # noqa: PLC0415 - each needs the other
 
         return assortativity(self, groups)
 
     def synthetic(self, source: Source | None = None) -> Graph:
-        """One graph that could be the true one, with as many edges as were estimated; see :mod:`deniable.graphs.synthetic`."""
+        """A graph that could be the true one, with the estimated number of edges; see :mod:`deniable.graphs.synthetic`."""
         from deniable.graphs.synthetic import synthetic_graph  # noqa: PLC0415 - each needs the other
 
         return synthetic_graph(self, source)
@@ -152,7 +152,7 @@ class GraphReports:
 
 
 def pack(description: Mapping[str, Any], body: bytes) -> bytes:
-    """Bytes that say what they hold."""
+    """Self-describing bytes."""
     try:
         head = json.dumps(description, separators=(",", ":"), ensure_ascii=False).encode()
     except TypeError:
@@ -180,7 +180,7 @@ def read_rows(body: bytes, nodes: int) -> _Bytes:
     """One packed row per node, out of exactly as many bytes as they take."""
     size = nodes * row_bytes(nodes)
     if len(body) != size:
-        raise GraphError(f"the rows of {nodes} nodes take {size} bytes, and {len(body)} follow")
+        raise GraphError(f"the rows of {nodes} nodes take {size} bytes, but {len(body)} follow")
     return np.frombuffer(body, dtype=np.uint8).reshape(nodes, -1)
 
 

@@ -62,10 +62,10 @@ class EdgeResponse:
     """Randomized response to "are you two connected?", one coin per pair of people (Wang, Wu and Hu 2016, section 6.4).
 
     Everybody knows the roster, nodes 0 … n - 1, and their own neighbours. With `reporting` = "once", a pair is reported by
-    its end with the larger number, so that the loss of an edge is that of one bit: the bit is turned over with probability
-    b = 1/(e^epsilon + 1). With "both", each end reports with a coin of its own at epsilon/2, and `epsilon` is twice the loss
-    of a bit: two people who are asked about the same edge tell of it twice. The server takes the mean of the two bits, which has
-    at least twice the variance of one bit at the full epsilon: it is for systems that cannot assign pairs to people.
+    its end with the larger number, so that the loss of an edge is that of one bit: the bit is flipped with probability b =
+    1/(e^epsilon + 1). With "both", each end reports with its own coin at epsilon/2, and `epsilon` is twice the loss of a bit: two
+    people asked about the same edge reveal it twice. The server takes the mean of the two bits, which has at least twice the
+    variance of one bit at the full epsilon: it is for systems that cannot assign pairs to people.
 
     `epsilon` is the exact loss of an edge (edge privacy: graphs that differ in one edge); it does not hide who has many edges.
 
@@ -105,16 +105,16 @@ class EdgeResponse:
 
     @classmethod
     def laplace(cls, epsilon: float) -> EdgeResponse:
-        """Laplace(1/epsilon) noise on the bit, rounded to the nearer of 0 and 1: turns it over with probability e^(-epsilon/2)/2.
+        """Laplace(1/epsilon) noise on the bit, rounded to the nearer of 0 and 1: flips it with probability e^(-epsilon/2)/2.
 
-        The competitor of the paper's figures 5 and 6; its real loss is below epsilon, and what it wastes is accuracy.
+        The competitor in the paper's figures 5 and 6; its true loss is below epsilon, which wastes accuracy.
         """
         flip = exact.nearest(exact.exp(-Fraction(exact.check_epsilon(epsilon)) / 2) / 2)
         return cls(0.0, "once", (ONE - flip, flip))
 
     @classmethod
     def sparse(cls, epsilon: float, keep: float = 1.0) -> EdgeResponse:
-        """Randomized response of which only a part `keep` of the ones is sent: fewer noisy edges to pass around.
+        """Randomized response of which only a fraction `keep` of the ones is sent: fewer noisy edges to pass around.
 
         P(1 | edge) = keep e^epsilon/(e^epsilon + 1), P(1 | no edge) = keep/(e^epsilon + 1), both rounded to multiples of
         2**-16, in the private direction (asymmetric randomized response: Imola, Murakami and Chaudhuri 2022).
@@ -123,7 +123,7 @@ class EdgeResponse:
         growth = exact.exp(exact.check_epsilon(epsilon))
         zero = math.ceil(kept * _SPARSE_GRID / (growth + 1))
         one = math.floor(kept * _SPARSE_GRID * growth / (growth + 1))
-        # Rounded apart, the two could still lie too far from each other, for "nothing sent" is an answer as well.
+        # Rounded separately, the two could still be too far apart, because "nothing sent" is an answer as well.
         while one > zero and max(Fraction(one, zero), Fraction(_SPARSE_GRID - zero, _SPARSE_GRID - one)) > growth:
             one -= 1
         if one <= zero:

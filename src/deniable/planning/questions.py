@@ -119,9 +119,9 @@ class Question(Result):
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
             weights = (np.array(mechanism.labels) - mechanism.low) / (mechanism.high - mechanism.low)
-            told = weights @ left_inverse(matrix)
+            contributions = weights @ left_inverse(matrix)
             rates = matrix.mean(axis=1)
-            return float(rates @ told**2 - (rates @ told) ** 2)
+            return float(rates @ contributions**2 - (rates @ contributions) ** 2)
         spread = Spread.of(mechanism)
         return spread.variance(self.planned_share(mechanism))
 

@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from deniable.errors import AuditLogError, LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
 from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
+from deniable.proxy.api_documents import PROXY_OPERATIONS, describe_uploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.batch_api import BatchUploads, TokenList
 from deniable.proxy.board import Board
@@ -37,9 +38,12 @@ from deniable.queries.signing import SignedQuery
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.certificate_expiry import end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, health_document, low_disk
+from deniable.service.feed_api import add_feed
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
+from deniable.service.openapi import describe
+from deniable.service.query_feed import QueryFeed
 from deniable.service.ring_file import RingFile
 from deniable.service.tokens import Role, Token, TokenStore
 
@@ -73,11 +77,12 @@ class Proxy:
         self.tokens = TokenStore(folder / "tokens.db")
         self.audit = AuditLog(settings.audit_path, self.clock, _LOGGER)
         self.refusal_log = RefusalLog(self.audit, time.monotonic, _LOGGER)
+        self.feed = QueryFeed(settings.feed_path, self.clock)
         self.ring_file = RingFile(settings.ring, _LOGGER) if settings.ring else None
         self._checked: KeyRing | None = None
         self.board = Board(folder / "queries.db", self.clock, self.ring_file.ring if self.ring_file else None)
         self.intake.set_channels(self.board.channels())
-        self.desk = IntakeWorker(self.intake, on_failure)
+        self.worker = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
         """What the service itself refused, by reason, beside what the intake did."""
         inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
@@ -93,20 +98,28 @@ class Proxy:
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after)
         self.refusal_log.start()
+        newest = {}
+        for query, signed, stopped in self.board.all():  # what was relayed before there was a feed
+            self.feed.published(query, signed, self.clock())
+            newest[query.id] = (query, stopped)
+        for query, stopped in newest.values():  # the versions before it ended when it was published
+            if stopped is not None:
+                self.feed.stopped(query, stopped)
         self.follow_ring()
-        self.desk.start()
+        self.worker.start()
         self.watch.start()
 
     def stop(self) -> None:
         """Flush, and let go of all files."""
         self.watch.stop()
-        self.desk.stop()
+        self.worker.stop()
         try:
             self.refusal_log.stop()
             self.audit.record("service.stopped")
         except AuditLogError as error:  # a disk that is full keeps nobody from stopping
             _LOGGER.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
         self.audit.close()
+        self.feed.close()
         self.enrolment.close()
         self.tokens.close()
         self.board.close()
@@ -120,9 +133,9 @@ class Proxy:
     def faults(self) -> list[Fault]:
         """What is wrong now."""
         rules, intake, found = self.settings.intake, self.intake, []
-        if self.desk.failed:
+        if self.worker.failed:
             detail = "the proxy's disk or log has failed; nothing that was acknowledged is lost"
-            found.append(Fault(self.desk.fault or "failing", "intake", detail, stops=True))
+            found.append(Fault(self.worker.fault or "failing", "intake", detail, stops=True))
         found += low_disk(self.settings.folder, rules.reserve, "disk_full", stops=True)
         if intake.log_problem:
             found.append(Fault("log_away", "log", intake.log_problem))
@@ -145,7 +158,7 @@ class Proxy:
         rules = self.settings.intake
         self.board.forget(self.clock() - rules.grace - rules.retention)
         channels = self.board.channels()
-        self.desk.call(lambda: self.intake.set_channels(channels))
+        self.worker.call(lambda: self.intake.set_channels(channels))
 
     def follow_ring(self) -> None:
         """Take the queries off the board whose key was revoked on the ring, or is no longer there."""
@@ -164,6 +177,7 @@ class Proxy:
         for key in keys:
             if key not in self.board.revoked:
                 self.audit.record("key.revoked", actor=actor, subject=f"key:{key}")
+                self.feed.revoked(key)
         return bool(self.board.revoke(keys, self._recorder("query.withdrawn", actor, why="its key was revoked")))
 
     def _recorder(self, event: str, actor: str, **details: Any) -> Callable[[QueryHeader, SignedQuery], None]:
@@ -172,6 +186,10 @@ class Proxy:
         def record(query: QueryHeader, signed: SignedQuery) -> None:
             named = {"analyst": query.analyst, "serial": query.serial, "key": signed.key_id, "digest": query.digest.hex()}
             self.audit.record(event, actor=actor, subject=f"query:{query.id}", **named, **details)
+            if event == "query.published":
+                self.feed.published(query, signed, self.clock())
+            else:
+                self.feed.stopped(query, self.clock(), details.get("why", ""))
 
         return record
 
@@ -206,9 +224,9 @@ class Proxy:
             self.refusals[reason] += n
 
         return [
-            ShareUploads(self.admission, self.desk, count),
+            ShareUploads(self.admission, self.worker, count),
             QueryList(self.settings.limits, self.board.listed),
-            BatchUploads(self.admission, self.desk, count),
+            BatchUploads(self.admission, self.worker, count),
             TokenList(self.admission),
         ]
 
@@ -226,10 +244,13 @@ def create_app(proxy: Proxy) -> HotFront:
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, proxy.refusals)
-    _describe_hot_addresses(app)
+    describe_uploads(app)
+    _describe_batches(app)
     _add_queries(app, proxy)
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
+    add_feed(app, proxy.feed)
+    describe(app, PROXY_OPERATIONS)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
 
@@ -243,51 +264,22 @@ async def _watch(proxy: Proxy) -> None:
             _LOGGER.error("the ring could not be followed", extra={"fields": {"problem": str(error)}})
 
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": {"application/problem+json": {}}}
-    for status, text in {
-        400: "The bytes are no share records.",
-        401: "No token that is known.",
-        408: "The body came too slowly.",
-        409: "A message id came before, with another share.",
-        410: "The epoch is closed.",
-        413: "The body is too long.",
-        415: f"The body is not {SHARES}.",
-        422: "The epoch has not begun, or the size class is not the channel's.",
-        429: "More messages than one token may send in an epoch, or more uploads at a time; Retry-After says when to come back.",
-        503: "The proxy has too much to do; Retry-After says when to come back.",
-    }.items()
-}
-_REFUSED: dict[str, Any] = {"description": "Not by this proxy's policy.", "content": {"application/problem+json": {}}}
-_BINARY = {"requestBody": {"required": True, "content": {SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
+def _describe_batches(app: FastAPI) -> None:
+    """As :func:`describe_uploads`, for what only collectors ask."""
 
-
-def _describe_hot_addresses(app: FastAPI) -> None:
-    """The description of what :class:`HotFront` answers, so that a request never comes here; other methods are refused here."""
-
-    @app.post("/v1/shares", status_code=202, openapi_extra=_BINARY, responses=_PROBLEMS)
-    async def take_shares() -> dict[str, int]:
-        """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
-        raise NotImplementedError
-
-    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
-    async def list_queries() -> Response:
-        """The signed queries that devices may answer, as a JSON list."""
-        raise NotImplementedError
-
-    @app.post("/v1/batches", openapi_extra=_BINARY, responses={200: {"content": {SHARES: {}}}})
+    @app.post("/v1/batches")
     async def take_batch() -> Response:
         """Take the uploads that a collector gathered, each for itself (docs/collector.md)."""
         raise NotImplementedError
 
-    @app.get("/v1/tokens", responses={200: {"content": {SHARES: {}}}, 304: {"description": "Not changed."}})
+    @app.get("/v1/tokens")
     async def list_tokens() -> Response:
         """The SHA-256 of each device's token, 32 bytes each, for a collector."""
         raise NotImplementedError
 
 
 def _add_queries(app: FastAPI, proxy: Proxy) -> None:
-    @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
+    @app.put("/v1/queries/{query_id}", status_code=201)
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
         token = proxy.authorize(request, "operator")
@@ -313,12 +305,7 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
-    about: Any = {
-        "status_code": 201,
-        "responses": {status: _PROBLEMS.get(status, _REFUSED) for status in (400, 401, 403, 413, 429)},
-    }
-
-    @app.post("/v1/enrol", openapi_extra={"requestBody": {"content": {"application/json": {}}}}, **about)
+    @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request) -> dict[str, str]:
         """A token for a device, by the operator's policy: for nothing, for an invitation, or for a signed ticket."""
         try:
@@ -327,7 +314,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
             body = None
         return {"token": proxy.enrolment.enrol(body, proxy.address_of(request))}
 
-    @app.post("/v1/enrol/rotate", **about)
+    @app.post("/v1/enrol/rotate", status_code=201)
     async def rotate(request: Request) -> dict[str, str]:
         """A new token in the place of the one that the request shows, which ends now."""
         shown = request.headers.get("authorization", "").partition(" ")[2].strip()
@@ -335,7 +322,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/log", responses={200: {"content": {SHARES: {}}}})
+    @app.get("/v1/log")
     async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
         """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
 
@@ -347,16 +334,16 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
-    @app.get("/healthz", responses={503: {"description": "The disk or the log has failed: the proxy ends."}})
+    @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
-        return Response(json.dumps(proxy.health_report()), 503 if proxy.desk.failed else 200, media_type="application/json")
+        return Response(json.dumps(proxy.health_report()), 503 if proxy.worker.failed else 200, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "No shares can be taken now; the body says why."}})
+    @app.get("/readyz")
     async def readiness() -> Response:
         """200 while shares can be taken, 503 otherwise."""
-        told = proxy.health_report()
-        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
+        report = proxy.health_report()
+        return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:

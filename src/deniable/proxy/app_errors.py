@@ -52,7 +52,9 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
     async def wrong_address(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
+        response = await refused(request, RefusedError(reason, status, parameters_problem(error)))
+        response.headers.update(getattr(error, "headers", None) or {})  # which methods are allowed
+        return response
 
     async def unrecorded(request: Request, error: Exception) -> Response:
         return await refused(
@@ -63,9 +65,10 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
         refusals["disconnected"] += 1
         return Response(status_code=400)
 
-    async def broken(_: Request, __: Exception) -> Response:
-        refusals["internal"] += 1
-        return _response(internal_error())
+    async def broken(_: Request, error: Exception) -> Response:
+        refused_so = internal_error(error)
+        refusals[refused_so.reason] += 1
+        return _response(refused_so)
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(HTTPException, wrong_address)

@@ -84,6 +84,12 @@ class Board:
         """What devices are told: the list, its tag, and the keys that were revoked."""
         return self.content, self.etag, ",".join(self.revoked)
 
+    def all(self) -> list[tuple[QueryHeader, SignedQuery, int | None]]:
+        """Every version that is kept, and when it was stopped, if it was."""
+        rows = self._connection.execute("SELECT signed, stopped FROM versions ORDER BY id, serial").fetchall()
+        found = [(SignedQuery.from_bytes(content), stopped) for content, stopped in rows]
+        return [(signed.header(), signed, stopped) for signed, stopped in found]
+
     def channels(self) -> dict[int, Channel]:
         """The channels of all queries, the stopped ones included."""
         return channels_of(self._versions)

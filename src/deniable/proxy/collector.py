@@ -20,9 +20,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Response
+from starlette.concurrency import run_in_threadpool
 
 from deniable.errors import RefusedError, ResponseError, SettingsError
 from deniable.proxy.admission import Admission, QueryList, ShareUploads
+from deniable.proxy.api_documents import COLLECTOR_OPERATIONS, describe_uploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
@@ -30,9 +32,13 @@ from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
 from deniable.service.certificate_expiry import certificate_families, end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, fault_families, health_document, name_of_error
+from deniable.service.feed_api import FEED_OPERATIONS
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
+from deniable.service.http_server import Number
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
+from deniable.service.openapi import describe
+from deniable.service.query_feed import FEED_ADDRESS, LARGEST_FEED_PAGE
 from deniable.service.tokens import Token
 
 __all__ = ["Collector", "create_collector_app", "serve_collector"]
@@ -138,6 +144,16 @@ class Collector:
             raise RefusedError("upstream", 503, "the proxy behind this collector has not been reached yet", retry_after=5)
         return self._queries
 
+    def feed_page(self, after: int, limit: int) -> bytes:
+        """A page of the proxy's public feed, as the proxy gives it."""
+        try:
+            found = self._reading.fetch(f"{FEED_ADDRESS}?after={after}&limit={limit}", "", 3 * LARGEST_FEED_PAGE)
+        except ResponseError:
+            found = None
+        if found is None:
+            raise RefusedError("upstream", 503, "the proxy behind this collector cannot be reached", retry_after=5)
+        return found[0]
+
     def metrics(self) -> bytes:
         """The text that Prometheus scrapes."""
         counters = [counter(name, text, self.worker.counters[key]) for key, (name, text) in _COUNTERS.items()]
@@ -167,16 +183,24 @@ def create_collector_app(collector: Collector) -> HotFront:
     app = FastAPI(title="deniable collector", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, collector.refusals)
 
-    @app.get("/healthz", responses={503: {"description": "A part of the collector has ended: restart it."}})
+    describe_uploads(app)
+    describe(app, {**COLLECTOR_OPERATIONS, **FEED_OPERATIONS})
+
+    @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the collector runs, whether or not it can bring uploads to the proxy."""
         return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "The proxy cannot be reached; the body says why."}})
+    @app.get("/readyz")
     async def readiness() -> Response:
         """200 while uploads can be brought to the proxy, 503 otherwise."""
-        told = collector.health_report()
-        return Response(json.dumps(told), 503 if told["status"] == "failed" else 200, media_type="application/json")
+        report = collector.health_report()
+        return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
+
+    @app.get(FEED_ADDRESS)
+    async def public_feed(after: Number = 0, limit: Number = 1000) -> Response:
+        """The public feed of the proxy behind this collector, as it gives it."""
+        return Response(await run_in_threadpool(collector.feed_page, after, limit), media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:

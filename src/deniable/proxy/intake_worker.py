@@ -125,6 +125,9 @@ class UploadWorker:
             self.fault = name_of_error(error)
             fields = {"fault": self.fault, "subject": self._thread.name, "error": type(error).__name__}
             _LOGGER.critical("storage failed", extra={"fields": fields})
+        except MemoryError as error:  # in the middle of something: only a new start, which reads the disk, knows what was done
+            self.fault = name_of_error(error)
+            _LOGGER.critical("out of memory", extra={"fields": {"fault": self.fault, "subject": self._thread.name}})
         except LogError as error:
             self.fault = "log_damaged"
             _LOGGER.critical("log failed", extra={"fields": {"fault": self.fault, "error": str(error)}})

@@ -16,7 +16,7 @@ from deniable.errors import BackupError, LogError
 from deniable.logs.sqlite_log import BlockLog
 from deniable.proxy.board import Board
 from deniable.proxy.proxy_settings import Settings, read_settings
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside
+from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
 from deniable.service.database import lock
 
 __all__ = ["back_up_proxy", "restore_proxy"]
@@ -24,7 +24,8 @@ __all__ = ["back_up_proxy", "restore_proxy"]
 _KIND = "proxy"
 _TRIES = 100
 _DATABASES = ("tokens.db", "queries.db", "enrolment.db")
-_FILES = ("name", "audit.jsonl", "audit.jsonl.head")
+_FILES = ("name", "audit.jsonl.head", "audit.jsonl")
+"""The head of the audit log first: lines added meanwhile go beyond it, but a head beyond the lines would look like a loss."""
 
 
 def back_up_proxy(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
@@ -44,7 +45,9 @@ def back_up_proxy(settings_file: Path, target: Path, now: int) -> dict[str, Any]
         if path.is_file():
             writer.file(path, name)
     _copy_shares(settings, writer)
-    return writer.finish(_KIND, now, _facts(writer.folder))
+    manifest = writer.finish(_KIND, now, _facts(writer.folder))
+    note_in_audit_log(settings.audit_path, "service.backed_up", to=str(target))
+    return manifest
 
 
 def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
@@ -114,12 +117,7 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
         aside = move_aside(folder)
         report["moved_aside"] = str(aside)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, path in _other_files(settings_file, settings).items():
-        if path.exists():
-            report["kept"].append(str(path))
-        elif (backup / name).is_file():
-            copy_in(backup / name, path)
-            report["restored"].append(str(path))
+    restore_missing(backup, _other_files(settings_file, settings), report)
     for path in sorted(backup.iterdir()):
         if path.is_file() and path.name != "manifest.json":
             newer = aside / path.name if aside is not None and path.name.startswith("audit.") else path
@@ -134,6 +132,7 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
         report["log"] = {"identity": log.identity, "end": log.end}
         log.close()
     report["lost"] = _lost(folder, manifest, now)
+    note_in_audit_log(settings.audit_path, "service.restored", backup=manifest["made"], losses=len(report["lost"]))
     return report
 
 

@@ -63,4 +63,4 @@ def _run(
     freeze_garbage()
     server.run(sockets=[listener])
     _LOGGER.info("stopped", extra={"fields": {"accepted": proxy.intake.counters["accepted"]}})
-    return not proxy.desk.failed
+    return not proxy.worker.failed

@@ -49,6 +49,11 @@ class Settings:
             raise ParameterError("host", self.host, "must be a host's name or address")
 
     @property
+    def feed_path(self) -> Path:
+        """Where its public feed stands."""
+        return self.folder / "public.jsonl"
+
+    @property
     def audit_path(self) -> Path:
         """Where its audit log stands."""
         return self.folder / "audit.jsonl"

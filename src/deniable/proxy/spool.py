@@ -203,10 +203,13 @@ def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[li
     at, rows, sealed = _HEADER.size, [], True
     while at < len(content):
         head = content[at : at + _RECORD.size]
-        length = _RECORD.unpack(head)[1] if len(head) == _RECORD.size else 0
+        position, length, digest = _RECORD.unpack(head) if len(head) == _RECORD.size else (-1, 0, b"")
         part = content[at + _RECORD.size : at + _RECORD.size + length]
         if head != checks.record(at, part):
-            if checks.sealed_after(content, at):
+            # Behind a record stands its seal, which is written when the record is on the disk, whatever it looks like. A crash
+            # leaves nothing there, unless zeros came where the length should be, and then of the digest, too.
+            followed = position == at and any(digest) and len(content) > at + _RECORD.size + length
+            if followed or checks.sealed_after(content, at):
                 raise _damage(path, at)
             break
         rows.append(np.frombuffer(part, dtype="<u8").reshape(n_words, -1))

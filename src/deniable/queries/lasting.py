@@ -9,9 +9,9 @@ from typing import Any
 
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
-__all__ = ["Silence", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
+__all__ = ["Silence", "lifetime_epsilon", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
 
 _DAY = 86_400
 
@@ -34,7 +34,7 @@ class Silence:
     def __str__(self) -> str:
         many = f"{self.answers:,} answer{'' if self.answers == 1 else 's'}"
         again = "" if self.period is None else f", until earlier answers are {spoken_duration(self.period)} old"
-        return f"{self.why} pays for {many}: at this schedule a device falls silent about {spoken_time(self.at)}{again}"
+        return f"{self.why} pays for {many}: at this schedule a device falls silent about {iso_time(self.at)}{again}"
 
 
 def silence(query: Query, limits: Iterable[tuple[float, int | None, str]], start: int | None = None) -> Silence | None:
@@ -54,6 +54,17 @@ def silence(query: Query, limits: Iterable[tuple[float, int | None, str]], start
         if at < min(query.schedule.expires, lasts):
             found.append(Silence(answers, epochs, at, why, period))
     return min(found, key=lambda each: each.at, default=None)
+
+
+def lifetime_epsilon(query: Query) -> float:
+    """The most that all answers of one person to a query, and to all versions its envelope allows, can cost together.
+
+    Every epoch answered, at the highest epsilon an answer may have; less where the query's own budget ends it earlier, or where
+    permanent answers are paid for once.
+    """
+    answer = query.epsilon_local if query.envelope is None else max(query.epsilon_local, query.envelope.epsilon_per_answer)
+    most = query.epsilon_charged * query.most_rows * query.distinct if query.memoize else answer * query.schedule.n_epochs
+    return float(most if query.budget.epsilon is None else min(most, query.budget.epsilon))
 
 
 def most_sampling(query: Query) -> float:
@@ -91,6 +102,6 @@ def silence_words(query: Query, limits: Any = ()) -> list[str]:
         return []
     share = (found.at - query.schedule.origin) / (query.schedule.expires - query.schedule.origin)
     return [
-        f"At this schedule a device falls silent about {spoken_time(found.at)}, after {100 * share:.1f} % of the query's life.",
+        f"At this schedule a device falls silent about {iso_time(found.at)}, after {100 * share:.1f} % of the query's life.",
         "To last longer, ask less often or sample less.",
     ]

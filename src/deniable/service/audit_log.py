@@ -25,6 +25,8 @@ OPERATOR, SERVICE = "operator", "service"
 EVENTS = {
     "service.started": logging.INFO,
     "service.stopped": logging.INFO,
+    "service.backed_up": logging.INFO,
+    "service.restored": logging.WARNING,
     "query.published": logging.INFO,
     "query.adapted": logging.INFO,
     "query.stopped": logging.INFO,

@@ -18,9 +18,10 @@ from typing import Any
 
 from deniable.errors import BackupError
 from deniable.queries.times import iso_time
+from deniable.service.audit_log import OPERATOR, AuditLog
 from deniable.service.database import copy_database
 
-__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside"]
+__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log", "restore_missing"]
 
 _MANIFEST = "manifest.json"
 _VERSION = 1
@@ -73,7 +74,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of a backup, if every file is there and is what it was."""
     try:
         document = json.loads((folder / _MANIFEST).read_text())
-        told = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
+        digests = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
         number, found = document["version"], document["kind"]
     except FileNotFoundError:
         raise BackupError(f"{folder} is not a backup: it has no {_MANIFEST}") from None
@@ -84,7 +85,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
     if found != kind:
         raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
     there = dict(_files(folder))
-    for name, digest in told.items():
+    for name, digest in digests.items():
         if name not in there:
             raise BackupError(f"{folder} is incomplete: {name} is missing")
         if _digest(there[name]) != digest:
@@ -103,6 +104,17 @@ def copy_in(source: Path, target: Path) -> None:
     _sync(target.parent)
 
 
+def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
+    """Put back files of a backup that do not exist any more, by their names in it; the report lists which, and which were
+    kept."""
+    for name, path in files.items():
+        if path.exists():
+            report["kept"].append(str(path))
+        elif (backup / name).is_file():
+            copy_in(backup / name, path)
+            report["restored"].append(str(path))
+
+
 def move_aside(path: Path) -> Path:
     """Give what stands in the place of a restore another name, with what SQLite keeps beside it."""
     aside = path.with_name(f"{path.name}.before-restore-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
@@ -111,6 +123,15 @@ def move_aside(path: Path) -> Path:
         if place.exists():
             place.rename(aside.with_name(aside.name + end))
     return aside
+
+
+def note_in_audit_log(path: Path, event: str, **details: Any) -> None:
+    """Record what an operator did in the audit log of the service."""
+    log = AuditLog(path)
+    try:
+        log.record(event, actor=OPERATOR, **details)
+    finally:
+        log.close()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -23,6 +23,7 @@ __all__ = [
     "keep_files_private",
     "keep_private",
     "lock",
+    "one_line",
     "storage_reason",
     "usable_storage",
 ]
@@ -92,7 +93,7 @@ class Layout:
         except sqlite3.OperationalError:  # a disk that is full or away
             raise
         except (sqlite3.DatabaseError, UnicodeError) as error:
-            raise LogError(f"{path} is damaged: {error}") from None
+            raise LogError(f"{path} is damaged: {one_line(error)}") from None
         if table is not None:
             raise LogError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")
 
@@ -102,7 +103,7 @@ class Layout:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
-            raise LogError(f"{path} is not {self.what}: {error}") from None
+            raise LogError(f"{path} is not {self.what}: {one_line(error)}") from None
         if application != self.application_id and (application or n_tables):
             raise LogError(f"{path} is not {self.what}: its application id is {application:#x}")
         if version > self.version:
@@ -195,6 +196,11 @@ def keep_copy(path: Path, version: int) -> Path:
     if not target.exists():
         copy_database(path, target)
     return target
+
+
+def one_line(error: Exception) -> str:
+    """SQLite's words about a damaged file, which may quote a schema of many lines, as one line of a bearable length."""
+    return " ".join(str(error).split())[:200]
 
 
 def keep_files_private() -> None:

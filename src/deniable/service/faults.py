@@ -109,8 +109,8 @@ def expiring(subject: str, ends: float | None, now: float) -> list[Fault]:
 def health_document(faults: Sequence[Fault], **parts: Any) -> dict[str, Any]:
     """The health page: `failed` if the service cannot do its work, `degraded` if anything else is wrong, and each fault."""
     status = "failed" if any(each.stops for each in faults) else "degraded" if faults else "ok"
-    told = [{"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults]
-    return {"status": status, **parts, "faults": told}
+    listed = [{"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults]
+    return {"status": status, **parts, "faults": listed}
 
 
 def fault_families(watch: FaultWatch) -> list[Family]:

@@ -112,15 +112,19 @@ class HotFront:
             return await future
         except RefusedError as error:
             self.refusals[error.reason] += 1
+            if request is not None:  # at once: what it took is others' while the rest of its body is let pass
+                request.close()
+                request = None
             if not whole and error.status != 408:
                 await _drain(headers, receive)
             return refusal(error)
         except ConnectionError:
             self.refusals["disconnected"] += 1
             return None
-        except Exception:
-            self.refusals["internal"] += 1
-            return refusal(internal_error())
+        except Exception as error:
+            refused = internal_error(error)
+            self.refusals[refused.reason] += 1
+            return refusal(refused)
         finally:
             if request is not None:
                 request.close()
@@ -142,7 +146,7 @@ class HotFront:
         except Exception as error:
             if request is not None:
                 request.close()
-            refused = error if isinstance(error, RefusedError) else internal_error()
+            refused = error if isinstance(error, RefusedError) else internal_error(error)
             self.refusals[refused.reason] += 1
             send(refusal(refused))
 
@@ -152,8 +156,10 @@ def too_large(largest: int) -> RefusedError:
     return RefusedError("too_large", 413, f"a body has at most {largest} bytes")
 
 
-def internal_error() -> RefusedError:
-    """What is said where something failed that must not."""
+def internal_error(error: Exception) -> RefusedError:
+    """What is said where something failed that must not, or where there is no memory left."""
+    if isinstance(error, MemoryError):
+        return RefusedError("memory", 503, "The proxy is out of memory; retry later.", retry_after=10)
     return RefusedError("internal", 500, "the proxy could not do this; nothing was taken")
 
 

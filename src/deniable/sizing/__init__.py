@@ -1,1 +1,1 @@
-"""How much of everything a system takes: from people and epochs to processes, bytes and money, and how it behaves in time."""
+"""The resources a system needs: from people and epochs to processes, bytes and money, and its behaviour over time."""

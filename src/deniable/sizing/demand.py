@@ -1,4 +1,4 @@
-"""What a query asks of a system: messages, requests and bytes per second, on average and at the peak of an epoch.
+"""What a query demands of a system: messages, requests and bytes per second, on average and at the peak of an epoch.
 
 When devices send. A device wakes every `poll` seconds, each at its own moment. In its first round of an epoch it answers, and
 draws when to send: a second uniform in the `within` that follow, or in what is left of the epoch (docs/client.md). It sends in
@@ -63,7 +63,7 @@ class Demand:
     within: int = Policy.upload_within
     """Seconds within which a device sends its answer (`upload_within` of its policy)."""
     collected: int = 1
-    """Shares in one upload: 1 where devices send for themselves, thousands where somebody collects for them."""
+    """Shares per upload: 1 if devices send for themselves, thousands with a collector."""
     grace: int = Rules.grace
     """How long proxies keep an epoch open after its end."""
     retention: int = Rules.retention
@@ -90,7 +90,7 @@ class Demand:
 
     @classmethod
     def of_query(cls, query: Query, clients: int, **others: Any) -> Demand:
-        """What a query asks of so many people."""
+        """The demand of a query to this many people."""
         return cls(
             clients=clients,
             every=query.schedule.every,
@@ -105,7 +105,7 @@ class Demand:
 
     @classmethod
     def of_mechanism(cls, mechanism: Mechanism, clients: int, **others: Any) -> Demand:
-        """What reports of a mechanism ask; the smallest size class that holds one is taken."""
+        """The demand of a mechanism's reports, in the smallest size class that fits."""
         return cls(clients, size_class=smallest_class(report_bytes(mechanism)), buckets=len(mechanism.labels), **others)
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Demand:
 
     @cached_property
     def profile(self) -> NDArray[np.float64]:
-        """Which part of an epoch's messages is sent in each second from its beginning on. Sums to 1."""
+        """The fraction of an epoch's messages sent in each second from its beginning. Sums to 1."""
         parts = np.zeros(self.every + self.poll + 1)
         for first in range(self.poll):
             draws = max(1, min(self.within, self.every - first))
@@ -145,7 +145,7 @@ class Demand:
 
     @property
     def polls(self) -> float:
-        """Requests for the list of queries, a second at each proxy."""
+        """Requests per second for the list of queries, at each proxy."""
         return self.clients / self.poll
 
     @property
@@ -161,7 +161,7 @@ class Demand:
         return record_bytes(self.size_class)
 
     def row_bytes(self, rate: float, partitions: int = 1) -> float:
-        """Bytes of a share in the log of a proxy process that gets so many a second, its part of a block's header included."""
+        """Bytes of a share in the log of a proxy process with this many per second, including its part of a block's header."""
         flushed = min(Rules.threshold, rate * Rules.deadline)
         rows = max(1, int(min(flushed / partitions, ROWS_PER_BLOCK)))
         return block_bytes(self.size_class, rows) / rows

@@ -1,4 +1,4 @@
-"""What one unit of each resource can do: every number that is not arithmetic, with where it comes from.
+"""What one unit of each resource can do: every measured or assumed number, with its source.
 
 All of them were measured on two shared cores of a Xeon at 2.8 GHz by the script that `source` names, unless it says that they are
 assumed. Machines differ: `deniable size --figures FILE` reads your own, a TOML file with the same names.
@@ -18,7 +18,7 @@ __all__ = ["Figures", "Prices", "check_positive", "read_figures"]
 
 
 def check_positive(name: str, value: Any, most: float = 1e15) -> None:
-    """Refuse what is no number above 0."""
+    """Refuse anything but a number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
         raise ParameterError(name, value, f"must be a number above 0 and at most {most:g}")
 
@@ -79,9 +79,7 @@ class Figures:
     broker_cores: float = _figure(4, "cores of one broker", "assumed")
     memory: float = _figure(8e9, "bytes of memory of a machine that runs a proxy or an aggregator", "assumed")
     disk: float = _figure(2e12, "bytes of disk of one broker, or of the machine of an embedded log", "assumed")
-    headroom: float = _figure(
-        0.6, "the part of each capacity that is planned with: the rest is for peaks and failures", "assumed"
-    )
+    headroom: float = _figure(0.6, "the fraction of each capacity used in plans: the rest is for peaks and failures", "assumed")
     tick: float = _figure(
         0.5,
         "seconds between an epoch's time and its mark in the log, at most",
@@ -95,7 +93,7 @@ class Figures:
         for name in self.names():
             check_positive(name, getattr(self, name))
         if self.headroom > 1:
-            raise ParameterError("headroom", self.headroom, "must be at most 1: it is a part of a capacity")
+            raise ParameterError("headroom", self.headroom, "must be at most 1: it is a fraction of a capacity")
 
     @classmethod
     def names(cls) -> list[str]:
@@ -114,7 +112,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Prices:
-    """What things cost, in one currency. The defaults are round examples and nobody's price list."""
+    """Prices, in one currency. The defaults are round examples, not anyone's price list."""
 
     storage: float = 80.0
     """A terabyte of disk for a month, each replica counted."""
@@ -137,5 +135,5 @@ def read_figures(path: str | Path) -> Figures:
 
 def _figures(tree: dict[str, Any]) -> Figures:
     for name in sorted(set(tree) - set(Figures.names())):
-        raise ParameterError(name, tree[name], f"is no figure; there are {', '.join(Figures.names())}")
+        raise ParameterError(name, tree[name], f"is not a figure; these are: {', '.join(Figures.names())}")
     return Figures(**tree)

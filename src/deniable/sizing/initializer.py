@@ -1,7 +1,7 @@
 """The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that can be met.
 
-Every budget bounds the sampling from above, for given coins; the wish for an error bounds it from below. So the plan is that of
-the controller (:mod:`deniable.planning.feedback`) with one more bound for each of the coins:
+Every budget bounds the sampling from above, for given coins; the target error bounds it from below. So the plan is that of the
+controller (:mod:`deniable.planning.feedback`) with one more bound for each of the coins:
 
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
@@ -37,7 +37,7 @@ _Floats = NDArray[np.float64]
 _DAY = 86_400
 _STEPS = 24
 _SPARE = 0.95
-"""A plan aims at this part of the wish, so that chance does not break it in every other window."""
+"""A plan aims at this fraction of the target, so that chance does not exceed it in every other window."""
 _P, _Q = (0.02, 0.98), (0.05, 0.95)
 
 
@@ -49,10 +49,10 @@ class Costs:
     figures: Figures = field(default_factory=Figures)
     prices: Prices = field(default_factory=Prices)
     participation: float = 1.0
-    """The part of the people whose devices are switched on in an epoch."""
+    """The fraction of people whose devices are switched on in an epoch."""
 
     def sizing(self, query: Query, sampling: float) -> Sizing:
-        """What `deniable size` says of the query at this sampling."""
+        """The result of `deniable size` for the query at this sampling."""
         demand = Demand.of_query(query, self.people)
         return size(replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)), self.figures, self.prices)
 
@@ -74,7 +74,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Assessment:
-    """One budget of a query: what was set, what the parameters come to, and whether that is within it."""
+    """One budget of a query: what was set, what the parameters cost, and whether that is within it."""
 
     name: str
     budget: float
@@ -108,7 +108,7 @@ def _outlook(query: Query, costs: Costs) -> Outlook:
 
 
 def assess(query: Query, costs: Costs) -> list[Assessment]:
-    """Each budget that a query sets, beside what its parameters come to."""
+    """Each budget that a query sets, beside what its parameters cost."""
     budget, sampling = query.budget, max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64
     local, answers = query.epsilon_local, _answers(query)
     zero_knowledge = zero_knowledge_epsilon(local, sampling)
@@ -184,12 +184,12 @@ def _caps(budget: Budget, epsilon: _Floats, answers: int) -> _Floats:
 def initialize(query: Query, costs: Costs) -> Query:
     """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and `sampling` are ignored.
 
-    Raises :class:`InfeasiblePlanError` with the nearest error that can be had, where the wish cannot be fulfilled.
+    Raises :class:`InfeasiblePlanError` with the nearest achievable error, if the target is infeasible.
     """
     budget, envelope = query.budget, query.envelope
     wish = budget.wish
     if wish is None:
-        raise PlanError("budget.error or budget.relative_error must be given: a plan needs to know what the answer is worth")
+        raise PlanError("budget.error or budget.relative_error must be given: a plan needs a target error")
     ranges = (_P, _Q, (1e-9, 1.0)) if envelope is None else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
     ceilings = [budget.epsilon_per_answer, None if envelope is None else envelope.epsilon_per_answer]
     answers = _answers(query)
@@ -199,7 +199,7 @@ def initialize(query: Query, costs: Costs) -> Query:
         min([each for each in ceilings if each], default=20.0)
     )
     if not len(coins.parameters):
-        raise InfeasiblePlanError("no coins inside the envelope cost as little as the budgets allow", {})
+        raise InfeasiblePlanError("no coins inside the envelope are within the budgets", {})
     low, high = ranges[2]
     caps = np.minimum(np.minimum(_caps(budget, coins.epsilon, answers), _most_sampling(query, costs)), high)
     if budget.epsilon is not None and not query.memoize:
@@ -207,7 +207,7 @@ def initialize(query: Query, costs: Costs) -> Query:
         caps = np.minimum(caps, rate / coins.epsilon)
     kept = np.flatnonzero(caps >= low)
     if not kept.size:
-        raise InfeasiblePlanError("the budgets allow no sampling that the envelope does", {})
+        raise InfeasiblePlanError("no sampling inside the envelope is within the budgets", {})
     chosen = Coins([coins.parameters[i] for i in kept.tolist()], coins.a[kept], coins.b[kept], coins.epsilon[kept])
     limits = Limits((low, high), chosen, query.minimum_cohort, caps=caps[kept])
     outlook = _outlook(query, costs)
@@ -217,7 +217,7 @@ def initialize(query: Query, costs: Costs) -> Query:
         eased = math.ceil(error / whole * 1e4) / 1e4
         raise InfeasiblePlanError(
             f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best,"
-            f" and ± {100 * wish:.3g} is wished for",
+            f" but ± {100 * wish:.3g} is requested",
             {f"budget.{what}": eased},
         )
     return _with(query, setting)

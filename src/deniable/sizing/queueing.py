@@ -95,13 +95,13 @@ class Run:
     """Of each station, over the busiest minute."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values; None for times that never come, for JSON has no infinity."""
+        """As plain values; None for times that never come, because JSON has no infinity."""
         times = {name: None if math.isinf(getattr(self, name)) else getattr(self, name) for name in ("latency", "drained")}
         return {**self.__dict__, **times}
 
 
 def _served(arriving: _Floats, capacity: float) -> tuple[_Floats, float]:
-    """What leaves a station that serves up to `capacity` a slot, first come first served; and the most that waited."""
+    """What leaves a station that serves up to `capacity` per slot, first come first served; and the most that waited."""
     total = np.cumsum(arriving)
     slots = np.arange(1, len(arriving) + 1)
     # What has left by slot t is the least, over all earlier moments s, of what had come by s plus a full service since.
@@ -142,7 +142,7 @@ def simulate(demand: Demand, stations: Stations, cells: int = 1, epochs: int = 3
     per_second = round(1 / slot)
     length = epochs * demand.every + demand.poll + demand.grace + 3600
     if length * per_second > _MOST_SLOTS:
-        raise ParameterError("slot", slot, f"makes more than {_MOST_SLOTS} slots of {epochs} epochs")
+        raise ParameterError("slot", slot, f"makes more than {_MOST_SLOTS} slots for {epochs} epochs")
     seconds = np.zeros(length)
     for epoch in range(epochs):
         start = epoch * demand.every

@@ -1,9 +1,8 @@
-"""What a system needs to meet a demand: processes, partitions, brokers, memory, disk, money; and what gives way first.
+"""What a system needs to meet a demand: processes, partitions, brokers, memory, disk, money; and what runs out first.
 
-**Cells.** One proxy is one process: it alone knows which message ids and how many messages of a token it has had. Where one
-does not suffice, people are divided into cells. Each cell has its own process of every proxy, its own topics, its own
-aggregator and its own copy of the query; the estimates of cells are those of strata (:func:`deniable.stratified`). Nothing
-passes between cells.
+**Cells.** One proxy is one process: it alone knows which message ids and how many messages of a token it has had. If one is not
+enough, people are divided into cells. Each cell has its own process of every proxy, its own topics, its own aggregator and its
+own copy of the query; the estimates of cells are those of strata (:func:`deniable.stratified`). Nothing passes between cells.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizing:
-    """A system for a demand. Rates are a second; sizes are in bytes."""
+    """A system for a demand. Rates are per second; sizes are in bytes."""
 
     demand: Demand
     figures: Figures
     prices: Prices
     front: bool
-    """Whether something in front of each proxy ends TLS, keeps connections open and answers for the list of queries."""
+    """Whether a front end before each proxy terminates TLS, keeps connections open and serves the list of queries."""
     replication: int
     cells: int
     log: Literal["sqlite", "kafka"]
@@ -155,7 +154,7 @@ class Sizing:
 
     @property
     def cost(self) -> dict[str, float]:
-        """A month's money, by what it is for."""
+        """The monthly cost, by purpose."""
         parts = {
             "storage": (self.stored_bytes + self.history_bytes) / 1e12 * self.prices.storage,
             "egress": (self.log_bytes + self.poll_bytes * self.demand.proxies) * _SECONDS_A_MONTH / 1e9 * self.prices.egress,
@@ -300,7 +299,7 @@ def size(
 
 
 def _of_proxies(demand: Demand, figures: Figures, front: bool, kafka: bool) -> list[Resource]:
-    """What all people need of one process of a proxy."""
+    """The load of all people on one process of a proxy."""
     flushes = max(demand.peak / Rules.threshold, 1 / Rules.deadline)
     return [
         Resource("proxy process", _proxy_load(demand, figures, front), 1, _OF_REQUESTS_FRONT if front else _OF_REQUESTS),
@@ -311,7 +310,7 @@ def _of_proxies(demand: Demand, figures: Figures, front: bool, kafka: bool) -> l
 
 
 def _of_aggregators(demand: Demand, figures: Figures) -> list[Resource]:
-    """What all people need of one embedded aggregator."""
+    """The load of all people on one embedded aggregator."""
     memory = (demand.joined_bytes + demand.waiting_bytes) / figures.memory
     return [
         Resource("aggregator", demand.peak / figures.embedded / EngineLimits.workers, 1, _OF_COUNTING),
@@ -321,7 +320,7 @@ def _of_aggregators(demand: Demand, figures: Figures) -> list[Resource]:
 
 
 _OF_REQUESTS = (
-    "a front that ends TLS, keeps connections and caches the list of queries; devices that ask less often or spread their"
+    "a front end that terminates TLS, keeps connections and caches the queries; devices that ask less often or spread their"
     " answers over more time; then more cells"
 )
 _OF_REQUESTS_FRONT = (

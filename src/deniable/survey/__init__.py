@@ -1,4 +1,4 @@
-"""Files of answers: randomize one for its owners, estimate from one that is randomized already."""
+"""Survey files: randomize a file of answers, or estimate from a file of randomized ones."""
 
 from deniable.survey.columns import (
     parse_column,

@@ -1,4 +1,4 @@
-"""Which column of a file holds reports of which mechanism: as TOML, or as the text of an option.
+"""Which column of a file has reports of which mechanism: as TOML, or as the text of an option.
 
 [columns.smokes]
 mechanism = "BinaryResponse"
@@ -43,13 +43,13 @@ def read_questionnaire(path: Path | str) -> Questionnaire:
     file = TomlFile.read(path, _refusal)
     columns = file.tree.get("columns")
     if not isinstance(columns, dict) or not columns:
-        raise SurveyError(f"{path} must hold a table [columns.NAME] for each column")
+        raise SurveyError(f"{path} must have one table [columns.NAME] per column")
     mechanisms = {
         name: _mechanism(f"{path}: columns.{name}", _without_dates(description)) for name, description in columns.items()
     }
     rule = file.tree.get("questionnaire", {})
     if not isinstance(rule, dict) or set(rule) - set(_RULE):
-        raise SurveyError(f"{path}: [questionnaire] must be a table with nothing but {', '.join(_RULE)}")
+        raise SurveyError(f"{path}: [questionnaire] must be a table with only {', '.join(_RULE)}")
     if not isinstance(rule.get("fake", False), bool) or not isinstance(rule.get("weights", {}), dict):
         raise SurveyError(f"{path}: in [questionnaire], fake must be true or false, and weights a table with a number per column")
     try:
@@ -72,9 +72,9 @@ def parse_column(text: str) -> tuple[str, Mechanism]:
     for argument in filter(None, arguments.split(",")):
         parameter, equals, value = argument.partition("=")
         if not equals:
-            if "=" in arguments.partition(argument)[0]:  # what stands before it is a value, so a comma has cut it in two
+            if "=" in arguments.partition(argument)[0]:  # what comes before it is a value, so a comma has split it
                 raise SurveyError(
-                    f"column {name!r}: a comma separates parameters, so that {argument.strip()!r} is not part of a label: "
+                    f"column {name!r}: a comma separates parameters, so {argument.strip()!r} is not part of a label: "
                     "put labels with commas into a TOML file (--mechanisms)"
                 )
             raise SurveyError(f"{argument!r} in {text!r} must have the form PARAMETER=VALUE")
@@ -128,7 +128,7 @@ def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -
 
 
 def _without_dates(value: Any) -> Any:
-    """Labels that TOML reads as dates become the texts that a file holds for them."""
+    """Labels that TOML reads as dates become the texts used in a file."""
     if isinstance(value, dict):
         return {key: _without_dates(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -42,17 +42,17 @@ _MOST_GROUPS = 200
 
 @dataclass(frozen=True, eq=False)
 class Survey(Result):
-    """What a file of reports says."""
+    """The estimates from a file of reports."""
 
     n: int
     estimates: dict[str, Estimate]
     """One per column."""
     tables: tuple[Table, ...] = ()
-    """The joint and conditional tables that were asked for."""
+    """The requested joint and conditional tables."""
     by: str | None = None
-    """The column by whose values people were grouped."""
+    """The column that people were grouped by."""
     groups: dict[str, dict[str, Estimate]] = field(default_factory=dict)
-    """Of each group, the estimate of each column."""
+    """The estimate of each column, per group."""
 
     def __getitem__(self, column: str) -> Estimate:
         """The estimate of one column."""
@@ -96,13 +96,13 @@ class Survey(Result):
 
 @dataclass
 class _Counts:
-    """What has been read of the files so far."""
+    """What has been read from the files so far."""
 
     questionnaire: Questionnaire
     tallies: dict[str, Tally]
     groups: dict[str, dict[str, Tally]]
     kept: dict[str, list[tuple[np.ndarray[Any, Any], Reports]]]
-    """Of the columns of tables, the rows that have a report, and the reports."""
+    """For the columns of tables: the rows that have a report, and the reports."""
     rows: int = 0
 
     def add(self, file: Path, chunk: Chunk, by: str | None) -> None:
@@ -141,7 +141,7 @@ class _Counts:
         for other in rows[1:]:
             both = np.intersect1d(both, other, assume_unique=True)
         if not both.size:
-            raise SurveyError(f"nobody was asked {', '.join(axes)} together, so that there is no table of them")
+            raise SurveyError(f"nobody was asked {', '.join(axes)} together, so there is no table of them")
         for name, places in zip(axes, rows, strict=True):
             data = np.concatenate([reports.data for _, reports in self.kept[name]])
             whole[name] = Reports(mechanisms[name], data[np.isin(places, both)])
@@ -161,11 +161,11 @@ def estimate_file(
     layout: TableFormat | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Estimate each column of one file of reports or several taken together, and the tables that are named.
+    """Estimate each column of one or several files of reports combined, and the named tables.
 
     `tables` are joint ones, by their columns; `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a column
-    that was kept as it is, each of its values is a group with estimates of its own; a randomized column is a condition instead,
-    for nobody knows which group a person is in. `options` are a column's own arguments for its mechanism's `estimate`, such as
+    that was not randomized, each of its values is a group with its own estimates; a randomized column is a condition instead,
+    because nobody knows which group a person is in. `options` are a column's arguments for its mechanism's `estimate`, such as
     the estimator, or RAPPOR's candidates. Without `mechanisms` they are read from the file that `randomize_file` leaves beside
     its output.
     """
@@ -203,11 +203,11 @@ def estimate_file(
 
 
 def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:
-    """The columns whose shares can be given by a randomized column; warns of the others."""
+    """The columns whose shares can be conditioned on a randomized column; warns about the others."""
     can = {name: mechanism.exclusive and not mechanism.numeric for name, mechanism in mechanisms.items() if name != by}
     if others := [name for name, able in can.items() if not able]:
         warnings.warn(
-            f"{by} was randomized, so that it has no groups: {', '.join(others)}, of numbers or several labels each, "
+            f"{by} was randomized, so it has no groups: {', '.join(others)}, with numbers or several labels, "
             f"cannot be estimated by it",
             SurveyWarning,
             stacklevel=3,
@@ -223,27 +223,27 @@ def _check_wishes(
     questionnaire: Questionnaire, tables: Sequence[Sequence[str]], options: Mapping[str, Any], missing: Missing
 ) -> None:
     if questionnaire.sampled and missing != "refuse":
-        raise SurveyError("people answered some of the questions only: an empty cell is one that was not asked, and not missing")
+        raise SurveyError("people answered only some of the questions: an empty cell was not asked, so it is not missing")
     check_missing(missing, questionnaire.mechanisms)
     for table in tables:
         for name in table:
             if name not in questionnaire.mechanisms:
-                raise SurveyError(f"the table wants column {name!r}, whose mechanism is not given")
+                raise SurveyError(f"the table needs column {name!r}, whose mechanism is not given")
         if len(set(table)) < len(table):
             raise SurveyError(f"the table of {', '.join(table)} names a column twice")
         for name in table:
             if not questionnaire.mechanisms[name].exclusive:
                 raise SurveyError(f"column {name!r} cannot be part of a table: a person may have several of its labels")
         if len(table) > 1 and questionnaire.ask == 1 and (questionnaire.fake or questionnaire.sampled):
-            raise SurveyError(f"each person gave one true answer, so that nothing is known about {', '.join(table)} together")
+            raise SurveyError(f"each person gave one true answer, so nothing is known about {', '.join(table)} together")
         if questionnaire.sampled and questionnaire.ask is not None and len(table) > questionnaire.ask:
-            raise SurveyError(f"each person answered {questionnaire.ask} questions, so that there is no table of {len(table)}")
+            raise SurveyError(f"each person answered {questionnaire.ask} questions, so there is no table of {len(table)}")
     for name in set(options) - set(questionnaire.mechanisms):
         raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
 
 
 def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, list[int]]:
-    """The rows of each column that hold a report, where people answered some of the questions only; nothing if all."""
+    """The rows of each column that have a report, if people answered only some of the questions; nothing if all."""
     if not questionnaire.sampled:
         return {}
     places = {
@@ -256,7 +256,7 @@ def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, 
     if wrong.size:
         row = int(wrong[0])
         raise SurveyError(
-            f"{file}, row {chunk.row(row)}: {answered[row]} questions are answered where each person is asked {questionnaire.ask}"
+            f"{file}, row {chunk.row(row)}: {answered[row]} questions are answered, but each person is asked {questionnaire.ask}"
         )
     return places
 
@@ -270,7 +270,7 @@ def recorded_questionnaire(paths: Sequence[Path]) -> Questionnaire:
             raise SurveyError(f"{path}: say how its columns were randomized{beside}")
         questionnaire = read_questionnaire(columns_file(path))
         if found is not None and questionnaire != found:
-            raise SurveyError(f"{path} was randomized in another way than {paths[0]}: estimate them one by one")
+            raise SurveyError(f"{path} was randomized differently from {paths[0]}: estimate them separately")
         found = questionnaire
     assert found is not None  # noqa: S101 - there is at least one file
     return found

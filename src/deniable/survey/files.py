@@ -1,4 +1,4 @@
-"""Randomize a file of answers in constant memory, and what all reading of survey files has in common."""
+"""Randomize a file of answers in constant memory, and what all readers of survey files share."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Missing = Literal["refuse", "drop", "label"]
 
 
 def columns_file(path: Path) -> Path:
-    """Where the mechanisms of a file's columns stand, unless told otherwise: beside it, with .toml added to its name."""
+    """The default file for the mechanisms of a file's columns: beside it, with .toml added to its name."""
     return path.with_name(path.name + ".toml")
 
 
 def check_paths(given: Paths) -> list[Path]:
-    """The files, if each is there and none is given twice."""
+    """The files, checked to exist and to be distinct."""
     paths = [Path(given)] if isinstance(given, Path | str) else [Path(path) for path in given]
     if not paths:
         raise SurveyError("there is no file to read")
@@ -65,7 +65,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def check_missing(missing: Missing, mechanisms: Mapping[str, Mechanism]) -> None:
-    """Refuse an unknown rule, and a column that has no label for missing values where one is needed."""
+    """Refuse an unknown rule, and a column without a label for missing values if one is needed."""
     if missing not in get_args(Missing):
         raise ParameterError("missing", missing, f"must be one of {', '.join(get_args(Missing))}")
     for name, mechanism in mechanisms.items():
@@ -106,19 +106,19 @@ def complete_chunks(
 def _gaps(mechanism: Mechanism, cells: Sequence[Any]) -> set[int]:
     # Where any text is an answer, "none" is one too.
     texts = [str(label) for label in mechanism.labels] if mechanism.labels else None
-    chosen = isinstance(mechanism, MultipleChoice)  # of which an empty cell is an answer, too
+    chosen = isinstance(mechanism, MultipleChoice)  # for which an empty cell is an answer
     return {position for position, cell in enumerate(cells) if is_missing(cell, texts) and not (chosen and is_blank(cell))}
 
 
 def tell_dropped(paths: Sequence[Path], rows: int, dropped: int) -> None:
-    """Warn of rows that were dropped, and refuse files of which no row is left."""
+    """Warn about dropped rows, and refuse files with no rows left."""
     where = ", ".join(map(str, paths))
     if not rows:
-        raise SurveyError(f"{where}: every row has a missing value, so that none is left")
+        raise SurveyError(f"{where}: every row has a missing value, so none is left")
     if dropped:
         warnings.warn(
             f"{dropped:,} of {rows + dropped:,} rows of {where} have a missing value and were dropped: "
-            "the result is about those who answered, and who did not answer is not protected",
+            "the result describes those who answered, and it is not hidden who did not answer",
             SurveyWarning,
             stacklevel=3,
         )
@@ -137,14 +137,13 @@ def randomize_file(
     layout: TableFormat | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Write a file in which the named columns of one file or several are randomized, and beside it how; returns its rows.
+    """Write a file with the named columns of one or several files randomized, and a record of how; returns its rows.
 
-    Other columns are left out unless `keep` names them: they would hold people's true data. Nothing is written unless all can be.
+    Other columns are left out unless `keep` names them, because they are true data. Either everything is written or nothing.
     With a :class:`~deniable.mechanisms.questionnaire.Questionnaire`, each person answers some of the columns; the cells of the
-    others are empty, or hold fake data. What `prepare` does to a column's cells, such as putting them into buckets, is done
-    before they are randomized.
-    Warns (SurveyWarning) if a column was randomized before, which the record beside each file of answers tells. With `-` as the
-    output, the rows go to standard output, and how they were randomized is not written.
+    others are empty, or hold fake data. `prepare` is applied to a column's cells before they are randomized, for example to put
+    them into buckets. Warns (SurveyWarning) if a column was randomized before, according to the record beside each file of
+    answers. With `-` as the output, the rows go to standard output, and how they were randomized is not written.
     """
     paths, output = check_paths(path), Path(output)
     if not mechanisms:
@@ -152,7 +151,7 @@ def randomize_file(
     questionnaire = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms)
     mechanisms = questionnaire.mechanisms
     for name in set(keep) & set(mechanisms):
-        raise SurveyError(f"column {name!r} is to be randomized, so it cannot be kept as it is")
+        raise SurveyError(f"column {name!r} is to be randomized, so it cannot be kept unchanged")
     check_missing(missing, mechanisms)
     described = write_questionnaire(questionnaire)
     losses = {name: questionnaire.answer_epsilon(name) for name in mechanisms}
@@ -169,7 +168,7 @@ def randomize_file(
             randomized = _randomized(questionnaire, file, chunk, prepare or {}, source)
             write(randomized | {name: chunk.columns[name] for name in keep})
         tell_dropped(paths, rows, dropped)
-        for file in paths:  # before the output is there: what is published is always on record
+        for file in paths:  # before the output exists: what is published is always on record
             record_randomization(file, output, losses)
     if output != STANDARD_STREAM:
         columns_file(output).write_text(sealed_text(described), encoding="utf-8")
@@ -194,8 +193,8 @@ def _randomized(
                 cells = list(prepare[name](cells))
             answered = questionnaire.answer(name, cells_to_values(mechanism, cells), asked, source)
         written = iter(reports_to_cells(answered.reports))
-        told = [True] * len(chunk) if answered.asked is None else answered.asked.tolist()
-        randomized[name] = [next(written) if answers else None for answers in told]
+        given = [True] * len(chunk) if answered.asked is None else answered.asked.tolist()
+        randomized[name] = [next(written) if answers else None for answers in given]
     return randomized
 
 
@@ -210,7 +209,7 @@ def refuse_existing(path: Path, output: Path, overwrite: bool) -> None:
 
 @contextmanager
 def row_named(path: Path, chunk: Chunk, column: str) -> Iterator[None]:
-    """Errors that tell a position in the chunk become errors that tell the row of the file. They hold no value."""
+    """Turn errors with a position in the chunk into errors with the row of the file. They never contain a value."""
     try:
         yield
     except (AnswerError, ReportFormatError) as error:

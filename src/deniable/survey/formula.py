@@ -31,21 +31,21 @@ class Formula:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column that is named, the outcome first, each once."""
+        """Every named column, the outcome first, without repetition."""
         return tuple(dict.fromkeys([self.outcome, *(name for term in self.terms for name in term)]))
 
 
 def parse_formula(text: str) -> Formula:
     """A formula: ``a:b`` is the product of two columns, ``a*b`` both columns and their product, ``0`` leaves out the intercept.
 
-    A name with spaces or signs in it stands between backticks.
+    Names with spaces or punctuation go in backticks.
 
     >>> parse_formula("used ~ age*`left right`").terms
     (('age',), ('left right',), ('age', 'left right'))
     """
     tokens = _TOKEN.findall(text)
     if "".join(tokens).replace(" ", "") != text.replace(" ", ""):
-        raise SurveyError(f"formula {text!r} cannot be read: names with spaces or signs stand between backticks")
+        raise SurveyError(f"formula {text!r} cannot be read: put names with spaces or punctuation in backticks")
     if tokens.count("~") != 1 or len(tokens) < 3 or tokens[1] != "~":
         raise SurveyError(f"formula {text!r} must have the form OUTCOME ~ A + B")
     intercept = True
@@ -97,7 +97,7 @@ def code_terms(
 ) -> tuple[list[str], _Floats]:
     """Numbers as they are, and an indicator of each category but the first, in order; products of them for products of columns.
 
-    A column is one of categories if a cell of it is no number, or if `categories` names it.
+    A column has categories if any of its cells is not a number, or if `categories` names it.
     """
     coded = {name: _coded(name, cells[name], name in categories) for name in dict.fromkeys(n for term in terms for n in term)}
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""The questions of a survey as a TOML file, and the file of mechanisms that a plan makes of them.
+"""The questions of a survey as a TOML file, and the file of mechanisms that a plan makes from them.
 
 [questions.smokes]
 labels = ["no", "yes"]
@@ -6,7 +6,7 @@ importance = 2            # counts twice; 1 unless set
 
 [questions.news]
 labels = ["paper", "radio", "web"]
-choose = 2                # up to so many labels; 1 unless set
+choose = 2                # up to this many labels; 1 unless set
 
 [questions.age]
 low = 18
@@ -36,7 +36,7 @@ def read_questions(path: Path | str) -> list[Question]:
     file = TomlFile.read(path, _refusal)
     tables = file.tree.get("questions")
     if not isinstance(tables, dict) or not tables:
-        raise SurveyError(f"{path} must hold a table [questions.NAME] for each question")
+        raise SurveyError(f"{path} must have one table [questions.NAME] per question")
     return [_question(f"{path}: questions.{name}", name, table) for name, table in tables.items()]
 
 

@@ -1,4 +1,4 @@
-"""Read the columns of a CSV, Parquet or Excel file, some thousand rows at a time."""
+"""Read the columns of a CSV, Parquet or Excel file in chunks of rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Chunk:
     """The number of the first one; the first row after a header is row 1."""
     columns: dict[str, list[Any]]
     numbers: tuple[int, ...] | None = None
-    """The number of each row, where rows in between were dropped."""
+    """The number of each row, if rows in between were dropped."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -50,7 +50,7 @@ def check_file(path: Path) -> None:
 def read_chunks(
     path: Path, columns: Sequence[str] | None, progress: Progress | None = None, layout: TableFormat | None = None
 ) -> Iterator[Chunk]:
-    """The named columns, or all of them for None, chunk by chunk; `progress` is given the part of the file that has been read.
+    """The named columns, or all of them for None, chunk by chunk; `progress` is called with the fraction of the file read so far.
 
     `-` is standard input, as delimited text.
     """
@@ -61,7 +61,7 @@ def read_chunks(
         rows += len(chunk)
         yield chunk
     if not rows:
-        raise SurveyError(f"{path} holds no rows")
+        raise SurveyError(f"{path} has no rows")
 
 
 def _text_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
@@ -84,7 +84,7 @@ def _excel_chunks(path: Path, columns: Sequence[str] | None, progress: Progress,
 
 
 def _filled(rows: Iterator[tuple[Any, ...]], width: int) -> Iterator[tuple[Any, ...]]:
-    """Rows as wide as the header, up to the last one that holds anything: sheets go on with cells that are only formatted."""
+    """Rows as wide as the header, up to the last nonempty one: sheets continue with cells that are only formatted."""
     empty = 0
     for row in rows:
         if all(cell is None for cell in row):
@@ -104,7 +104,7 @@ def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], co
     row = 0
     for row, fields in enumerate(rows, 1):
         if len(fields) != len(header):
-            raise SurveyError(f"{path}, row {row}: {len(fields)} fields where the header has {len(header)}")
+            raise SurveyError(f"{path}, row {row}: {len(fields)} fields, but the header has {len(header)}")
         for values, place in zip(taken, places, strict=True):
             values.append(fields[place])
         if row % CHUNK_ROWS == 0:

@@ -1,6 +1,6 @@
-"""The record beside a file of answers of how often it was randomized: the losses of several randomizations add up.
+"""The record, beside a file of answers, of its randomizations, whose losses add up.
 
-It names outputs, columns and losses, and holds nothing of the answers, not even a digest: answers could be guessed from one.
+It names outputs, columns and losses, and contains nothing of the answers, not even a digest, from which answers could be guessed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["record_file", "record_randomization", "warn_of_earlier"]
 
 
 def record_file(answers: Path) -> Path:
-    """Where the record of a file of answers stands: beside it, with .randomized.toml added to its name."""
+    """The record of a file of answers: beside it, with .randomized.toml added to its name."""
     return answers.with_name(answers.name + ".randomized.toml")
 
 
 def warn_of_earlier(answers: Path, losses: Mapping[str, float]) -> None:
-    """Warn if a column was randomized before, with what anyone who has all the outputs learns about it."""
+    """Warn if a column was randomized before, with the total loss to anyone who has all the outputs."""
     if answers == STANDARD_STREAM or not record_file(answers).exists():
         return
     earlier: list[tuple[str, dict[str, float]]] = TomlFile.read(record_file(answers), _refusal).made(_entries)

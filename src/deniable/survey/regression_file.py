@@ -28,7 +28,7 @@ __all__ = ["SampleColumns", "correlate_file", "regress_file", "sample_of"]
 
 @dataclass(frozen=True)
 class SampleColumns:
-    """Which columns tell how people were drawn."""
+    """The columns that say how people were sampled."""
 
     weights: str | None = None
     probabilities: str | None = None
@@ -42,7 +42,7 @@ class SampleColumns:
 
 
 def sample_of(columns: SampleColumns, cells: Mapping[str, Sequence[Any]]) -> Sample | None:
-    """The sample that these columns describe; None where none is named."""
+    """The sample that these columns describe; None if none is named."""
     if not columns.names:
         return None
     given: dict[str, Any] = {}
@@ -71,11 +71,10 @@ def regress_file(
 ) -> Regression | LinearRegression:
     """How one column depends on others, by a formula such as "used ~ age + region".
 
-    Which columns are randomized, and how, is told by `mechanisms` or by the file that `randomize_file` left; they may stand on
-    either side. All other columns are taken as they are: numbers, or categories, of which the first in order is the one the
-    others are compared with. `design` is how the outcome was asked where no mechanism says it: a design with two samples,
-    whose number is in the column `group`, or scrambled numbers. The model is logistic (multinomial for several answers) unless
-    `linear`.
+    `mechanisms`, or the file that `randomize_file` wrote, says which columns are randomized and how; they may be on either side.
+    All other columns are used as they are: numbers, or categories, the first of which in order is the reference. `design` is how
+    the outcome was asked if no mechanism says so: a design with two samples, whose number is in the column `group`, or scrambled
+    numbers. The model is logistic (multinomial for several answers) unless `linear`.
     """
     model = parse_formula(formula) if isinstance(formula, str) else formula
     drawn = sample or SampleColumns()
@@ -84,20 +83,20 @@ def regress_file(
     hidden = {name: (report.mechanism, report) for name, report in rows.reports.items()}
     outcome, used = hidden.pop(model.outcome, None), set(others) & set(rows.reports)
     if used:
-        raise SurveyError(f"column {min(used)!r} is randomized, so that it cannot say how people were drawn")
+        raise SurveyError(f"column {min(used)!r} is randomized, so it cannot say how people were sampled")
     for term in model.terms:
         if len(term) > 1 and set(term) & set(hidden):
-            raise SurveyError(f"term {':'.join(term)!r} multiplies a randomized column, which can only stand alone")
+            raise SurveyError(f"term {':'.join(term)!r} multiplies a randomized column, which can only be a term by itself")
     names, covariates = code_terms([term for term in model.terms if term[0] not in hidden], rows.cells, categories)
     predictors = {term[0]: hidden[term[0]] for term in model.terms if term[0] in hidden}
     options: dict[str, Any] = {"randomized": predictors, "intercept": model.intercept, "names": names}
     options["sample"] = sample_of(drawn, rows.cells)
     covariates = covariates if names else np.zeros((rows.n, 0))
     if outcome is not None and design is not None:
-        raise SurveyError(f"column {model.outcome!r} has a mechanism already, so that it cannot have a design as well")
+        raise SurveyError(f"column {model.outcome!r} already has a mechanism, so it cannot have a design as well")
     if linear:
         if group or random_intercept or (errors not in {None, "sandwich"}):
-            raise SurveyError("a linear regression has no group, no random intercept and one kind of errors only")
+            raise SurveyError("a linear regression has no group, no random intercept and only one kind of errors")
         answers: Any = outcome if outcome is not None else _numbers(model.outcome, rows.cells[model.outcome])
         if design is not None:
             answers = (design, answers)

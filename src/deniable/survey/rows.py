@@ -1,4 +1,4 @@
-"""Some columns of a file as a whole: what an analysis of single rows, such as a regression, needs."""
+"""Some columns of a file, all rows in memory, for analyses of single rows such as regression."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def read_rows(
     """The named columns of one file or several, all rows in memory.
 
     A column that has a mechanism (without `mechanisms`, by the file beside it, if there is one) is read as reports. A missing
-    value in any other column drops the row or refuses the file, as `missing` says; it is never a label. Where each person
-    answered some of the questions only, people who were not asked one of these are left out: who is asked is drawn by lot.
+    value in any other column drops the row or refuses the file, as `missing` says; it is never a label. If each person answered
+    only some of the questions, people who were not asked all of these are left out, which is fair because who is asked is random.
     """
     paths = check_paths(path)
     asked = _questionnaire(paths, mechanisms)
@@ -64,7 +64,7 @@ def read_rows(
     check_missing(missing, hidden)
     if asked is not None and asked.fake and hidden:
         raise SurveyError(
-            f"column {min(hidden)!r} holds made-up answers among the true ones, which single rows cannot tell apart"
+            f"column {min(hidden)!r} has made-up answers among the true ones, which cannot be distinguished row by row"
         )
     sampled = asked is not None and asked.sampled
     reports: dict[str, list[Reports]] = {name: [] for name in hidden}
@@ -92,7 +92,7 @@ def read_rows(
             with row_named(file, chunk, name):
                 reports[name].append(cells_to_reports(mechanism, chunk.columns[name]))
     if not rows and sampled:
-        raise SurveyError(f"nobody was asked {' and '.join(hidden)}, so that nothing is known about them together")
+        raise SurveyError(f"nobody was asked {' and '.join(hidden)}, so nothing is known about them together")
     tell_dropped(paths, rows, dropped)
     found = {name: Reports(hidden[name], np.concatenate([part.data for part in parts])) for name, parts in reports.items()}
     return Rows(rows, found, cells)

@@ -1,4 +1,4 @@
-"""Which label a cell spells: yes, true, 1 and 1.0 are alike, a date is its ISO text, and some cells say that nothing is there."""
+"""Which label a cell spells: yes, true, 1 and 1.0 are alike, a date is its ISO text, and some cells mean "missing"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEPARATORS = (";", "|", "\n", ",")
 """What may separate the labels that a person chose, where one may choose several."""
 
 MISSING_LABEL = "missing"
-"""The label that `--missing label` gives to a cell with nothing in it."""
+"""The label that `--missing label` gives to an empty cell."""
 TRUTH = dict.fromkeys(("yes", "y", "true", "t", "1"), True) | dict.fromkeys(("no", "n", "false", "f", "0"), False)
 _MISSING_TEXTS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
 # No leading zeros: 007 is a code, and not the number 7.
@@ -39,9 +39,9 @@ def cell_text(cell: Any) -> str:
 
 
 def is_missing(cell: Any, labels: Collection[str] | None = ()) -> bool:
-    """Whether a cell says that nothing is there: empty, null, NaN, or a text such as NA unless that is one of the labels.
+    """Whether a cell means "missing": empty, null, NaN, or a text such as NA unless that is one of the labels.
 
-    Where `labels` is None any text is a label.
+    If `labels` is None, any text is a label.
     """
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return True
@@ -59,7 +59,7 @@ def is_blank(cell: Any) -> bool:
 def spell_choices(labels: Sequence[Any], cells: Sequence[Any]) -> list[tuple[Any, ...]]:
     """The labels that each cell names, separated by semicolon, bar, comma or line end; an empty cell names none.
 
-    A label may itself hold one of these: the first separator counts by which all parts are labels.
+    A label may itself contain one of these: the first separator that splits the cell into labels counts.
 
     >>> spell_choices(["web", "radio", "books, papers"], ["web; radio", "books, papers", "", "radio,web"])
     [('web', 'radio'), ('books, papers',), (), ('radio', 'web')]
@@ -124,7 +124,7 @@ def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
 
 
 def _forms(labels: Sequence[Any]) -> dict[str | bool, Any]:
-    """The labels by their texts, but for texts that two of them have; of a yes and a no, by the truth value too."""
+    """The labels by their texts, except texts that two of them share; yes and no also by their truth value."""
     forms: dict[str | bool, Any] = {}
     texts = [cell_text(label) for label in labels]
     counts: dict[str, int] = {}

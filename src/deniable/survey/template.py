@@ -120,10 +120,10 @@ def propose_columns(
     at_least: int = 3,
     layout: TableFormat | None = None,
 ) -> str:
-    """A TOML file of mechanisms to be checked by a person; `epsilon` is that of a whole row, in equal parts for its columns.
+    """A TOML file of mechanisms to be checked by a person; `epsilon` is that of a whole row, split equally among its columns.
 
-    Labels of the dictionary count; the pilot file is asked about the other columns: its numbers, and its labels that `at_least`
-    people gave. A label that few gave could point at them, and the file of mechanisms is public.
+    The dictionary's labels take precedence; other columns come from the pilot file: its numbers, and labels that at least
+    `at_least` people gave. A label that few gave could identify them, and the file of mechanisms is public.
     """
     check_epsilon(epsilon)
     whole("at_least", at_least, 1)
@@ -184,14 +184,14 @@ def _from_pilot(seen: _Seen, at_least: int) -> _Proposal | str:
         return _Proposal([], [note], _round_range(seen.low, seen.high), integers=seen.whole)
     chosen = sorted(text for text, count in seen.parts.items() if count >= at_least)
     if seen.most_parts > 1 and 2 <= len(chosen) <= _MOST_LABELS:
-        note = "Several labels in one cell: set most to how many the question allows, for fewer cost less."
+        note = "Several labels in one cell: set most to how many the question allows, because fewer cost less."
         return _Proposal(chosen, [note], several=True)  # an empty cell is an answer without labels, and not missing
     frequent = sorted(text for text, count in seen.counts.items() if count >= at_least)
     if not 2 <= len(frequent) <= _MOST_LABELS:
         return f"it has {len(frequent)} labels that at least {at_least} people gave; name its labels in a dictionary"
     notes = ["Labels from the pilot file."]
     if rare := len(seen.counts) - len(frequent):
-        notes.append(f"Left out, given by fewer than {at_least} people each and so able to point at them: {rare} more.")
+        notes.append(f"Left out because fewer than {at_least} people gave them, whom they could identify: {rare} more.")
     return _with_missing(_Proposal(frequent, notes), seen)
 
 
@@ -211,7 +211,8 @@ def _number(text: str) -> float | None:
 
 
 def _round_range(low: float, high: float) -> tuple[float, float]:
-    """The range rounded outwards to a tenth of the power of ten that holds its width: the extremes are two people's answers."""
+    """The range rounded outwards to a tenth of the power of ten that holds its width: the extremes are the answers of two
+    people."""
     step = 10.0 ** math.floor(math.log10(high - low))
     return math.floor(low / step) * step, (math.floor(high / step) + 1) * step
 

@@ -42,7 +42,7 @@ def _number(position: int, cell: Any) -> float:
 
 
 def reports_to_cells(reports: Reports) -> list[Any]:
-    """One cell a report."""
+    """One cell per report."""
     mechanism = reports.mechanism
     if isinstance(mechanism, ValueReports):
         return mechanism.report_labels(reports)

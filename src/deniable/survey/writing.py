@@ -88,7 +88,7 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[Write]:
         try:
             table = pa.table({name: rows[name] for name in columns}, schema=writer.schema if writer else None)
         except (pa.ArrowException, TypeError, ValueError):
-            raise SurveyError("a column holds cells of several types, which Parquet cannot: write CSV") from None
+            raise SurveyError("a column has cells of several types, which Parquet cannot store: write CSV") from None
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
 

@@ -1,4 +1,4 @@
-// What a result rests on: what one answer costs a person, the ± against the wish, and the versions of the parameters.
+// What a result rests on: what one answer costs a person, the ± against the target, and the versions of the parameters.
 
 import { h, put, say } from './dom.js';
 import { clock, decimals, duration, pct } from './numbers.js';
@@ -42,7 +42,7 @@ export function facts(query) {
   const aside = h('aside', { class: 'facts', 'aria-label': 'What this rests on' },
     h('section', null, h('h2', null, 'One answer costs a person'), h('p', { class: 'big' }, local, h('span', { class: 'big-unit' }, 'epsilon, local')), odds,
       h('p', { class: 'second' }, sampled, ' sampled'), h('p', { class: 'tiny quiet' }, 'against the aggregator and the analyst only, who cannot see who took part')),
-    h('section', null, h('div', { class: 'head' }, h('h2', null, '\u00b1 against the wish'), h('span', { class: 'small' }, reach)), picture, wish),
+    h('section', null, h('div', { class: 'head' }, h('h2', null, '\u00b1 against the target'), h('span', { class: 'small' }, reach)), picture, wish),
     h('section', null, h('h2', null, 'Versions'), list, range));
   return {
     aside,

@@ -1,17 +1,17 @@
 // Public: what people are being asked, for anyone. Signatures are checked in this browser, not by the server.
 
-import { Problem, get } from './api.js';
+import { get } from './api.js';
 import { factor } from './facts.js';
+import { showFeed } from './feed.js';
 import { badge, h, icons, key, label, put, s } from './dom.js';
 import { onSize } from './frames.js';
 import { canSign, keyId, unhex, verifies } from './keys.js';
-import { clock, duration, moment } from './numbers.js';
+import { duration, moment } from './numbers.js';
 
 /**
  * @typedef {{id: string, serial: number, published: number, stopped: number|null, signed: {query: string, key: string, signature: string}, labels: string[],
- *   epsilon_local: number, epsilon_sampled: number, summary: string, envelope?: {epsilon?: [number, number]}|null}} PublicQuery
+ *   epsilon_local: number, epsilon_sampled: number, epsilon_life: number, versions: {serial: number}[], summary: string, envelope?: {epsilon?: [number, number]}|null}} PublicQuery
  * @typedef {{id: string, owner: string, public: string, revoked: boolean}} PublicKey
- * @typedef {{time: number, event: string, detail?: string, who?: string, hash?: string}} Entry
  */
 
 const MOST = 4;
@@ -57,7 +57,7 @@ function row(query, keys) {
   return {
     checked,
     tr: h('tr', { 'data-testid': `public-${query.id}` },
-      h('th', { scope: 'row' }, h('p', { class: 'q label' }, told.question || query.id), h('p', { class: 'small muted' }, label(told.analyst), ` \u00b7 every ${duration(told.schedule.every)} until ${moment(told.schedule.expires).slice(0, 10)}${query.stopped ? ' \u00b7 stopped' : ''}`),
+      h('th', { scope: 'row' }, h('p', { class: 'q label' }, told.question || query.id), h('p', { class: 'small muted' }, label(told.analyst), ` \u00b7 every ${duration(told.schedule.every)} until ${moment(told.schedule.expires).slice(0, 10)}${query.versions.length > 1 ? ` \u00b7 version ${query.serial} of ${query.versions.length}` : ''}${query.stopped ? ' \u00b7 stopped' : ''}`),
         h('details', null, h('summary', null, 'What exactly is asked'), h('div', { class: 'exact' }, h('code', null, told.sql), h('pre', { class: 'tiny quiet summary' }, query.summary)))),
       h('td', { class: 'c-range' }, range(query)), h('td', { class: 'num', 'data-name': 'an answer' }, h('b', null, query.epsilon_local.toFixed(2)), h('span', { class: 'tiny quiet' }, `${query.epsilon_sampled.toFixed(2)} sampled`)),
       h('td', { class: 'num', 'data-name': 'for life' }, life === null ? 'no bound' : life.toFixed(0)), h('td', { class: 'sig' }, mark, h('code', { class: 'tiny quiet' }, `${query.signed.key.slice(0, 4)}\u2026${query.signed.key.slice(-4)}`))),
@@ -68,21 +68,6 @@ function row(query, keys) {
 /** A double by its bits, as canonical bytes write it. @param {string} digits */
 const double = (digits) => new DataView(unhex(digits).buffer).getFloat64(0);
 
-/** @param {HTMLElement} box */
-async function auditLog(box) {
-  /** @type {Entry[]} */ let entries;
-  try {
-    const told = await get('/v1/public/audit');
-    entries = told.entries ?? told;
-  } catch (error) {
-    const text = error instanceof Problem && error.status === 404 ? 'This aggregator publishes no audit log.' : String(error instanceof Error ? error.message : error);
-    put(box, h('p', { class: 'small muted', 'data-testid': 'no-audit' }, text));
-    return;
-  }
-  put(box, h('ol', { class: 'log' }, entries.slice(-50).reverse().map((entry) => h('li', null, h('span', { class: 'quiet nums' }, clock(entry.time, true)), h('span', null, h('b', null, label(entry.event)), ' ', h('span', { class: 'muted' }, label(entry.detail ?? ''))),
-    h('span', { class: 'small muted who-c' }, label(entry.who ?? '')), h('code', { class: 'tiny quiet' }, (entry.hash ?? '').slice(0, 8))))));
-}
-
 /** @param {HTMLElement} main */
 export async function openToAll(main) {
   /** @type {{queries: PublicQuery[], keys: PublicKey[]}} */
@@ -90,7 +75,7 @@ export async function openToAll(main) {
   const running = told.queries.filter((query) => query.stopped === null), rows = told.queries.map((query) => row(query, told.keys));
   const analysts = new Set(running.map((query) => JSON.parse(query.signed.query).analyst)).size;
   const most = Math.max(0, ...running.map((query) => query.epsilon_local)), lives = rows.map((each) => each.life).filter((life) => life !== null);
-  const holding = h('dd', { class: 'big', 'data-testid': 'signatures' }, '\u2026'), audit = h('div', { class: 'part' });
+  const holding = h('dd', { class: 'big', 'data-testid': 'signatures' }, '\u2026'), feed = h('div', { class: 'part' });
   const figure = (/** @type {string} */ name, /** @type {Node|string} */ value, /** @type {string} */ text) => h('div', null, h('dt', { class: 'small muted' }, name), typeof value === 'string' ? h('dd', { class: 'big' }, value) : value, h('dd', { class: 'tiny quiet' }, text));
   put(main, h('div', { class: 'hello' }, h('h1', null, 'What people are being asked'),
     h('p', { class: 'lead', 'data-testid': 'lead' }, `${running.length} question${running.length === 1 ? '' : 's'} by ${analysts} analyst${analysts === 1 ? '' : 's'} run${running.length === 1 ? 's' : ''} now. Every one is signed, and listed here whether you are asked or not. No sign-in is needed.`)),
@@ -102,10 +87,10 @@ export async function openToAll(main) {
     key('signed range and its ceiling', s('rect', { class: 'bar-fill', x: 1, y: 1, width: 20, height: 10, rx: 2 }), s('line', { class: 'ceiling', x1: 21, x2: 21, y1: 0, y2: 12 })))),
   rows.length ? h('table', { class: 'asked' }, h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'question'), h('th', { scope: 'col', class: 'c-range' }, h('span', { class: 'visually-hidden' }, 'epsilon, signed range'), scale()), h('th', { scope: 'col', class: 'num' }, 'an answer'), h('th', { scope: 'col', class: 'num' }, 'for life'), h('th', { scope: 'col' }, 'signature'))),
     h('tbody', null, rows.map((each) => each.tr))) : h('p', { class: 'small muted' }, 'Nobody asks anything here at the moment.'))),
-  h('section', { class: 'panel' }, h('div', { class: 'part' }, h('h2', { class: 'h-l' }, 'Audit log')), audit));
+  h('section', { class: 'panel' }, h('div', { class: 'part' }, h('h2', { class: 'h-l' }, 'Everything that was ever asked')), feed));
   void Promise.all(rows.map((each) => each.checked)).then((problems) => {
     holding.textContent = `${problems.filter((problem) => !problem).length} of ${problems.length}`;
     document.documentElement.dataset.ready = 'public';
   });
-  await auditLog(audit);
+  await showFeed(feed).catch((error) => put(feed, h('p', { class: 'small bad-text' }, error instanceof Error ? error.message : String(error))));
 }

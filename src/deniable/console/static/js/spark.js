@@ -1,4 +1,4 @@
-// The ± of the newest windows against the one that was wished for.
+// The ± of the newest windows against the target.
 
 import { s } from './dom.js';
 import { pct } from './numbers.js';

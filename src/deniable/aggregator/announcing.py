@@ -1,0 +1,28 @@
+"""Telling everybody what is asked: each version of each query in the state goes to the public feed, and each stop."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from deniable.aggregator.catalogue import published
+from deniable.queries.lasting import lifetime_epsilon
+from deniable.service.query_feed import QueryFeed
+
+__all__ = ["announce"]
+
+
+def announce(feed: QueryFeed, connection: sqlite3.Connection, query_id: str | None = None, why: str = "") -> None:
+    """Bring the feed up to what the state says of all queries, or of one; `why` it was withdrawn, if it was.
+
+    Called before the transaction that changes a query is committed, so that nothing is asked that was not announced; and when a
+    service starts, for what an earlier version of it published.
+    """
+    newest = {}
+    for entry in published(connection, query_id):
+        query = entry.query
+        newest[query.id] = entry
+        epsilon = {"local": query.epsilon_local, "sampled": query.epsilon_sampled, "life": lifetime_epsilon(query)}
+        feed.published(query.header, entry.signed, entry.published, epsilon)
+    for entry in newest.values():  # the versions before it ended when it was published
+        if entry.stopped is not None:
+            feed.stopped(entry.query.header, entry.stopped, why)

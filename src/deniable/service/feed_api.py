@@ -1,0 +1,30 @@
+"""The public feed over HTTP: the same address at an aggregator and at a proxy. No token is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from deniable.service.http_server import Number
+from deniable.service.openapi import Operation, describe
+from deniable.service.query_feed import FEED_ADDRESS, QueryFeed
+
+__all__ = ["FEED_OPERATIONS", "add_feed"]
+
+FEED_OPERATIONS = {f"GET {FEED_ADDRESS}": Operation({200: dict[str, Any]}, (422, 503))}
+
+
+def add_feed(app: FastAPI, feed: QueryFeed) -> None:
+    """Serve a feed."""
+
+    @app.get(FEED_ADDRESS)
+    async def public_feed(after: Number = 0, limit: Number = 1000) -> dict[str, Any]:
+        """Every query and version that was ever published here, and every stop: the lines after so many, as they were written.
+
+        Each line carries the SHA-256 of the one before it, so a line that is left out or changed is noticed. No token is needed.
+        """
+        return await run_in_threadpool(feed.page, after, limit)
+
+    describe(app, FEED_OPERATIONS)

@@ -44,7 +44,7 @@ export function verdict(box, design, apply) {
   box.className = design.feasible ? 'verdict ok' : 'verdict refused';
   if (design.feasible) {
     const apart = design.detectable_difference === null ? 'Two halves of these people cannot be distinguished.'
-      : `Two halves of these people are told apart if one has ${fine(design.share)} and the other at least ${fine(design.share + design.detectable_difference)} (power 80\u202f%, level 5\u202f%).`;
+      : `Two halves of these people can be distinguished if one has ${fine(design.share)} and the other at least ${fine(design.share + design.detectable_difference)} (power 80\u202f%, level 5\u202f%).`;
     put(box, head('complete', `A share of ${fine(design.share)} is estimated within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
       h('p', { class: 'small fix-n' }, 'Changing one thing:'), h('div', { class: 'fixes' }, design.alternatives.map((other) => {
         const reach = `\u00b1 ${pct(other.margin, decimals(other.margin))}`;

@@ -154,7 +154,7 @@ export async function look(main, { state }) {
       h('div', { class: 'part' }, h('div', { class: 'head' }, h('div', null, title, words), h('label', { class: 'check' }, h('input', { type: 'checkbox', checked: v.together, 'data-testid': 'together', on: { change: (/** @type {Event} */ event) => { v.together = /** @type {HTMLInputElement} */ (event.target).checked; ask(); } } }), 'hold together (simultaneous)')),
         h('div', { class: 'gap' }, compare),
         h('div', { class: 'legend' }, key('A', s('circle', { class: 'dot a', cx: 12, cy: 6, r: 4 })), key('B', s('rect', { class: 'dot b', x: 8, y: 2, width: 8, height: 8 })), key('interval', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
-          key('each bucket alone', s('rect', { class: 'alone', x: 4, y: 2, width: 16, height: 8 })), key('not told apart', s('circle', { class: 'dot ink hollow', cx: 12, cy: 6, r: 4 }))),
+          key('each bucket alone', s('rect', { class: 'alone', x: 4, y: 2, width: 16, height: 8 })), key('no clear difference', s('circle', { class: 'dot ink hollow', cx: 12, cy: 6, r: 4 }))),
         h('div', { class: 'cuts' }, h('span', { class: 'small muted' }, 'cut period B by'), segmented('by', cutChoices, v.by, (value) => { v.by = value; v.given = ''; unset('given'); ask(); }, 'Cut by'), given))),
     cut);
   if (n < 2) {

@@ -103,6 +103,12 @@ def previous_release() -> Iterator[list[str]]:
 OURS = [sys.executable, "-c", _SERVE]
 
 
+def new_tokens(command: list[str], folder: Path, role: str, count: int) -> list[str]:
+    """Tokens, made by the release that is to read them."""
+    options = ["proxy", "token", "add", str(folder / "proxy.toml"), "--role", role, "--count", str(count)]
+    return subprocess.run([*command, *options], check=True, capture_output=True, text=True).stdout.split()  # noqa: S603 - ours
+
+
 @contextlib.contextmanager
 def running_proxy(query: Query, n_tokens: int, tls: bool, command: list[str] = OURS) -> Iterator[Target]:
     """A proxy that has the query and the tokens; `command` says of which release."""
@@ -116,10 +122,8 @@ def running_proxy(query: Query, n_tokens: int, tls: bool, command: list[str] = O
             settings += '[tls]\ncertificate = "proxy.pem"\nkey = "proxy.key"\n'
             context = ssl.create_default_context(cafile=str(certificate))
         (folder / "proxy.toml").write_text(settings)
-        book = TokenStore(folder / "data" / "tokens.db")
-        (operator,), tokens = book.add("operator"), book.add("device", count=n_tokens)
-        collector = book.add("collector")[0] if command is OURS else ""
-        book.close()
+        (operator,), tokens = (new_tokens(command, folder, role, n) for role, n in (("operator", 1), ("device", n_tokens)))
+        collector = new_tokens(command, folder, "collector", 1)[0] if command is OURS else ""
         with _running([*command, "proxy", "run", str(folder / "proxy.toml")]) as (pid, address):
             at = urlsplit(address)
             host, port = at.hostname or "", at.port or 0

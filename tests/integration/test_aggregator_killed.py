@@ -5,11 +5,7 @@ Each report carries its own bucket, so any count other than 1 shows it.
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,25 +15,10 @@ import pytest
 from deniable.queries.buckets import Column
 from deniable.queries.schedule import Schedule
 from toolkit.crowds import ORIGIN, Crowd, minute_query
+from toolkit.killed_engines import count, kill, started
 
 KILLS = 50
 PER_BATCH = 40
-ENGINE = """
-import sys, threading
-from pathlib import Path
-from deniable.aggregator.engines.embedded import Engine
-from deniable.aggregator.limits import EngineLimits
-from deniable.logs.share_logs import EmbeddedLog
-from deniable.aggregator.state import State
-
-folder, now = Path(sys.argv[1]), int(sys.argv[2])
-proxies = sys.argv[3:]
-state = State(folder / "state.db", proxies)
-limits = EngineLimits(step_bytes=1, bucket_bits=2, garbage=3)  # small steps: many moments at which to die
-engine = Engine(state, [EmbeddedLog(folder / f"log{i}.db") for i in range(len(proxies))], limits, clock=lambda: now)
-print("ready", flush=True)
-engine.run(threading.Event(), pause=0.001)
-"""
 
 
 @pytest.mark.parametrize("n_proxies", [2, 3])
@@ -54,8 +35,6 @@ def test_an_engine_killed_at_random_loses_and_repeats_nothing(n_proxies: int, tm
     crowd.close()
     crowd.now = ORIGIN + 60 * (kills // 5)
     rng = random.Random(n_proxies)  # noqa: S311 - when to kill is no secret
-    source = str(Path(__file__).parents[2] / "src")
-    command = [sys.executable, "-c", ENGINE, str(tmp_path), str(crowd.now), *query.proxies]
     held: list[tuple[int, int, np.ndarray[tuple[int, ...], np.dtype[np.uint64]]]] = []
     n_sent = [0] * n_proxies
 
@@ -63,34 +42,26 @@ def test_an_engine_killed_at_random_loses_and_repeats_nothing(n_proxies: int, tm
         crowd.append(proxy, rows, epoch)
         n_sent[proxy] += rows.shape[1]
 
-    killed_at_work = 0
-    for kill in range(kills):
-        epoch = kill // 5
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.PIPE)  # noqa: S603
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            shares = crowd.split(list(range(kill * PER_BATCH, (kill + 1) * PER_BATCH)), epoch)
-            for proxy, rows in enumerate(shares):
-                parts = np.array_split(rows, 4, axis=1)
-                for part in parts[:3]:
-                    append(proxy, epoch, part)
-                if rng.random() < 0.5:
-                    append(proxy, epoch, parts[1])  # a replay
-                held.append((proxy, epoch, parts[3]))
-            if kill % 5 == 4:
-                # The epoch's last shares, in another order than the proxies', and then its end.
-                rng.shuffle(held)
-                for proxy, held_epoch, part in held:
-                    append(proxy, held_epoch, part)
-                held.clear()
-                crowd.mark(epoch + 1)
-            time.sleep(rng.random() * 0.02)
-            killed_at_work += process.poll() is None
-        finally:
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-    assert killed_at_work == kills
+    for number in range(kills):
+        epoch = number // 5
+        process = started(count, tmp_path, crowd.now, query.proxies)
+        shares = crowd.split(list(range(number * PER_BATCH, (number + 1) * PER_BATCH)), epoch)
+        for proxy, rows in enumerate(shares):
+            parts = np.array_split(rows, 4, axis=1)
+            for part in parts[:3]:
+                append(proxy, epoch, part)
+            if rng.random() < 0.5:
+                append(proxy, epoch, parts[1])  # a replay
+            held.append((proxy, epoch, parts[3]))
+        if number % 5 == 4:
+            # The epoch's last shares, in another order than the proxies', and then its end.
+            rng.shuffle(held)
+            for proxy, held_epoch, part in held:
+                append(proxy, held_epoch, part)
+            held.clear()
+            crowd.mark(epoch + 1)
+        time.sleep(rng.random() * 0.02)
+        kill(process)
     crowd.engine().drain()
     counts = crowd.counts()
     assert counts[:n].tolist() == [1] * n

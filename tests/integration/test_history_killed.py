@@ -5,7 +5,6 @@ Each report carries its own bucket, so any count other than 1 shows it.
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from pathlib import Path
@@ -22,17 +21,8 @@ from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 from toolkit.histories import EVERYTHING, stored_counts, without_silence
-from toolkit.killed_history import run, settings_in
+from toolkit.killed_engines import count_and_keep, kill, settings_in, started
 
-PRELOADED = [
-    "deniable.aggregator.engines.embedded",
-    "deniable.aggregator.history.keeper",
-    "deniable.logs.share_logs",
-    "deniable.mechanisms.direct",
-    "pyarrow.parquet",
-    "pyarrow.fs",
-]
-"""What takes long to import: a process that is started fifty times is forked from one that has it."""
 KILLS = 50
 PER_EPOCH = 40
 
@@ -81,17 +71,11 @@ def test_a_history_killed_at_random_keeps_each_report_once_and_no_reader_sees_ha
     make_tables(crowd.state.connection)
     crowd.close()
     rng = random.Random(17)  # noqa: S311 - when to kill is no secret
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
     n_looks = n_orphans = 0
     for epoch in range(KILLS):
         crowd.now = ORIGIN + 60 * (epoch + 1)
         before = written(tmp_path)
-        here, there = context.Pipe()
-        process = context.Process(target=run, args=(tmp_path, crowd.now, query.proxies, there), daemon=True)
-        process.start()
-        assert here.poll(60)
-        here.recv()
+        process = started(count_and_keep, tmp_path, crowd.now, query.proxies)
         for proxy, rows in enumerate(crowd.split(list(range(epoch * PER_EPOCH, (epoch + 1) * PER_EPOCH)), epoch)):
             for part in np.array_split(rows, 3, axis=1):
                 crowd.append(proxy, part, epoch)
@@ -102,10 +86,7 @@ def test_a_history_killed_at_random_keeps_each_report_once_and_no_reader_sees_ha
         else:
             wait_for_a_file(tmp_path, before)
             time.sleep(rng.random() * 0.01)
-        assert process.is_alive()
-        process.kill()
-        process.join()
-        process.close()
+        kill(process)
         connection = connect(tmp_path / "state.db")
         known = {entry.path for entry in files(connection)}
         n_orphans += len(set(ReportFolder(settings_in(tmp_path).folder).paths()) - known)

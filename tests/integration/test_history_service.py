@@ -109,7 +109,9 @@ def test_an_answer_over_http_is_the_windows_counts_in_the_windows_words(running:
     assert running.get("history/extent", running.reader).json() == {
         "n_reports": 24_000,
         "start": MIDNIGHT,
+        "start_time": "2023-11-14T00:00:00Z",
         "end": MIDNIGHT + 5 * DAY,
+        "end_time": "2023-11-19T00:00:00Z",
     }
 
 
@@ -123,7 +125,7 @@ def test_the_analyst_gets_objects_and_progress(running: RunningAggregator) -> No
     assert all(0 <= share <= 1 for share in seen)
     compared = running.analyst.history(running.query, "2023-11-16", "2023-11-19", against=("2023-11-14", "2023-11-16"))
     assert compared.difference is not None
-    assert "less 2023-11-14 00:00:00 UTC to 2023-11-16 00:00:00 UTC" in str(compared)
+    assert "less 2023-11-14T00:00:00Z to 2023-11-16T00:00:00Z" in str(compared)
     views = running.analyst.sql(running.query, "2023-11-14", "2023-11-16", answer)
     ((n, ones),) = views.sql("SELECT sum(n) / 4, sum(ones) FROM panes WHERE label IS NOT NULL").fetchall()
     assert n == answer.n_reports

@@ -41,6 +41,7 @@ class Sender(threading.Thread):
             if self.send_until_taken(body_of(QUERY, self.epoch, columns), columns.shape[1]):
                 self.acknowledged.append(columns)
                 self.n_acknowledged += columns.shape[1]
+            time.sleep(0.005)  # traffic at any moment, but no test of how fast it can be
 
     def send_until_taken(self, content: bytes, n: int) -> bool:
         while True:

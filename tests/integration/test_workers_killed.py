@@ -42,6 +42,7 @@ class Sender(threading.Thread):
                 body = body_of(QUERY, self.epoch, columns)
                 if self.send_until_taken(client, body, columns.shape[1]):
                     self.acknowledged.append(columns)
+                time.sleep(0.01)  # traffic at any moment, but no test of how fast it can be
 
     def send_until_taken(self, client: httpx.Client, content: bytes, n: int) -> bool:
         while True:

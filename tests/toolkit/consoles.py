@@ -58,7 +58,8 @@ def console_query(proxies: Sequence[str], query_id: str = "trip-distance", n_win
 class SeededConsole:
     """The service, its address, its tokens, and a pen for its results."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **more: Any) -> None:
+        """`more` goes into the aggregator's settings."""
         self.folder = folder
         self.relays = [Relays() for _ in range(PROXY_COUNT)]
         self.proxies = [relay.url for relay in self.relays]
@@ -70,7 +71,7 @@ class SeededConsole:
             ProxySettings(name, log=folder / f"log{i}.db", token_file=folder / "operator.token")
             for i, name in enumerate(self.proxies)
         ]
-        self.settings = Settings(state=folder / "state.db", ring=folder / "ring.json", proxies=proxies, port=0)
+        self.settings = Settings(state=folder / "state.db", ring=folder / "ring.json", proxies=proxies, port=0, **more)
         self._pen = connect(self.settings.state)
         self.analyst = add_token(self._pen, KEY.owner, RIGHTS, 0)
         self.reader = add_token(self._pen, KEY.owner, ["read"], 0, label="A newspaper")

@@ -84,6 +84,7 @@ class Network:
     postponing: set[bytes] = field(default_factory=set)
     relayed: dict[str, list[bytes]] = field(default_factory=dict)
     skews: dict[str, float] = field(default_factory=dict)
+    told_revoked: dict[str, frozenset[str]] = field(default_factory=dict)
     concurrent: bool = False
     bodies: list[tuple[str, str, bytes]] = field(default_factory=list)
     kept: dict[str, dict[bytes, Share]] = field(default_factory=dict)
@@ -110,7 +111,7 @@ class Network:
         return self.relayed.get(proxy, [])
 
     def revoked(self, proxy: str) -> frozenset[str]:
-        return frozenset()
+        return self.told_revoked.get(proxy, frozenset())
 
     def skew(self, proxy: str) -> float | None:
         return self.skews.get(proxy)

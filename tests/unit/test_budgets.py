@@ -129,7 +129,7 @@ def test_a_schedule_that_outlasts_a_budget_says_when_devices_fall_silent() -> No
     found = silence(query, [(20.0, None, "the budget")])
     assert found is not None
     assert (found.answers, found.epochs, found.at) == (9, 15, ORIGIN + 15 * 60)
-    assert "falls silent about 2023-11-14 22:28:20 UTC, after 1.0 % of the query's life" in silence_words(query)[0]
+    assert "falls silent about 2023-11-14T22:28:20Z, after 1.0 % of the query's life" in silence_words(query)[0]
     assert silence(query, [(20_000.0, None, "the budget")]) is None
     monthly = silence(query, [(20.0, 86_400, "a day's limit")])
     assert monthly is not None
@@ -160,7 +160,7 @@ def test_a_window_and_an_owner_s_log_say_it_too(tmp_path: Path, monkeypatch: pyt
     engine.drain()
     [window] = crowd.windows()
     assert window.silent_from == ORIGIN + 9 * 60
-    assert "used up about 2023-11-14 22:22:20 UTC, and devices fall silent" in str(window)
+    assert "used up about 2023-11-14T22:22:20Z, and devices fall silent" in str(window)
     crowd.close_all()
 
     owner = asked(budget=Budget(), schedule=Schedule(at(0), at(10_000), 600, 3600, 600))
@@ -177,7 +177,7 @@ def test_a_window_and_an_owner_s_log_say_it_too(tmp_path: Path, monkeypatch: pyt
     assert result.exit_code == 0, result.output
     # 10 less one answer of 1.267 pays for 6 more, one per epoch
     assert "taxi-distance: what is left of your limits pays for 6 answers" in result.output
-    assert "falls silent about 2023-11-14 23:13:20 UTC" in result.output
+    assert "falls silent about 2023-11-14T23:13:20Z" in result.output
 
 
 # --- commands -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from deniable import BinaryResponse, DirectEncoding, OptimizedUnary, Plan, Unary
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.exact import log_ratio
 from deniable.planning import Spread, trade_off
+from deniable.planning.request import PlanRequest
 from toolkit.laws import FALSE_ALARM, exact_laws
 
 TRIALS = 12_000
@@ -458,3 +459,9 @@ def test_a_plan_is_frozen_and_goes_to_json() -> None:
         made.sampling = 1.0  # type: ignore[misc]
     listed = made.to_dict()
     assert {"sampling", "p", "q", "smallest_share", "epsilon_local", "epsilon_sampled", "epsilon_zero_knowledge"} <= set(listed)
+
+
+@pytest.mark.parametrize(("wish", "value"), [("margin", 5e-324), ("margin", 1e-12), ("cv", 1e-200)])
+def test_a_wish_too_small_to_be_computed_with_is_refused_by_name(wish: str, value: float) -> None:
+    with pytest.raises(ParameterError, match=rf"{wish} = .* must be at least 1e-09"):
+        PlanRequest(population=1000, share=0.2, buckets=13, **{wish: value})  # type: ignore[arg-type]

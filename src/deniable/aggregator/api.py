@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from deniable.aggregator.aggregator_metrics import aggregator_metrics
+from deniable.aggregator.api_documents import OPERATIONS
 from deniable.aggregator.feed import Feed
 from deniable.aggregator.history_api import add_history
 from deniable.aggregator.series import STORED_CONFIDENCE, check_view, one_label, slim, viewed, without_covariance
@@ -26,9 +28,11 @@ from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import TokenHolder
 from deniable.aggregator.windows import Window
 from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError
+from deniable.queries.times import iso_time, with_times
 from deniable.service.feed_api import add_feed
-from deniable.service.http_server import Number, parameters_problem, problem, read_body
+from deniable.service.http_server import Moment, Number, parameters_problem, problem, read_body
 from deniable.service.metrics import CONTENT_TYPE
+from deniable.service.openapi import describe
 
 __all__ = ["create_app"]
 
@@ -39,13 +43,6 @@ _SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
 _MOST_RESULTS = 1000
 _MOST_FOLLOWERS = 200
 _MOST_FOLLOWERS_PER_TOKEN = 20
-
-_PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "No token that is known.", **_PROBLEM},
-    403: {"description": "The token does not allow this.", **_PROBLEM},
-    404: {"description": "There is no such query, or no result of it yet.", **_PROBLEM},
-}
 
 
 def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> FastAPI:
@@ -67,9 +64,10 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_queries(app, service)
     _add_results(app, service)
     _add_streams(app, service, ending)
-    add_history(app, service, _REFUSALS)
+    add_history(app, service)
     _add_watching(app, service)
-    add_feed(app, service.feed)
+    add_feed(app, service.feed, service.audit)
+    describe(app, OPERATIONS)
     return app
 
 
@@ -90,10 +88,15 @@ def _add_errors(app: FastAPI, service: Service) -> None:
         reason = error.reason.replace(" ", "_") if isinstance(error, QueryError) else "publication"
         return answer(request, reason, 409 if reason in ("rolled-back_query", "publication") else 422, str(error))
 
+    async def bad_parameter(request: Request, error: Exception) -> Response:
+        return answer(request, "parameters", 422, str(error))
+
     async def wrong_address(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return answer(request, reason, status, parameters_problem(error))
+        response = answer(request, reason, status, parameters_problem(error))
+        response.headers.update(getattr(error, "headers", None) or {})  # which methods are allowed
+        return response
 
     async def gone(request: Request, _: Exception) -> Response:
         return answer(request, "disconnected", 400, "the request ended before its body")
@@ -105,8 +108,9 @@ def _add_errors(app: FastAPI, service: Service) -> None:
         return answer(request, "internal", 500, "the aggregator could not do this; nothing was changed")
 
     app.add_exception_handler(RefusedError, refused)
-    for kind in (QueryError, PublicationError, ParameterError):
+    for kind in (QueryError, PublicationError):
         app.add_exception_handler(kind, bad_query)
+    app.add_exception_handler(ParameterError, bad_parameter)
     app.add_exception_handler(AuditLogError, unrecorded)
     app.add_exception_handler(HTTPException, wrong_address)
     app.add_exception_handler(RequestValidationError, wrong_address)
@@ -120,9 +124,7 @@ def _with_rights(holder: TokenHolder, queries: Iterable[dict[str, Any]]) -> list
 
 
 def _add_queries(app: FastAPI, service: Service) -> None:
-    signed = {"requestBody": {"required": True, "content": {"application/json": {}}}}
-
-    @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra=signed, responses=_REFUSALS)
+    @app.put("/v1/queries/{query_id}", status_code=201)
     async def publish_query(query_id: str, request: Request, response: Response) -> dict[str, Any]:
         """Publish a signed query, or its next version: it is counted from now on, and passed on to the proxies."""
         holder = (await run_in_threadpool(authorize, service, request)).holder
@@ -133,25 +135,25 @@ def _add_queries(app: FastAPI, service: Service) -> None:
         response.status_code = 201 if fresh else 200
         return _with_rights(holder, await run_in_threadpool(service.queries, entry.query.id))[0]
 
-    @app.get("/v1/queries", responses=_REFUSALS)
+    @app.get("/v1/queries")
     def list_queries(request: Request) -> list[dict[str, Any]]:
         """The newest version of every query that the token may read; `may` lists what else it may do with it."""
         holder = authorize(service, request).holder
         return _with_rights(holder, (query for query in service.queries() if query["analyst"] in holder.readable))
 
-    @app.get("/v1/queries/{query_id}", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}")
     def show_query(query_id: str, request: Request) -> dict[str, Any]:
         """A query, and which proxies know of it."""
         holder = authorize_query(service, request, query_id, "read").holder
         return _with_rights(holder, service.queries(query_id))[0]
 
-    @app.get("/v1/queries/{query_id}/versions", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}/versions")
     def list_versions(query_id: str, request: Request) -> dict[str, Any]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
         authorize_query(service, request, query_id, "read")
         return {"versions": service.versions(query_id)}
 
-    @app.delete("/v1/queries/{query_id}", status_code=204, responses=_REFUSALS)
+    @app.delete("/v1/queries/{query_id}", status_code=204)
     def stop_query(query_id: str, request: Request) -> Response:
         """Stop a query. Answers to the epoch that is running are still counted."""
         holder = authorize_query(service, request, query_id, "stop").holder
@@ -160,7 +162,7 @@ def _add_queries(app: FastAPI, service: Service) -> None:
 
 
 def _add_results(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/queries/{query_id}/results/latest", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}/results/latest")
     def latest_result(
         query_id: str, request: Request, confidence: float = STORED_CONFIDENCE, form: str = "raw", brief: bool = False
     ) -> Response:
@@ -172,7 +174,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
             raise RefusedError("no_result", 404, "no window of this query is over yet")
         return Response(_shown(*found[0], confidence, form, brief), media_type="application/json")
 
-    @app.get("/v1/queries/{query_id}/results/latest/table", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}/results/latest/table")
     def latest_table(query_id: str, request: Request, of: str | None = None, given: str | None = None) -> Response:
         """The newest window as a table of its columns; with `of` and `given` (names, with commas between), P(of | given)."""
         authorize_query(service, request, query_id, "read")
@@ -186,19 +188,19 @@ def _add_results(app: FastAPI, service: Service) -> None:
             raise RefusedError("parameters", 422, str(error)) from None
         return Response(json.dumps(table.to_dict(), allow_nan=False), media_type="application/json")
 
-    @app.get("/v1/queries/{query_id}/results", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}/results")
     def range_of_results(
         query_id: str,
         request: Request,
-        start: Number | None = None,
-        end: Number | None = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         after: Number = 0,
         limit: Number = 100,
         confidence: float = STORED_CONFIDENCE,
         form: str = "raw",
         brief: bool = False,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (seconds of UTC), in the order in which they were released.
+        """Windows that begin from `start` on and before `end` (times in ISO 8601, or seconds), in the order of their release.
 
         Of a window that was revised, the newest revision. `next` is the next page's `after`; `last` is the number of the last
         result that was released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
@@ -216,12 +218,12 @@ def _add_results(app: FastAPI, service: Service) -> None:
         document = f'{{"windows":[{windows}],"next":{json.dumps(following)},"last":{last}}}'
         return Response(document, media_type="application/json")
 
-    @app.get("/v1/queries/{query_id}/series", responses=_REFUSALS)
+    @app.get("/v1/queries/{query_id}/series")
     def series_of_a_label(
         query_id: str,
         request: Request,
         label: Number = 0,
-        end: Number | None = None,
+        end: Moment | None = None,
         limit: Number = _MOST_RESULTS,
         confidence: float = STORED_CONFIDENCE,
     ) -> dict[str, list[Any]]:
@@ -238,7 +240,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
 def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> None:
     feed = Feed(service, ending)
 
-    @app.get("/v1/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
+    @app.get("/v1/stream")
     async def follow_all(request: Request, after: Number | None = None) -> Response:
         """Windows of all queries that the token may read (without their matrices), health, and changes to the list of queries.
 
@@ -274,7 +276,7 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
             if not followers[token]:
                 del followers[token]
 
-    @app.get("/v1/queries/{query_id}/results/stream", responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}}})
+    @app.get("/v1/queries/{query_id}/results/stream")
     async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
         """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
         token = (await run_in_threadpool(authorize_query, service, request, query_id, "read")).token
@@ -300,27 +302,33 @@ def _shown(number: int, document: str, confidence: float, form: str, brief: bool
     if confidence == STORED_CONFIDENCE and form == "raw":
         return json.dumps(slim(number, document)) if brief else _numbered(number, document)
     window = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
-    return json.dumps(slim(number, json.dumps(window)) if brief else {"number": number, **window})
+    return json.dumps(slim(number, json.dumps(window)) if brief else {"number": number, **with_times(window, "start", "end")})
 
 
 def _numbered(number: int, document: str) -> str:
-    """The stored JSON object with its number."""
-    return f'{{"number":{number},{document[1:]}'
+    """The stored JSON object with its number, and its times as people read them."""
+    found = _BOUNDS.search(document)
+    times = f'"start_time":"{iso_time(int(found[1]))}","end_time":"{iso_time(int(found[2]))}",' if found else ""
+    return f'{{"number":{number},{times}{document[1:]}'
+
+
+_BOUNDS = re.compile(r'"start": (\d+), "end": (\d+)')
+"""Where a stored window says when it is; inside a text its quotation marks would follow backslashes."""
 
 
 def _add_watching(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/capacity", responses=_REFUSALS)
+    @app.get("/v1/capacity")
     def measured_capacity(request: Request) -> dict[str, Any]:
         """Answers a second that this aggregator sustained lately, for each size class of shares."""
         authorize(service, request)
         return {"capacity": service.capacity()}
 
-    @app.get("/healthz", responses={503: {"description": "A part of the service has ended: restart it."}})
+    @app.get("/healthz")
     def liveness() -> Response:
         """200 while all parts of the service run, whether or not they can do their work. The body names everything wrong."""
         return Response(json.dumps(service.health_report()), 200 if service.alive else 503, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "Nothing is counted; the body says why."}})
+    @app.get("/readyz")
     def readiness() -> Response:
         """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
         report = service.health_report()

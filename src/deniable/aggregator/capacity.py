@@ -15,6 +15,7 @@ from typing import Any
 
 from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import OUTSIDE, Ledger
+from deniable.queries.times import with_times
 
 __all__ = ["CapacityMeter", "capacity"]
 
@@ -88,6 +89,8 @@ def capacity(connection: sqlite3.Connection) -> list[dict[str, Any]]:
         return []
     rows = connection.execute("SELECT size_class, answers, seconds, updated FROM capacity ORDER BY size_class")
     return [
-        {"size_class": size_class, "answers_per_second": answers / seconds, "answers": answers, "updated": updated}
+        with_times(
+            {"size_class": size_class, "answers_per_second": answers / seconds, "answers": answers, "updated": updated}, "updated"
+        )
         for size_class, answers, seconds, updated in rows
     ]

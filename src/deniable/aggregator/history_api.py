@@ -54,14 +54,14 @@ class _Scan:
             raise RefusedError("history", 500, str(error)) from None
 
 
-def add_history(app: FastAPI, service: Service, refusals: Any) -> None:
+def add_history(app: FastAPI, service: Service) -> None:
     """Add the addresses of the history to an aggregator's interface."""
-    _add_asking(app, service, refusals)
-    _add_keeping(app, service, refusals)
-    _add_exports(app, service, refusals)
+    _add_asking(app, service)
+    _add_keeping(app, service)
+    _add_exports(app, service)
 
 
-def _add_asking(app: FastAPI, service: Service, refusals: Any) -> None:
+def _add_asking(app: FastAPI, service: Service) -> None:
     most = service.settings.history.most_scans if service.settings.history is not None else 2
     pool = ThreadPoolExecutor(most, thread_name_prefix="history")
     running: set[_Scan] = set()
@@ -84,7 +84,7 @@ def _add_asking(app: FastAPI, service: Service, refusals: Any) -> None:
         scan.future.add_done_callback(lambda _: running.discard(scan))
         return scan
 
-    @app.get("/v1/queries/{query_id}/history", responses={**refusals, 200: {"content": {_EVENTS: {}, "application/json": {}}}})
+    @app.get("/v1/queries/{query_id}/history")
     async def ask_history(query_id: str, request: Request) -> Response:
         """An answer from stored reports, of any period and cut. Nobody's epsilon grows.
 
@@ -105,28 +105,28 @@ def _add_asking(app: FastAPI, service: Service, refusals: Any) -> None:
         return Response(json.dumps(scan.result(), allow_nan=False), media_type="application/json")
 
 
-def _add_keeping(app: FastAPI, service: Service, refusals: Any) -> None:
-    @app.delete("/v1/queries/{query_id}/history", responses=refusals)
+def _add_keeping(app: FastAPI, service: Service) -> None:
+    @app.delete("/v1/queries/{query_id}/history")
     def delete_history(query_id: str, request: Request) -> dict[str, Any]:
         """Delete all stored reports of a query. The answer is the receipt, which is kept."""
         holder = authorize_query(service, request, query_id, "delete").holder
         return service.delete_history(query_id, holder.actor)
 
-    @app.get("/v1/queries/{query_id}/history/extent", responses=refusals)
+    @app.get("/v1/queries/{query_id}/history/extent")
     def extent_of_history(query_id: str, request: Request) -> dict[str, Any]:
         """How many reports of a query are stored, and of which time."""
         authorize_query(service, request, query_id, "read")
         return service.kept_history().extent(query_id)
 
-    @app.get("/v1/queries/{query_id}/history/receipts", responses=refusals)
+    @app.get("/v1/queries/{query_id}/history/receipts")
     def receipts_of_history(query_id: str, request: Request) -> list[dict[str, Any]]:
         """What was deleted of a query on request."""
         authorize_query(service, request, query_id, "read")
         return service.kept_history().receipts(query_id)
 
 
-def _add_exports(app: FastAPI, service: Service, refusals: Any) -> None:
-    @app.get("/v1/queries/{query_id}/panes", responses=refusals)
+def _add_exports(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/queries/{query_id}/panes")
     def counts_of_epochs(query_id: str, request: Request) -> dict[str, Any]:
         """The counts of each epoch `from` and before `to`, without those of fewer answers than the query's minimum cohort."""
         authorize_query(service, request, query_id, "read")
@@ -138,7 +138,7 @@ def _add_exports(app: FastAPI, service: Service, refusals: Any) -> None:
         with service.reading() as connection:
             return epoch_counts(connection, query_id, bounds[0], bounds[1])
 
-    @app.get("/v1/metrics", responses=refusals)
+    @app.get("/v1/metrics")
     def estimates_as_metrics(request: Request) -> Response:
         """The newest estimates of the queries that the token may read, for Prometheus, each with its low and high."""
         readable = authorize(service, request).holder.readable

@@ -13,6 +13,7 @@ from deniable.aggregator.windows import Window
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
+from deniable.queries.times import with_times
 
 __all__ = ["FORMS", "STORED_CONFIDENCE", "check_view", "one_label", "slim", "viewed", "without_covariance"]
 
@@ -51,7 +52,7 @@ def viewed(document: dict[str, Any], confidence: float, form: str) -> dict[str, 
 
 def slim(number: int, document: str) -> dict[str, Any]:
     """A stored result with its number, without the matrices that no picture needs."""
-    content: dict[str, Any] = {"number": number, **json.loads(without_covariance(document))}
+    content: dict[str, Any] = {"number": number, **with_times(json.loads(without_covariance(document)), "start", "end")}
     for name in ("covariance", "reports", "strata", "support"):
         content.pop(name, None)
     return content

@@ -31,6 +31,7 @@ from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import AuditLogError, RefusedError
 from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import SignedQuery, authenticate
+from deniable.queries.times import with_times
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.background import Background
 from deniable.service.faults import FaultWatch, health_document
@@ -447,18 +448,18 @@ def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | N
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
     newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"  # no other document is read
     row = connection.execute(f"SELECT seq, {fields} FROM results WHERE seq = ({newest})", (query_id,)).fetchone()  # noqa: S608
-    return None if row is None else dict(zip(("number", *names), row, strict=True))
+    return None if row is None else with_times(dict(zip(("number", *names), row, strict=True)), "start", "end")
 
 
 def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None) -> dict[str, Any]:
     query = entry.query
-    return {
+    document = {
         "id": query.id,
         "serial": query.serial,
         "analyst": query.analyst,
         "question": query.question,
         "labels": list(query.labels),
-        "schedule": query.schedule.to_dict(),
+        "schedule": with_times(query.schedule.to_dict(), "origin", "expires"),
         "columns": [{"name": column.name, "labels": list(column.labels)} for column in query.columns],
         "strata": [stratum.name for stratum in query.strata],
         "mechanism": dict(query.recipe),
@@ -474,3 +475,4 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "relayed": relayed,
         "latest": latest,
     }
+    return with_times(document, "published", "stopped")

@@ -36,7 +36,7 @@ from deniable.mechanisms.reports import Tally
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.lasting import own_limits, silence
 from deniable.queries.query import Query
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 from deniable.randomness import ONE
 from deniable.results import Result, encode, fields_of
 
@@ -152,7 +152,7 @@ class Window(Result):
         return dataclasses.replace(shown, notes=(head, *shown.notes))
 
     def __str__(self) -> str:
-        head = f"{self.query}, window {self.index}, {spoken_time(self.start)} to {spoken_time(self.end)}: {self.condition}"
+        head = f"{self.query}, window {self.index}, {iso_time(self.start)} to {iso_time(self.end)}: {self.condition}"
         if self.missing:
             head += f", closed without {', '.join(self.missing)}"
         if not self.final or self.revision:
@@ -164,7 +164,7 @@ class Window(Result):
         )
         quiet = ""
         if self.silent_from is not None:
-            end = spoken_time(self.silent_from)
+            end = iso_time(self.silent_from)
             quiet = f"\nat this schedule the query's budget is used up about {end}, and devices fall silent"
         return f"{head}\n{self.estimate}{self._spoken_shuffled()}{liar}{quiet}"
 
@@ -178,7 +178,7 @@ class Window(Result):
     def _spoken_revision(self) -> str:
         if self.final:
             return f"revision {self.revision}, final: no later answer counts"
-        until = "" if self.open_until is None else f" until {spoken_time(self.open_until)}"
+        until = "" if self.open_until is None else f" until {iso_time(self.open_until)}"
         more = "how many is not known yet" if self.expected is None else f"some {self.expected:,} more, as in an earlier window"
         return f"revision {self.revision}, not final: answers may come{until} ({more})"
 

@@ -13,7 +13,7 @@ from deniable.display import pandas
 from deniable.errors import MissingExtraError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import p_text
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["COLUMNS", "PastAnswer"]
 
@@ -142,7 +142,7 @@ def _table(answer: PastAnswer) -> list[str]:
     changes = list(answer.difference_rows())
     if changes:
         against = answer.document["against"]
-        lines += ["", f"less {spoken_time(against['start'])} to {spoken_time(against['end'])}:"]
+        lines += ["", f"less {iso_time(against['start'])} to {iso_time(against['end'])}:"]
         changed = any(row[0] != _ALL for row in changes)
         for part, label, difference, _, low, high, p in changes:
             if changed and part == _ALL:
@@ -178,7 +178,7 @@ def _closing(answer: PastAnswer) -> list[str]:
     intervals = f"{100 * document['confidence']:g} % intervals{together}, which cover the sampling of people"
     intervals += " and of reports, and the coins" if answer.fraction < 1.0 else " and the coins"
     return [
-        f"{document['query']}, {spoken_time(start)} to {spoken_time(end)}: {read}; {intervals}.",
+        f"{document['query']}, {iso_time(start)} to {iso_time(end)}: {read}; {intervals}.",
         *document["reading"],
         *document["notes"],
         f"epsilon spent: {document['epsilon_spent']}. {document['statement']}",

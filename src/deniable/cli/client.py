@@ -29,7 +29,7 @@ from deniable.privacy.ledger import Accountant
 from deniable.queries.lasting import Silence, silence
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 from deniable.toml_file import TomlFile
 
 __all__ = ["client"]
@@ -312,7 +312,7 @@ def status(vault: Path, as_json_: bool, as_csv_: bool) -> None:
         say(as_csv(["kind", "name", "n"], rows + [("counter", name, n) for name, n in counters.items()]))
         return
     for proxy, dues in queue.items():
-        say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {spoken_time(min(dues))} on")
+        say(f"{_counted(len(dues), 'share')} for {proxy}, the next from {iso_time(min(dues))} on")
     if not queue:
         say("Nothing is waiting to be sent.")
     for name, n in counters.items():

@@ -17,6 +17,7 @@ from deniable.cli.output import as_json, make_console, say
 from deniable.display import elided
 from deniable.local.simulation import Simulation
 from deniable.queries.schedule import spoken_duration
+from deniable.queries.times import iso_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -177,7 +178,7 @@ def _head(simulation: Simulation, words: _Words) -> RenderableType:
 
 
 def _clock(seconds: int) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(seconds))
+    return iso_time(seconds)[11:]  # the time of day in ISO 8601: the rest has no room, and no news
 
 
 def _window(simulation: Simulation, window: Window, width: int) -> RenderableType:
@@ -185,7 +186,7 @@ def _window(simulation: Simulation, window: Window, width: int) -> RenderableTyp
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    when = f"{_clock(window.start)} to {_clock(window.end)} UTC"
+    when = f"{_clock(window.start)} to {_clock(window.end)}"
     title = Text(f"Window {window.index}, {when}: {window.n:,} answers, {simulation.condition(window)}", style="bold")
     if window.estimate is None:
         return Group(title, Text(f"No estimate: the query requires at least {simulation.query.minimum_cohort:,} answers."))

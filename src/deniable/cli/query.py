@@ -19,7 +19,7 @@ from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery, sign, verify
 from deniable.queries.summary import summary
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["query"]
 
@@ -225,7 +225,7 @@ def publish(file: Path, url: str, token_file: Path | None, wants_json: bool) -> 
     if wants_json:
         say(as_json(answer))
         return
-    say(f"Published {found.id}, version {found.serial}. The first window closes at {spoken_time(_first_end(found))}.")
+    say(f"Published {found.id}, version {found.serial}. The first window closes at {iso_time(_first_end(found))}.")
     for proxy, state in answer["relayed"].items():
         say(f"  {proxy}: {'has it' if state == 'done' else state}")
 
@@ -300,7 +300,7 @@ def _version_row(entry: dict[str, Any]) -> list[Any]:
 
 def _state(entry: dict[str, Any]) -> str:
     if entry.get("stopped") is not None:
-        return f"stopped at {spoken_time(entry['stopped'])}"
+        return f"stopped at {iso_time(entry['stopped'])}"
     waiting = [proxy for proxy, state in entry["relayed"].items() if state != "done"]
     return f"running; not yet at {', '.join(waiting)}" if waiting else "running"
 

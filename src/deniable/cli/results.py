@@ -14,7 +14,7 @@ from deniable.analyst.analyst import Analyst
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.errors import DeniableError, ParameterError
-from deniable.queries.times import moment
+from deniable.queries.times import iso_time, moment, with_times
 
 __all__ = ["results"]
 
@@ -78,7 +78,7 @@ def results(
     elif plot_file is not None:
         _plot(windows[-1], plot_file, confidence)
     elif as_json_:
-        say(as_json([window.to_dict(confidence) for window in windows]))
+        say(as_json([_document(window, confidence) for window in windows]))
     else:
         _print_each(windows, confidence, False, as_csv_)
 
@@ -115,7 +115,7 @@ def _print_each(windows: Iterable[Window], confidence: float, as_json_: bool, as
         say(",".join(_COLUMNS))
     for window in windows:
         if as_json_:
-            say(json.dumps(window.to_dict(confidence), ensure_ascii=False))
+            say(json.dumps(_document(window, confidence), ensure_ascii=False))
         elif as_csv_:
             rows = list(_rows(window, confidence))
             if rows:
@@ -124,13 +124,17 @@ def _print_each(windows: Iterable[Window], confidence: float, as_json_: bool, as
             say(f"{window}\n")
 
 
+def _document(window: Window, confidence: float) -> dict[str, Any]:
+    return with_times(window.to_dict(confidence), "start", "end")
+
+
 def _rows(window: Window, confidence: float) -> Iterator[list[Any]]:
     if window.estimate is None:
         return
     estimate = window.estimate
     limits = estimate.interval(confidence)
     for label, share, stderr, (low, high) in zip(estimate.labels, estimate.proportions, estimate.stderr, limits, strict=True):
-        place = [window.index, window.start, window.end, window.condition, window.n]
+        place = [window.index, iso_time(window.start), iso_time(window.end), window.condition, window.n]
         yield [*place, label, share, stderr, low, high, window.revision, window.final]
 
 

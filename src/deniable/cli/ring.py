@@ -11,7 +11,7 @@ import click
 from deniable.cli.output import as_csv, as_json, output_options, say
 from deniable.queries.keys import KeyRing, PublicKey, TrustedKey
 from deniable.queries.schedule import LATEST, duration
-from deniable.queries.times import moment, spoken_time
+from deniable.queries.times import iso_time, moment
 
 __all__ = ["ring"]
 
@@ -57,8 +57,8 @@ def rotate(file: Path, old_id: str, key: Path, at: str | None, overlap: str, own
     when = int(time.time()) if at is None else moment("--at", at)
     long = duration("--overlap", overlap)
     known.rotate(old_id, public, when, long).save(file)
-    until = spoken_time(when + long)
-    say(f"Key {public.id} of {public.owner} is trusted from {spoken_time(when)}; key {old_id} until {until}.")
+    until = iso_time(when + long)
+    say(f"Key {public.id} of {public.owner} is trusted from {iso_time(when)}; key {old_id} until {until}.")
 
 
 @ring.command()
@@ -102,8 +102,8 @@ def _row(trusted: TrustedKey) -> dict[str, Any]:
     return {
         "id": trusted.key.id,
         "owner": trusted.key.owner,
-        "valid_from": spoken_time(trusted.valid_from) if trusted.valid_from else None,
-        "valid_until": spoken_time(trusted.valid_until) if trusted.valid_until < LATEST else None,
+        "valid_from": iso_time(trusted.valid_from) if trusted.valid_from else None,
+        "valid_until": iso_time(trusted.valid_until) if trusted.valid_until < LATEST else None,
         "revoked": trusted.revoked,
     }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["Receipt"]
 
@@ -16,7 +16,7 @@ class Receipt:
     """Who asked what, with what result, and what it cost.
 
     >>> print(Receipt(0, "answered", "", "", "City", "commute", 1, "How far is it?", 7, Fraction(1, 2), Fraction(3, 2)))
-    1970-01-01 00:00:00 UTC  City asked: How far is it? (commute, version 1). Answered for epoch 7, randomized. \
+    1970-01-01T00:00:00Z  City asked: How far is it? (commute, version 1). Answered for epoch 7, randomized. \
 It cost 0.5; 1.5 is left for City.
     """
 
@@ -44,11 +44,11 @@ It cost 0.5; 1.5 is left for City.
 
     def __str__(self) -> str:
         if not (self.verified or self.analyst):
-            return f"{spoken_time(self.time)}  A query not signed by a key you trust was not read. {self._outcome()}"
+            return f"{iso_time(self.time)}  A query not signed by a key you trust was not read. {self._outcome()}"
         question = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
         who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
         version = f" ({self.query}, version {self.serial})" if self.query else ""
-        return f"{spoken_time(self.time)}  {who} asked: {question}{version}. {self._outcome()}"
+        return f"{iso_time(self.time)}  {who} asked: {question}{version}. {self._outcome()}"
 
     def _outcome(self) -> str:
         if self.outcome == "answered":
@@ -62,7 +62,7 @@ It cost 0.5; 1.5 is left for City.
         if self.outcome == "sampled out":
             return f"Not answered for epoch {self.epoch}: the sampling coin said no. It cost nothing."
         if self.outcome == "refused":
-            often = "" if self.times == 1 else f" {self.times} times since {spoken_time(self.first or self.time)}."
+            often = "" if self.times == 1 else f" {self.times} times since {iso_time(self.first or self.time)}."
             return f"Refused ({self.reason}): {self.detail}. Nothing was sent, and it cost nothing.{often}"
         return f"Nothing to do: {self.detail}."
 

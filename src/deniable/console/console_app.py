@@ -12,12 +12,15 @@ from pydantic import BaseModel, Field
 from deniable.aggregator.catalogue import Published, published
 from deniable.aggregator.service import Service
 from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
+from deniable.console.console_documents import CONSOLE_OPERATIONS
 from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
 from deniable.console.static_files import add_static_files
 from deniable.errors import RefusedError
 from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.summary import summary
+from deniable.queries.times import with_times
+from deniable.service.openapi import describe
 
 __all__ = ["add_console"]
 
@@ -31,6 +34,7 @@ def add_console(app: FastAPI, service: Service) -> None:
     _add_sessions(app, service)
     _add_planning(app, service)
     _add_public(app, service)
+    describe(app, CONSOLE_OPERATIONS)
     add_static_files(app, "index.html")
 
 
@@ -111,7 +115,7 @@ def _add_public(app: FastAPI, service: Service) -> None:
 def _public(entry: Published, versions: Sequence[Published]) -> dict[str, Any]:
     query = entry.query
     envelope = query.envelope
-    return {
+    document = {
         "id": query.id,
         "serial": query.serial,
         "published": entry.published,
@@ -123,8 +127,11 @@ def _public(entry: Published, versions: Sequence[Published]) -> dict[str, Any]:
         "epsilon_life": lifetime_epsilon(query),
         "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
         "versions": [
-            {"serial": each.query.serial, "published": each.published, "epsilon_local": each.query.epsilon_local}
+            with_times(
+                {"serial": each.query.serial, "published": each.published, "epsilon_local": each.query.epsilon_local}, "published"
+            )
             for each in versions
         ],
         "summary": summary(query),
     }
+    return with_times(document, "published", "stopped")

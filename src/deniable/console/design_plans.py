@@ -15,6 +15,7 @@ from deniable.mechanisms.mechanism import Mechanism, from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import Spread, deviations
+from deniable.planning.request import SMALLEST
 from deniable.privacy.response import sampled_epsilon
 from deniable.queries.schedule import duration
 from deniable.queries.sizes import row_words, smallest_class
@@ -34,9 +35,9 @@ class DesignRequest(BaseModel):
     """All but one of people, ±, epsilon; the share to be seen; and what is known of the query so far."""
 
     people: int | None = Field(default=None, ge=1, le=1 << 40)
-    margin: float | None = Field(default=None, gt=0, lt=1)
-    epsilon: float | None = Field(default=None, gt=0, le=_LARGEST_EPSILON)
-    share: float = Field(gt=0, lt=1)
+    margin: float | None = Field(default=None, ge=SMALLEST, lt=1)
+    epsilon: float | None = Field(default=None, ge=SMALLEST, le=_LARGEST_EPSILON)
+    share: float = Field(ge=SMALLEST, lt=1)
     buckets: int = Field(ge=2, le=1 << 10)
     complete: bool = False
     """Whether every answer is in a bucket: otherwise only reports of bits can say that it is in none."""

@@ -32,6 +32,7 @@ from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
+from deniable.queries.times import with_times
 
 __all__ = ["WHOLE_DEVICES", "Simulation", "demo_query", "simulate_dataset"]
 
@@ -237,7 +238,7 @@ class Simulation:
     def _window(self, window: Window) -> dict[str, Any]:
         document = window.to_dict()
         names = ("start", "end", "n", "condition", "labels", "estimate", "stderr", "low", "high")
-        out = {name: document.get(name) for name in names}
+        out = with_times({name: document.get(name) for name in names}, "start", "end")
         out |= {"condition": self.condition(window), "expected": self.expected(window)}
         return {**out, "truth": self.truth.tolist(), "conservation": document["conservation"]}
 

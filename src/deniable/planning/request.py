@@ -16,7 +16,10 @@ from deniable.privacy.checks import check_count
 from deniable.privacy.composition import share_of_budget
 from deniable.results import Result
 
-__all__ = ["PlanRequest"]
+__all__ = ["SMALLEST", "PlanRequest"]
+
+SMALLEST = 1e-9
+"""Of a ±, a share or a cv: less asks for more people than there are, and its square has no digits left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,10 @@ class PlanRequest(Result):
             self._check(name, getattr(self, name), 1.0, "must lie strictly between 0 and 1")
         for name in ("cv", "rate", "every"):
             self._check(name, getattr(self, name), math.inf, "must be finite and above 0")
+        for name in ("share", "margin", "cv"):
+            value = getattr(self, name)
+            if value is not None and value < SMALLEST:
+                raise ParameterError(name, value, f"must be at least {SMALLEST:g}")
         check_confidence(self.confidence)
         self._check_together()
 

@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from deniable.errors import AuditLogError, LogError, RefusedError
 from deniable.logs.sqlite_log import LogReader, Record
 from deniable.proxy.admission import SHARES, Admission, QueryList, ShareUploads
+from deniable.proxy.api_documents import PROXY_OPERATIONS, describe_uploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.batch_api import BatchUploads, TokenList
 from deniable.proxy.board import Board
@@ -41,6 +42,7 @@ from deniable.service.feed_api import add_feed
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number, read_body
 from deniable.service.metrics import CONTENT_TYPE
+from deniable.service.openapi import describe
 from deniable.service.query_feed import QueryFeed
 from deniable.service.ring_file import RingFile
 from deniable.service.tokens import Role, Token, TokenStore
@@ -242,11 +244,13 @@ def create_app(proxy: Proxy) -> HotFront:
 
     app = FastAPI(title="deniable proxy", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, proxy.refusals)
-    _describe_hot_addresses(app)
+    describe_uploads(app)
+    _describe_batches(app)
     _add_queries(app, proxy)
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
-    add_feed(app, proxy.feed)
+    add_feed(app, proxy.feed, proxy.audit)
+    describe(app, PROXY_OPERATIONS)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 
 
@@ -260,51 +264,22 @@ async def _watch(proxy: Proxy) -> None:
             _LOGGER.error("the ring could not be followed", extra={"fields": {"problem": str(error)}})
 
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": {"application/problem+json": {}}}
-    for status, text in {
-        400: "The bytes are no share records.",
-        401: "No token that is known.",
-        408: "The body came too slowly.",
-        409: "A message id came before, with another share.",
-        410: "The epoch is closed.",
-        413: "The body is too long.",
-        415: f"The body is not {SHARES}.",
-        422: "The epoch has not begun, or the size class is not the channel's.",
-        429: "More messages than one token may send in an epoch, or more uploads at a time; Retry-After says when to come back.",
-        503: "The proxy has too much to do; Retry-After says when to come back.",
-    }.items()
-}
-_REFUSED: dict[str, Any] = {"description": "Not by this proxy's policy.", "content": {"application/problem+json": {}}}
-_BINARY = {"requestBody": {"required": True, "content": {SHARES: {"schema": {"type": "string", "format": "binary"}}}}}
+def _describe_batches(app: FastAPI) -> None:
+    """As :func:`describe_uploads`, for what only collectors ask."""
 
-
-def _describe_hot_addresses(app: FastAPI) -> None:
-    """The description of what :class:`HotFront` answers, so that a request never comes here; other methods are refused here."""
-
-    @app.post("/v1/shares", status_code=202, openapi_extra=_BINARY, responses=_PROBLEMS)
-    async def take_shares() -> dict[str, int]:
-        """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
-        raise NotImplementedError
-
-    @app.get("/v1/queries", responses={200: {"content": {"application/json": {}}}, 304: {"description": "Not changed."}})
-    async def list_queries() -> Response:
-        """The signed queries that devices may answer, as a JSON list."""
-        raise NotImplementedError
-
-    @app.post("/v1/batches", openapi_extra=_BINARY, responses={200: {"content": {SHARES: {}}}})
+    @app.post("/v1/batches")
     async def take_batch() -> Response:
         """Take the uploads that a collector gathered, each for itself (docs/collector.md)."""
         raise NotImplementedError
 
-    @app.get("/v1/tokens", responses={200: {"content": {SHARES: {}}}, 304: {"description": "Not changed."}})
+    @app.get("/v1/tokens")
     async def list_tokens() -> Response:
         """The SHA-256 of each device's token, 32 bytes each, for a collector."""
         raise NotImplementedError
 
 
 def _add_queries(app: FastAPI, proxy: Proxy) -> None:
-    @app.put("/v1/queries/{query_id}", status_code=201, openapi_extra={"requestBody": {"content": {"application/json": {}}}})
+    @app.put("/v1/queries/{query_id}", status_code=201)
     async def publish_query(query_id: str, request: Request) -> Response:
         """Relay a signed query to devices from now on, in the place of its older version."""
         token = proxy.authorize(request, "operator")
@@ -330,12 +305,7 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
-    about: Any = {
-        "status_code": 201,
-        "responses": {status: _PROBLEMS.get(status, _REFUSED) for status in (400, 401, 403, 413, 429)},
-    }
-
-    @app.post("/v1/enrol", openapi_extra={"requestBody": {"content": {"application/json": {}}}}, **about)
+    @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request) -> dict[str, str]:
         """A token for a device, by the operator's policy: for nothing, for an invitation, or for a signed ticket."""
         try:
@@ -344,7 +314,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
             body = None
         return {"token": proxy.enrolment.enrol(body, proxy.address_of(request))}
 
-    @app.post("/v1/enrol/rotate", **about)
+    @app.post("/v1/enrol/rotate", status_code=201)
     async def rotate(request: Request) -> dict[str, str]:
         """A new token in the place of the one that the request shows, which ends now."""
         shown = request.headers.get("authorization", "").partition(" ")[2].strip()
@@ -352,7 +322,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
 
 
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
-    @app.get("/v1/log", responses={200: {"content": {SHARES: {}}}})
+    @app.get("/v1/log")
     async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
         """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
 
@@ -364,12 +334,12 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
         path = proxy.settings.folder / "log.db"
         return await run_in_threadpool(_page, path, after, min(max(1, limit), _MOST_BLOCKS))
 
-    @app.get("/healthz", responses={503: {"description": "The disk or the log has failed: the proxy ends."}})
+    @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
         return Response(json.dumps(proxy.health_report()), 503 if proxy.worker.failed else 200, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "No shares can be taken now; the body says why."}})
+    @app.get("/readyz")
     async def readiness() -> Response:
         """200 while shares can be taken, 503 otherwise."""
         report = proxy.health_report()

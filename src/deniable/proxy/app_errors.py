@@ -52,7 +52,9 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
     async def wrong_address(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 422
         reason = {404: "address", 405: "method"}.get(status, "parameters")
-        return await refused(request, RefusedError(reason, status, parameters_problem(error)))
+        response = await refused(request, RefusedError(reason, status, parameters_problem(error)))
+        response.headers.update(getattr(error, "headers", None) or {})  # which methods are allowed
+        return response
 
     async def unrecorded(request: Request, error: Exception) -> Response:
         return await refused(

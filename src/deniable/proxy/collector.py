@@ -24,6 +24,7 @@ from starlette.concurrency import run_in_threadpool
 
 from deniable.errors import RefusedError, ResponseError, SettingsError
 from deniable.proxy.admission import Admission, QueryList, ShareUploads
+from deniable.proxy.api_documents import COLLECTOR_OPERATIONS, describe_uploads
 from deniable.proxy.app_errors import add_errors
 from deniable.proxy.collector_settings import CollectorSettings
 from deniable.proxy.uplink import Uplink, UplinkWorker
@@ -31,10 +32,12 @@ from deniable.queries.signing import LARGEST_LIST
 from deniable.service.background import Background
 from deniable.service.certificate_expiry import certificate_families, end_of_file
 from deniable.service.faults import Fault, FaultWatch, expiring, fault_families, health_document, name_of_error
+from deniable.service.feed_api import FEED_OPERATIONS
 from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 from deniable.service.hot_path import HotAddress, HotFront
 from deniable.service.http_server import Number
 from deniable.service.metrics import CONTENT_TYPE, counter, exposition, gauge
+from deniable.service.openapi import describe
 from deniable.service.query_feed import FEED_ADDRESS, LARGEST_FEED_PAGE
 from deniable.service.tokens import Token
 
@@ -180,12 +183,15 @@ def create_collector_app(collector: Collector) -> HotFront:
     app = FastAPI(title="deniable collector", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     add_errors(app, collector.refusals)
 
-    @app.get("/healthz", responses={503: {"description": "A part of the collector has ended: restart it."}})
+    describe_uploads(app)
+    describe(app, {**COLLECTOR_OPERATIONS, **FEED_OPERATIONS})
+
+    @app.get("/healthz")
     async def liveness() -> Response:
         """200 while the collector runs, whether or not it can bring uploads to the proxy."""
         return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
 
-    @app.get("/readyz", responses={503: {"description": "The proxy cannot be reached; the body says why."}})
+    @app.get("/readyz")
     async def readiness() -> Response:
         """200 while uploads can be brought to the proxy, 503 otherwise."""
         report = collector.health_report()

@@ -9,7 +9,7 @@ from typing import Any
 
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["Silence", "lifetime_epsilon", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
 
@@ -34,7 +34,7 @@ class Silence:
     def __str__(self) -> str:
         many = f"{self.answers:,} answer{'' if self.answers == 1 else 's'}"
         again = "" if self.period is None else f", until earlier answers are {spoken_duration(self.period)} old"
-        return f"{self.why} pays for {many}: at this schedule a device falls silent about {spoken_time(self.at)}{again}"
+        return f"{self.why} pays for {many}: at this schedule a device falls silent about {iso_time(self.at)}{again}"
 
 
 def silence(query: Query, limits: Iterable[tuple[float, int | None, str]], start: int | None = None) -> Silence | None:
@@ -102,6 +102,6 @@ def silence_words(query: Query, limits: Any = ()) -> list[str]:
         return []
     share = (found.at - query.schedule.origin) / (query.schedule.expires - query.schedule.origin)
     return [
-        f"At this schedule a device falls silent about {spoken_time(found.at)}, after {100 * share:.1f} % of the query's life.",
+        f"At this schedule a device falls silent about {iso_time(found.at)}, after {100 * share:.1f} % of the query's life.",
         "To last longer, ask less often or sample less.",
     ]

@@ -7,7 +7,7 @@ from deniable.queries.lasting import silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["summary"]
 
@@ -49,7 +49,7 @@ def _asked(query: Query) -> list[str]:
 def _when(query: Query) -> list[str]:
     schedule = query.schedule
     return [
-        f"Once every {spoken_duration(schedule.every)}, from {spoken_time(schedule.origin)} to {spoken_time(schedule.expires)}:"
+        f"Once every {spoken_duration(schedule.every)}, from {iso_time(schedule.origin)} to {iso_time(schedule.expires)}:"
         f" {schedule.n_epochs:,} epochs.",
         f"Results cover {spoken_duration(schedule.window)} and are released every {spoken_duration(schedule.slide)}.",
         *_late(query),
@@ -119,7 +119,7 @@ def _changes(query: Query) -> list[str]:
     if envelope is None:
         return []
     last = query.serial + envelope.versions
-    until = "" if envelope.until is None else f", before {spoken_time(envelope.until)}"
+    until = "" if envelope.until is None else f", before {iso_time(envelope.until)}"
     names = {"sampling": "sampling", "p": "p", "q": "q", "epsilon": "the mechanism's epsilon"}
     ranges = ", ".join(f"{names[name]} from {low:g} to {high:g}" for name, (low, high) in envelope.ranges().items())
     return [

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
+from typing import Any
 
 from deniable.errors import ParameterError
 
-__all__ = ["iso_time", "moment", "spoken_time"]
+__all__ = ["iso_time", "moment", "with_times"]
 
-_RULE = "must be a time such as 2026-01-01, 2026-01-01T08:30 or 2026-01-01T08:30:00Z (UTC unless it gives an offset)"
+_RULE = (
+    "must be a time such as 2026-01-01, 2026-01-01T08:30 or 2026-01-01T08:30:00Z (UTC unless it gives an offset), "
+    "or whole seconds since 1970"
+)
 
 
 def moment(name: str, text: str) -> int:
@@ -32,19 +37,27 @@ def moment(name: str, text: str) -> int:
 
 
 def iso_time(seconds: int) -> str:
-    """A UTC time as programs read it.
+    """A time of UTC in ISO 8601, or as plain seconds where it lies beyond the calendar.
 
     >>> iso_time(0)
     '1970-01-01T00:00:00Z'
     """
-    spoken = spoken_time(seconds)
-    return spoken if spoken.startswith("second") else f"{spoken[:10]}T{spoken[11:19]}Z"
-
-
-def spoken_time(seconds: int) -> str:
-    """A UTC time as people write it, or as plain seconds if it is beyond the calendar."""
     try:
         found = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (ValueError, OverflowError, OSError):
         return f"second {seconds}"
-    return f"{found:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{found:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def with_times(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """A document whose times (seconds since 1970 UTC, or None) also stand in ISO 8601 beside them, for people.
+
+    >>> with_times({"n": 3, "start": 0, "end": None}, "start", "end")
+    {'n': 3, 'start': 0, 'start_time': '1970-01-01T00:00:00Z', 'end': None, 'end_time': None}
+    """
+    out: dict[str, Any] = {}
+    for name, value in document.items():
+        out[name] = value
+        if name in names:
+            out[f"{name}_time"] = None if value is None else iso_time(value)
+    return out

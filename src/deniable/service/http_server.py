@@ -8,15 +8,16 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from deniable.checks import decimal
 from deniable.errors import ParameterError, RefusedError
+from deniable.queries.times import moment
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Number", "parameters_problem", "problem", "read_body"]
+__all__ = ["Moment", "Number", "parameters_problem", "problem", "read_body"]
 
 
 def problem(reason: str, status: int, detail: str) -> bytes:
@@ -49,6 +50,21 @@ def _digits(value: Any) -> int:
 
 Number = Annotated[int, BeforeValidator(_digits)]
 """A whole number in an address, in plain digits: one that a column of SQLite holds."""
+
+
+def _moment(value: Any) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return _digits(value)
+    try:
+        return moment("time", value)
+    except ParameterError as error:
+        raise ValueError(error.rule) from None
+
+
+Moment = Annotated[
+    int, BeforeValidator(_moment), WithJsonSchema({"type": "string", "description": "ISO 8601 (UTC), or seconds since 1970."})
+]
+"""A time in an address."""
 
 
 def parameters_problem(error: Exception) -> str:

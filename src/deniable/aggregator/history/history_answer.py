@@ -24,7 +24,7 @@ from deniable.estimation.comparison import Comparison, compare
 from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 from deniable.randomness import Source
 from deniable.results import encode
 
@@ -171,7 +171,7 @@ class HistoryReader:
         if start >= stop:
             if bounds == (None, None):
                 raise NoReportsError(f"no epoch of {query.id} with reports is closed yet")
-            given = [f"{name} = {spoken_time(bound)}" for name, bound in zip(names, bounds, strict=True) if bound is not None]
+            given = [f"{name} = {iso_time(bound)}" for name, bound in zip(names, bounds, strict=True) if bound is not None]
             length = spoken_duration(every)
             rule = f"only whole epochs that are closed count, and they take {length} each"
             raise NoReportsError(f"the history has no reports of {query.id} for {' and '.join(given)}: {rule}")
@@ -179,16 +179,16 @@ class HistoryReader:
 
 
 def _spoken(period: tuple[int, int]) -> str:
-    return f"from {spoken_time(period[0])} to {spoken_time(period[1])}"
+    return f"from {iso_time(period[0])} to {iso_time(period[1])}"
 
 
 def _refuse_overlap(first: _Read, second: _Read) -> None:
     if first.epochs.start < second.epochs.stop and second.epochs.start < first.epochs.stop:
         rule = "must not overlap the first period: what both hold would be compared with itself"
-        raise ParameterError("against_from", spoken_time(second.period[0]), rule)
+        raise ParameterError("against_from", iso_time(second.period[0]), rule)
     if first.estimate.labels != second.estimate.labels:
         rule = "must have the buckets of the first period: a version of the query changed them in between"
-        raise ParameterError("against_from", spoken_time(second.period[0]), rule)
+        raise ParameterError("against_from", iso_time(second.period[0]), rule)
 
 
 def _head(request: HistoryRequest, read: _Read) -> dict[str, Any]:

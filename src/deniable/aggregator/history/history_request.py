@@ -11,12 +11,31 @@ from deniable.errors import ParameterError
 from deniable.estimation.intervals import check_confidence
 from deniable.queries.times import moment
 
-__all__ = ["CUTS", "HistoryRequest", "ReadBudget"]
+__all__ = ["CUTS", "HISTORY_PARAMETERS", "HistoryRequest", "ReadBudget"]
 
 CUTS = ("hour", "weekday", "day", "stratum")
 _SOURCES = ("reports", "panes")
 _NAMES = {"start": "from", "end": "to", "against_start": "against_from", "against_end": "against_to"}
 """Fields whose parameter has another name over HTTP."""
+
+
+HISTORY_PARAMETERS = (
+    "against_from",
+    "against_to",
+    "by",
+    "confidence",
+    "fraction",
+    "from",
+    "given",
+    "margin",
+    "marginal",
+    "merge",
+    "seconds",
+    "simultaneous",
+    "source",
+    "to",
+)
+"""What a request may have in its address; `merge` may come several times."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +112,9 @@ class HistoryRequest:
     @classmethod
     def from_parameters(cls, given: Mapping[str, Any]) -> HistoryRequest:
         """The request that parameters of an address, or options of a command, describe: all of them texts, `merge` a list."""
-        known = {"from", "to", "fraction", "seconds", "margin", "confidence", "simultaneous", "merge", "by", "marginal", "given"}
-        known |= {"against_from", "against_to", "source"}
         for name in given:
-            if name not in known:
-                raise ParameterError(name, given[name], f"is not a parameter here; there are {', '.join(sorted(known))}")
+            if name not in HISTORY_PARAMETERS:
+                raise ParameterError(name, given[name], f"is not a parameter here; there are {', '.join(HISTORY_PARAMETERS)}")
         given_values = {name: value for name, value in given.items() if value not in (None, "", [], ())}
         times: dict[str, Any] = {
             field: moment(name, str(given_values[name])) for field, name in _NAMES.items() if name in given_values

@@ -14,6 +14,7 @@ from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.history.keeper import Keeper
 from deniable.aggregator.state import Clock, stored_panes
+from deniable.queries.times import with_times
 
 __all__ = ["HistoryService", "epoch_counts", "history_reader"]
 
@@ -45,7 +46,7 @@ def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | Non
             times = {"start": schedule.start_of_epoch(key.epoch), "end": schedule.end_of_epoch(key.epoch)}
             stratum = query.strata[key.stratum].name if query.strata else None
             counted = {"stratum": stratum, "n": pane.n, "counts": pane.counts.tolist()}
-            rows.append({"serial": key.serial, "epoch": key.epoch, **times, **counted})
+            rows.append({"serial": key.serial, "epoch": key.epoch, **with_times(times, *times), **counted})
     return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
 
 
@@ -87,9 +88,10 @@ class HistoryService:
         try:
             found = kept_epochs(connection, query_id)
             if found is None:
-                return {"n_reports": 0, "start": None, "end": None}
+                return with_times({"n_reports": 0, "start": None, "end": None}, "start", "end")
             schedule = published(connection, query_id)[-1].query.schedule
         finally:
             connection.close()
         epochs, n = found
-        return {"n_reports": n, "start": schedule.start_of_epoch(epochs.start), "end": schedule.start_of_epoch(epochs.stop)}
+        bounds = {"start": schedule.start_of_epoch(epochs.start), "end": schedule.start_of_epoch(epochs.stop)}
+        return {"n_reports": n, **with_times(bounds, *bounds)}

@@ -19,7 +19,7 @@ from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.history.report_files import SECONDS_PER_DAY, FileEntry, ReportFolder, ReportRows, day_name
 from deniable.aggregator.state import Clock
 from deniable.queries.schedule import Schedule
-from deniable.queries.times import spoken_time
+from deniable.queries.times import iso_time
 
 __all__ = ["BATCH", "COMPACTED", "PUBLISHED", "Keeper", "remove_orphans"]
 
@@ -259,7 +259,7 @@ class Keeper:
             days = [entry.day for entry in gone]
             receipt = {
                 "query": query,
-                "deleted_at": spoken_time(now),
+                "deleted_at": iso_time(now),
                 "reports": sum(entry.n for entry in gone) + n_staged,
                 "bytes": sum(entry.size for entry in gone) + bytes_staged,
                 "first_day": day_name(min(days)) if days else None,

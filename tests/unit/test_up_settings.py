@@ -173,7 +173,7 @@ def test_a_mistake_is_one_line_that_names_the_key_and_what_would_be_accepted(
 def test_a_simulation_that_is_too_short_for_a_window_is_refused(folder: Path) -> None:
     result = CliRunner().invoke(cli, ["up", str(folder / "up.toml"), "--seconds", "11"])
     assert result.exit_code == 2
-    assert result.stderr == "deniable: seconds = 11 must be at least 12, for so long takes a window: see simulation.every\n"
+    assert result.stderr == "deniable: seconds = 11 must be at least 12, the length of a window (see simulation.every)\n"
 
 
 def test_services_must_be_those_that_the_query_names(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import './bars.js';
 import './timeline.js';
 import { go, note } from './address.js';
-import { Problem, call, current, get, latestOnly, of } from './api.js';
+import { Problem, call, get, latestOnly, of } from './api.js';
 import { badge, h, icons, key, label, put, s, say, segmented, slot } from './dom.js';
 import { exportMenu } from './export.js';
 import { facts } from './facts.js';

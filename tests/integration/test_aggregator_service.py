@@ -30,6 +30,7 @@ from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign
+from deniable.queries.times import iso_time, with_times
 from toolkit import loopback
 from toolkit.crowds import KEY, RING, Crowd, minute_query
 from toolkit.services import Relays, running
@@ -304,9 +305,10 @@ def test_an_analyst_publishes_lists_reads_draws_and_stops_by_command(
         assert deniable("results", house.query.id) == f"{windows[-1]}\n\n"
         told = json.loads(deniable("results", house.query.id, "--all", "--json"))
         assert [each["index"] for each in told] == [window.index for window in windows]
-        assert told[0] == windows[0].to_dict()
+        assert told[0] == with_times(windows[0].to_dict(), "start", "end")
         lines = deniable("results", house.query.id, "--from", str(windows[1].start), "--csv").splitlines()
         assert len(lines) == 1 + 12 * (len(windows) - 1)
+        assert lines[1].split(",")[1:3] == [iso_time(windows[1].start), iso_time(windows[1].end)]
         deniable("results", house.query.id, "--plot", str(drawn))
         assert b"<svg" in drawn.read_bytes()
         assert house.query.id in deniable("query", "list")

@@ -115,7 +115,7 @@ def test_the_same_file_runs_services_with_tls_on_two_hosts_for_real_devices(tmp_
         with running(second, "--mode", "services", "--start", "two", "--start", "aggregator") as two:
             assert two.stdout is not None
             for line in two.stdout:
-                if line.endswith("is published\n"):
+                if line.startswith("Published "):
                     break
             else:
                 pytest.fail("it ended before the query was published")

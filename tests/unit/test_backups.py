@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from deniable.aggregator.catalogue import publish, published
 from deniable.aggregator.state import State
 from deniable.cli import cli
 from deniable.logs.share_logs import EmbeddedLog, HttpLog
@@ -28,6 +30,7 @@ from deniable.service.audit_log import read_events
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block, cut
 from toolkit.crowds import KEY, RING, Crowd, minute_query
+from toolkit.proxies import query_of_today
 from toolkit.served import served
 from toolkit.shares import body_of
 
@@ -199,6 +202,38 @@ def test_an_empty_machine_is_given_settings_ring_and_tokens_too(crowd: Crowd, tm
     assert (elsewhere.parent / "one.token").read_text() == "deniable_one\n"
     assert (elsewhere.parent / "one.token").stat().st_mode & 0o777 == 0o600
     State(elsewhere.parent / "state.db", crowd.query.proxies).close()
+
+
+def test_queries_that_were_published_or_stopped_after_the_backup_are_found_on_the_boards(tmp_path: Path) -> None:
+    proxy = Proxy(ProxySettings(tmp_path / "proxy"))
+    with served(create_app(proxy)) as client:
+        url = str(client.base_url).rstrip("/")
+        stopped, fresh = (query_of_today(id=name, proxies=[url, "two"]) for name in ("stopped-since", "published-since"))
+        RING.save(tmp_path / "ring.json")
+        logs = "".join(f'[[proxies]]\nname = "{name}"\nlog = "{i}.db"\n' for i, name in enumerate([url, "two"]))
+        (tmp_path / "aggregator.toml").write_text(f'state = "state.db"\nring = "ring.json"\n{logs}')
+        for i in range(2):
+            BlockLog(tmp_path / f"{i}.db").close()
+        state = State(tmp_path / "state.db", [url, "two"])
+        with state.transaction():
+            publish(state.connection, sign(stopped, KEY), RING, [url, "two"], int(time.time()))
+        state.close()
+        done("aggregator", "backup", tmp_path / "aggregator.toml", tmp_path / "backup")
+        proxy.board.publish(fresh.id, sign(fresh, KEY).to_bytes())
+        report = done("aggregator", "restore", tmp_path / "backup", tmp_path / "aggregator.toml", "--replace")
+    assert report["published_again"] == ["published-since, version 1"]
+    assert report["not_shown"] == ["stopped-since"]
+    state = State(tmp_path / "state.db", [url, "two"])
+    assert {entry.query.id for entry in published(state.connection)} == {"stopped-since", "published-since"}
+    state.close()
+
+
+def test_the_state_of_spark_is_not_backed_up_without_its_checkpoint(crowd: Crowd, tmp_path: Path) -> None:
+    settings = crowd.folder / "aggregator.toml"
+    settings.write_text(f'engine = "spark"\n{settings.read_text()}[spark]\ncheckpoint = "checkpoint"\n')
+    result = run("aggregator", "backup", settings, tmp_path / "backup")
+    assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1)
+    assert "stop its driver, and copy state and checkpoint together" in result.output
 
 
 # --- a proxy ----------------------------------------------------------------------------------------------------------

@@ -352,7 +352,7 @@ TABLE: list[tuple[Plant, str, attacks.Check]] = [
     (memo_not_kept, "audit pipeline, all together", attacks.pipeline(memoize=True)),
     (memo_without_slot, "test_distinguishing_games", attacks.rows_game),
     (shares(first_share_is_empty), "audit pipeline, proxy 2 alone", PIPELINE),
-    (shares(one_pad_for_all), "audit pipeline, proxy 2 alone", PIPELINE),
+    (shares(one_pad_for_all), "audit pipeline, uniform noise", PIPELINE),
     (shares(id_from_the_report), "audit pipeline, each proxy alone", PIPELINE),
     (shares(ids_that_count_up), "audit pipeline, order in a proxy's log", attacks.order_in_the_log),
     (tag_left_out, "test_wire", attacks.changed_shares_are_noticed),

@@ -122,7 +122,7 @@ def test_one_file_describes_the_simulation_and_the_services(folder: Path) -> Non
         ),
         ("seconds = 30", "seconds = 0", "line 4: seconds = 0 must be a whole number from 1 to"),
         ('query = "trips.toml"', "", "query = None must be the path of a query's TOML file, or a table [query]"),
-        ('owner = "taxi"', "", "line 6: data.owner = None must be a text, and not an empty one"),
+        ('owner = "taxi"', "", "line 6: data.owner = None must be a non-empty text"),
         ('table = "trips.csv"', 'table = "none.csv"', "line 7: data.table = 'none.csv' must be a file: .csv, .parquet"),
         ('table = "trips.csv"', "", "data = ['owner'] must have either vaults, a folder, or table"),
         ('every = "3 s"', 'every = "3 m"', "line 11: simulation.every = '3 m' must be a number of whole seconds or a text"),
@@ -131,7 +131,7 @@ def test_one_file_describes_the_simulation_and_the_services(folder: Path) -> Non
             'start = ["ten"]',
             "services.start = ['ten'] must be a list of some of one, two, aggregator",
         ),
-        ('keys = ["city.key.pub"]', "", "line 14: services.keys = None must be a list of public keys' files; or else give ring"),
+        ('keys = ["city.key.pub"]', "", "line 14: services.keys = None must be a list of public key files; or give ring"),
         ('key = "one.key"', "", "services.proxies[0].key = None is missing: TLS needs a certificate and its key"),
         ('token_file = "two.token"', "", "services.proxies[1].token_file = None is missing: the aggregator needs"),
         ("port = 8602", "", "services.proxies[1].port = None must be a whole number from 1 to 65535"),
@@ -173,7 +173,7 @@ def test_a_mistake_is_one_line_that_names_the_key_and_what_would_be_accepted(
 def test_a_simulation_that_is_too_short_for_a_window_is_refused(folder: Path) -> None:
     result = CliRunner().invoke(cli, ["up", str(folder / "up.toml"), "--seconds", "11"])
     assert result.exit_code == 2
-    assert result.stderr == "deniable: seconds = 11 must be at least 12, for so long takes a window: see simulation.every\n"
+    assert result.stderr == "deniable: seconds = 11 must be at least 12, the length of a window (see simulation.every)\n"
 
 
 def test_services_must_be_those_that_the_query_names(folder: Path) -> None:

@@ -342,3 +342,22 @@ def test_a_window_says_so_when_more_answers_were_malformed_than_its_error_covers
     told = "17 % of the shares of https://two.example were malformed"
     assert any(note.startswith(told) for note in window.estimate.notes) == (condition == "malformed")
     assert Window.from_dict(window.to_dict()) == window
+
+
+@pytest.mark.parametrize(("n_bad", "condition"), [(1, "complete"), (60, "malformed")])
+def test_shares_that_were_changed_on_their_way_make_a_window_malformed_if_they_are_many(
+    crowd: Crowd, n_bad: int, condition: str
+) -> None:
+    engine = crowd.engine()
+    for epoch in range(3):
+        crowd.answer([1, 2] * 50, epoch)
+    shares = crowd.split([3] * n_bad)
+    shares[1][2:] ^= np.uint64(1)  # the tags of these messages fit no longer
+    for proxy in range(2):
+        crowd.append(proxy, shares[proxy])
+    crowd.mark(3)
+    crowd.now += 3 * 60
+    engine.drain()
+    (window,) = crowd.windows()
+    assert (window.condition, window.n) == (condition, 300)
+    assert {account["malformed"] for account in window.conservation["proxies"].values()} == {n_bad}

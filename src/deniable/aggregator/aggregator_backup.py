@@ -41,6 +41,9 @@ _BEGINS = re.compile(r"begins after offset (\d{1,19})\b")
 def back_up_aggregator(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
     """Write a backup of a running or stopped aggregator into a new folder; what is in it."""
     settings = read_settings(settings_file)
+    if settings.engine != "embedded":
+        rule = "how far it has counted stands in its checkpoint: stop its driver, and copy state and checkpoint together"
+        raise BackupError(f"the engine is {settings.engine!r}: {rule}")
     if not settings.state.is_file():
         raise BackupError(f"{settings.state} is not there: there is nothing to back up yet")
     writer = BackupWriter(target)
@@ -135,7 +138,9 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             connection = state.connection
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('restored', ?)", (now,))
             connection.execute("UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'results'", (_NUMBERS,))
-            report["published_again"] = _publish_again(connection, settings, int(manifest["made_seconds"]))
+            shown = _boards(settings)
+            report["published_again"] = _publish_again(connection, settings, shown or [], int(manifest["made_seconds"]))
+            report["not_shown"] = [] if shown is None else _not_shown(connection, shown, now)
             report["lost"] = [loss for i, proxy in enumerate(settings.proxies) for loss in _losses(state, i, proxy)]
     finally:
         state.close()
@@ -167,36 +172,51 @@ def _restore_history(backup: Path, settings: Settings) -> list[str]:
     return [f"{len(found)} files of the history"] if found else []
 
 
-def _publish_again(connection: sqlite3.Connection, settings: Settings, made: int) -> list[str]:
-    """Take in the queries that proxies show and the backup does not have: they were published after it.
-
-    They are counted from the time of the backup on, which is before they were published, so that none of their answers is lost.
-    """
+def _boards(settings: Settings) -> list[SignedQuery] | None:
+    """The queries that the proxies show to devices; None if none of them could be asked."""
     import httpx  # noqa: PLC0415 - an extra
 
-    ring, names = KeyRing.load(settings.ring), [proxy.name for proxy in settings.proxies]
-    known = {(entry.query.id, entry.query.serial) for entry in published(connection)}
-    taken: list[str] = []
+    found: list[SignedQuery] = []
+    answered = False
     with httpx.Client(timeout=settings.limits.silent) as client:
         for proxy in settings.proxies:
             if not proxy.url.startswith(("http://", "https://")):
                 continue
             try:
                 answer = ask(client, "GET", f"{proxy.url.rstrip('/')}/v1/queries", LARGEST_LIST + (1 << 16))
-                shown = [SignedQuery.from_bytes(json.dumps(each).encode()) for each in json.loads(answer.content)]
+                found += [SignedQuery.from_bytes(json.dumps(each).encode()) for each in json.loads(answer.content)]
             except (ResponseError, QueryError, ValueError):  # it is away, or what it shows is none of ours: the next one is asked
                 continue
-            for each in shown:
-                query = each.unverified()
-                if (query.id, query.serial) in known:
-                    continue
-                known.add((query.id, query.serial))
-                try:
-                    publish(connection, each, ring, names, made)
-                except DeniableError:
-                    continue
-                taken.append(f"{query.id}, version {query.serial}")
+            answered = True
+    return found if answered else None
+
+
+def _publish_again(connection: sqlite3.Connection, settings: Settings, shown: list[SignedQuery], made: int) -> list[str]:
+    """Take in the queries that proxies show and the backup does not have: they were published after it.
+
+    They are counted from the time of the backup on, which is before they were published, so that none of their answers is lost.
+    """
+    ring, names = KeyRing.load(settings.ring), [proxy.name for proxy in settings.proxies]
+    known = {(entry.query.id, entry.query.serial) for entry in published(connection)}
+    taken: list[str] = []
+    for each in shown:
+        query = each.unverified()
+        if (query.id, query.serial) in known:
+            continue
+        known.add((query.id, query.serial))
+        try:
+            publish(connection, each, ring, names, made)
+        except DeniableError:  # of a key that is not trusted here: no device answers it either
+            continue
+        taken.append(f"{query.id}, version {query.serial}")
     return taken
+
+
+def _not_shown(connection: sqlite3.Connection, shown: list[SignedQuery], now: int) -> list[str]:
+    """Queries that run by the backup, and that no proxy shows: perhaps they were stopped after it."""
+    ids = {each.unverified().id for each in shown}
+    running = {entry.query.id for entry in published(connection) if entry.stopped is None and entry.query.schedule.expires > now}
+    return sorted(running - ids)
 
 
 def _losses(state: State, proxy: int, settings: ProxySettings) -> Iterator[dict[str, Any]]:

@@ -51,6 +51,8 @@ def aggregator_metrics(service: Service) -> bytes:
         gauge("window_delay_seconds", "From the end of the newest window to its result.", [({"query": q}, n) for q, n in delays]),
         gauge("relay_backlog", "Queries that a proxy was not told of, or not told to stop.", told),
         gauge("engine_running", "1 while the engine counts.", int(service.running)),
+        gauge("audit_lines", "Lines of the audit log.", service.audit.head.lines),
+        gauge("feed_lines", "Lines of the public feed.", service.feed.head.lines),
         counter("requests_refused_total", "Requests that were refused, by reason.", refused),
         *_engine(service),
         *_machine(service, now),

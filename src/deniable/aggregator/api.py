@@ -66,7 +66,7 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
     _add_streams(app, service, ending)
     add_history(app, service)
     _add_watching(app, service)
-    add_feed(app, service.feed)
+    add_feed(app, service.feed, service.audit)
     describe(app, OPERATIONS)
     return app
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.findings import Audit
+from deniable.audit.findings import Audit, Comparison
 from deniable.audit.game import FEWEST, Game, Progress, Verdict, play, play_together
 from deniable.audit.mechanisms import check_confidence
+from deniable.audit.observing import VISIBLE_BYTES
 from deniable.audit.pipeline import History, Passage, Pipeline, histories_of
 from deniable.audit.report_views import inputs_of, sent_views
 from deniable.audit.views import CountDifference, ItemScores, WholeReport
@@ -20,6 +21,7 @@ from deniable.client import encoding
 from deniable.client.fleet import Fleet
 from deniable.queries.query import Query
 from deniable.randomness import Source, system_source
+from deniable.wire.shares import record_bytes
 
 __all__ = ["audit_pipeline"]
 
@@ -50,12 +52,14 @@ def audit_pipeline(
     histories = histories_of(query, places.tolist())
     pipeline = Pipeline(query, folder, coins)
     games, parts = _games(query, histories, places)
-    errors = [(1 - confidence) / (len(games) + 2)] * len(games)
+    errors = [(1 - confidence) / (len(games) + 3)] * len(games)
     order: list[NDArray[np.float64]] = []
+    noise = _Noise(len(query.proxies), record_bytes(query.size_class or 0))
 
     def draw(i: int, count: int) -> list[NDArray[Any]]:
         passed = pipeline.passage(histories[i], count)
         order.append(passed.order)
+        noise.add(passed)
         return [part(passed) for part in parts]
 
     verdicts = play_together(games, draw, n, errors, progress=None if progress is None else lambda done: progress(0.9 * done))
@@ -69,7 +73,15 @@ def audit_pipeline(
     )
     verdicts.sort(key=lambda verdict: verdict.game != _TOGETHER)  # what the local epsilon is claimed for comes first
     people = max(verdict.n for verdict in verdicts)
-    return Audit(f"the pipeline of {query.id!r}", query.epsilon_local, confidence, tuple(verdicts), notes=notes, drawn=people)
+    return Audit(
+        f"the pipeline of {query.id!r}",
+        query.epsilon_local,
+        confidence,
+        tuple(verdicts),
+        (noise.found(errors[0]),),
+        notes,
+        people,
+    )
 
 
 _TOGETHER = "all parties together"
@@ -119,6 +131,30 @@ def _bytes(passed: Passage, proxies: list[int]) -> NDArray[np.uint8]:
     width = min(shares[0].shape[1], _WIDTH // (len(shares) + (len(shares) > 1)))
     cut = [share[:, :width] for share in shares]
     return np.hstack([*cut, np.bitwise_xor.reduce(cut)] if len(cut) > 1 else cut)
+
+
+class _Noise:
+    """Whether the bytes of every single proxy's shares are uniform, whatever anybody answers: a chi-square of each place."""
+
+    def __init__(self, proxies: int, length: int) -> None:
+        self._length = length
+        self._counts = np.zeros((proxies, length - VISIBLE_BYTES, 256), dtype=np.int64)
+
+    def add(self, passed: Passage) -> None:
+        offsets = 256 * np.arange(self._counts.shape[1])
+        for proxy, shares in enumerate(passed.shares):
+            payloads = shares[passed.took_part[:, 0], VISIBLE_BYTES : self._length]
+            found = np.bincount((payloads + offsets).reshape(-1), minlength=self._counts[0].size)
+            self._counts[proxy] += found.reshape(-1, 256)
+
+    def found(self, error: float) -> Comparison:
+        from scipy.stats import chi2  # noqa: PLC0415 - slow to import
+
+        n = int(self._counts[0, 0].sum())
+        square = ((self._counts - n / 256) ** 2).sum(axis=2) * 256 / n
+        chance = float(chi2.sf(square, 255).min()) * square.size  # of the oddest of all places
+        detail = f"{n:,} shares of each; as odd a byte has a chance of {min(chance, 1.0):.2g}"
+        return Comparison("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
 
 
 def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None:

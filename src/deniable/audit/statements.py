@@ -133,9 +133,10 @@ h1 { font-size: var(--t-xl); line-height: 28px; font-weight: 600; margin: 0 0 8p
 h2 { font-size: var(--t-m); font-weight: 600; margin: 32px 0 8px; }
 p, dl { margin: 0 0 8px; } dt { color: var(--ink-2); } dd { margin: 0 0 8px; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; } th { text-align: start; font-weight: 400; color: var(--ink-2); }
+th.num { text-align: end; }
 th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 .num { text-align: end; white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
-.quiet { color: var(--ink-3); } .wide { overflow-x: auto; }
+.quiet { color: var(--ink-3); } .wide { overflow-x: auto; margin-bottom: 8px; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 400 var(--t-xs)/16px var(--mono); }
 """
 
@@ -181,7 +182,8 @@ def _section(name: str, audit: Mapping[str, Any]) -> str:
     )
     notes = "".join(f'<p class="quiet">{_safe(note)}</p>' for note in audit["notes"])
     titles = ("attack", "claimed", "shown at least", "of the claim", "", "a leak would be seen from")
-    head = f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"
+    aligned = [("" if place in (0, 4, 5) else ' class="num"', title) for place, title in enumerate(titles)]
+    head = f"<tr>{''.join(f'<th{how}>{title}</th>' for how, title in aligned)}</tr>"
     confidence = f"{100 * audit['confidence']:g} %"
     return (
         f"<h2>{_safe(name)}</h2><p>{_safe(audit['subject'])}; {audit['n']:,} reports, confidence {confidence}</p>"

@@ -59,6 +59,8 @@ def _spoken(report: dict[str, Any]) -> list[str]:
         lines.append(f"moved aside: {report['moved_aside']}")
     lines += [f"left as it is: {path}" for path in report["kept"]]
     lines += [f"published after the backup, and counted again: {name}" for name in report.get("published_again", ())]
+    for name in report.get("not_shown", ()):
+        lines.append(f"runs again, though no proxy shows it: {name}; stop it if it was stopped after the backup")
     for loss in report["lost"]:
         lines.append(f"lost: {_spoken_loss(loss)}")
     if not report["lost"]:

@@ -1,4 +1,4 @@
-"""`deniable kafka`: a broker to try things with."""
+"""`deniable kafka`: a broker for trying things out."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LOOK = 0.2
 
 @click.group()
 def kafka() -> None:
-    """Kafka as the place of the proxies' logs: docs/kafka.md."""
+    """Keep the proxies' logs in Kafka (docs/kafka.md)."""
 
 
 @kafka.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on loopback; by default one that is free.")
-@click.option("--data", type=click.Path(path_type=Path), help="Keep what is written in this folder, and find it there again.")
-@click.option("--json", "wants_json", is_flag=True, help="Print the address as one JSON object on one line.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on loopback [default: a free one].")
+@click.option("--data", type=click.Path(path_type=Path), help="Keep the data in this folder, for the next start.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the address as one line of JSON.")
 def dev(port: int, data: Path | None, wants_json: bool) -> None:
-    """Run a Kafka broker on this machine until Ctrl-C, to try things with: no TLS, no passwords, no second copy.
+    """Run a Kafka broker on this machine until Ctrl-C, for trying things out: no TLS, no passwords, no replicas.
 
-    Needs a JDK (17 or newer); the first time also Maven, which fetches Kafka into the cache folder. Without --data all that was
-    written is deleted at the end. No topic is made: a proxy makes its own.
+    Needs a JDK (17 or newer); the first time also Maven, which fetches Kafka into the cache folder. Without --data everything
+    written is deleted at the end. It creates no topic: each proxy creates its own.
     """
     from deniable.cli.live import ending_in_order  # noqa: PLC0415 - slow to import
 
@@ -49,7 +49,7 @@ def dev(port: int, data: Path | None, wants_json: bool) -> None:
             say(json.dumps(document) if wants_json else f"Kafka {KAFKA_VERSION} at {broker.bootstrap}; Ctrl-C stops it")
             while broker.running:
                 time.sleep(_LOOK)
-            raise ServiceError(f"the broker has ended by itself{f': see {broker.log}' if data else ''}")
+            raise ServiceError(f"the broker stopped unexpectedly{f': see {broker.log}' if data else ''}")
         except KeyboardInterrupt:
             pass  # this is how it ends
     if not wants_json:

@@ -30,7 +30,7 @@ def number(text: str) -> int | float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a number.") from None
+        raise click.BadParameter(f"{text!r} is not a number.") from None  # the words of a ValueError are lost up to click 8.3
 
 
 @click.command()

@@ -22,28 +22,28 @@ _LONGEST_PAUSE = 60.0
 
 @click.group()
 def spark() -> None:
-    """Aggregate on Spark what proxies log in Kafka: docs/spark.md."""
+    """Run the aggregator's pipeline on Spark, from the proxies' logs in Kafka (docs/spark.md)."""
 
 
 @spark.command()
 @click.argument("settings", type=click.Path(path_type=Path))
 @click.option(
-    "--master", help="Spark's master: local[2], spark://host:7077, yarn, k8s://…; by default as Spark is set up, or local[*]."
+    "--master", help="Spark's master: local[2], spark://host:7077, yarn, k8s://… [default: Spark's own set-up, or local[*]]."
 )
-@click.option("--available-now", is_flag=True, help="Count what the logs hold at this moment, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print the progress of every batch as one JSON object on one line.")
+@click.option("--available-now", is_flag=True, help="Count what the logs hold now, then exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print the progress of every batch as one line of JSON.")
 def submit(settings: Path, master: str | None, available_now: bool, as_json: bool) -> None:
     """Run the pipeline that the TOML file SETTINGS of an aggregator describes, until Ctrl-C.
 
-    `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves what it counts. If the stream fails,
-    because a broker is away, it is started again from its checkpoint: nothing is lost, and nothing is counted twice.
+    `deniable aggregator run SETTINGS`, with `engine = "spark"` in the same file, serves the results. If the stream fails, for
+    example because a broker is away, it restarts from its checkpoint: nothing is lost, and nothing is counted twice.
     """
     from deniable.aggregator.engines.spark.driver import aggregate  # noqa: PLC0415 - loads NumPy and more
     from deniable.aggregator.engines.spark.session import is_alive, job_of, open_session  # noqa: PLC0415
 
     chosen = read_settings(settings)
     if chosen.spark is None:
-        raise SettingsError("spark", None, "must be there: a table [spark] with at least a checkpoint", settings.name)
+        raise SettingsError("spark", None, "is missing: a table [spark] with at least a checkpoint", settings.name)
     stop = threading.Event()
     keep_files_private()  # also those of the JVM, which inherits this: a checkpoint holds shares that wait
     session = open_session(master, chosen.spark.options)
@@ -71,13 +71,13 @@ def submit(settings: Path, master: str | None, available_now: bool, as_json: boo
             except ServiceError as error:
                 if available_now or not is_alive(session):
                     raise
-                say(_line({"event": "failed", "problem": str(error)}, f"{error}; again in {pause:.0f} s", as_json), err=True)
+                say(_line({"event": "failed", "problem": str(error)}, f"{error}; retrying in {pause:.0f} s", as_json), err=True)
                 if stop.wait(pause):
                     break
                 pause = min(2 * pause, _LONGEST_PAUSE)
     finally:
         session.stop()
-    say(_line({"event": "stopped"}, "Stopped. The next start goes on from here.", as_json))
+    say(_line({"event": "stopped"}, "Stopped. The next start continues from here.", as_json))
 
 
 def _line(document: dict[str, Any], text: str, as_json: bool) -> str:

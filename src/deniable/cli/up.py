@@ -25,16 +25,16 @@ _REFRESH = 0.5
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--mode", type=click.Choice(MODES), help="Instead of the mode in FILE.")
+@click.option("--mode", type=click.Choice(MODES), help="Overrides the mode in FILE.")
 @click.option(
-    "--start", multiple=True, help="Start this service only; may be given several times. Instead of services.start in FILE."
+    "--start", multiple=True, help="Start only this service; may be given several times. Overrides services.start in FILE."
 )
-@click.option("--seconds", type=click.IntRange(1), help="How long a simulation's people answer, instead of what FILE says.")
-@click.option("--json", "wants_json", is_flag=True, help="Of a simulation, print one JSON object at the end, and nothing else.")
+@click.option("--seconds", type=click.IntRange(1), help="How long the people of a simulation answer. Overrides FILE.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object at the end of a simulation, and nothing else.")
 def up(file: Path, mode: str | None, start: tuple[str, ...], seconds: int | None, wants_json: bool) -> None:
     """Run the system that the TOML file FILE describes, until Ctrl-C: a simulation, or services for real devices.
 
-    docs/deploy.md tells what FILE holds. A simulation without `seconds` goes on until it is interrupted.
+    docs/deploy.md describes FILE. A simulation without `seconds` runs until it is interrupted.
     """
     settings = read_settings(file, mode, start)
     try:
@@ -55,7 +55,7 @@ def _simulate(settings: Settings, seconds: int | None, wants_json: bool) -> None
     from deniable.local.own_data import simulate_own  # noqa: PLC0415
 
     if seconds is not None and seconds < settings.simulated_window:
-        rule = f"must be at least {settings.simulated_window}, for so long takes a window: see simulation.every"
+        rule = f"must be at least {settings.simulated_window}, the length of a window (see simulation.every)"
         raise ParameterError("seconds", seconds, rule)
     simulation, n_people = simulate_own(settings)
     title = settings.query.question or settings.query.id
@@ -92,7 +92,7 @@ def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
     with Analyst(plan.aggregator.address.url, services.analyst_token_file.read_text().strip()) as analyst:
         if plan.analyst_key is not None:
             analyst.publish(sign(query, AnalystKey.load(plan.analyst_key)))
-            say(f"{query.id}, version {query.serial}, is published")
+            say(f"Published {query.id}, version {query.serial}.")
         newest = 0
         while True:
             services.check()
@@ -101,6 +101,6 @@ def _follow(query: Query, plan: ServicesPlan, services: Services) -> None:
                     say(str(window))
                     newest = window.start + 1
             except ResponseError as error:
-                if error.status not in (0, 404):  # 404: nobody has published it yet
+                if error.status not in (0, 404):  # 404: it has not been published yet
                     raise
             time.sleep(_REFRESH)

@@ -249,7 +249,7 @@ def create_app(proxy: Proxy) -> HotFront:
     _add_queries(app, proxy)
     _add_enrolment(app, proxy)
     _add_reading(app, proxy)
-    add_feed(app, proxy.feed)
+    add_feed(app, proxy.feed, proxy.audit)
     describe(app, PROXY_OPERATIONS)
     return HotFront(app, proxy.hot_addresses(), proxy.refusals)
 

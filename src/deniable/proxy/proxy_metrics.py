@@ -43,6 +43,8 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),
         gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.admission.n_receiving),
         gauge("queries", "Queries on the board.", len(proxy.board)),
+        gauge("audit_lines", "Lines of the audit log.", proxy.audit.head.lines),
+        gauge("feed_lines", "Lines of the public feed.", proxy.feed.head.lines),
         gauge("uploads_waiting", "Requests whose shares wait to be made durable.", proxy.worker.n_uploads_waiting),
         gauge("take_seconds", "How long the last uploads took to be made durable.", proxy.worker.take_seconds),
         gauge("disk_free_bytes", "What is free on the disk of the proxy's folder.", free_bytes(proxy.settings.folder)),

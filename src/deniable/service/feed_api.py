@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
+from deniable.service.audit_log import AuditLog
 from deniable.service.http_server import Number
 from deniable.service.openapi import Operation, describe
 from deniable.service.query_feed import FEED_ADDRESS, QueryFeed
@@ -16,15 +17,17 @@ __all__ = ["FEED_OPERATIONS", "add_feed"]
 FEED_OPERATIONS = {f"GET {FEED_ADDRESS}": Operation({200: dict[str, Any]}, (422, 503))}
 
 
-def add_feed(app: FastAPI, feed: QueryFeed) -> None:
-    """Serve a feed."""
+def add_feed(app: FastAPI, feed: QueryFeed, audit: AuditLog) -> None:
+    """Serve a feed, and beside it the head of the audit log: noted elsewhere, it shows if that is ever rewritten."""
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> dict[str, Any]:
         """Every query and version that was ever published here, and every stop: the lines after so many, as they were written.
 
-        Each line carries the SHA-256 of the one before it, so a line that is left out or changed is noticed. No token is needed.
+        Each line carries the SHA-256 of the one before it, so a line that is left out or changed is noticed. `audit` is how far
+        the service's audit log goes. No token is needed.
         """
-        return await run_in_threadpool(feed.page, after, limit)
+        page = await run_in_threadpool(feed.page, after, limit)
+        return {**page, "audit": str(audit.head)}
 
     describe(app, FEED_OPERATIONS)

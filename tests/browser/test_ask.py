@@ -115,7 +115,7 @@ def test_white_noise_is_refused_with_its_figure_and_the_nearest_that_works(brows
     assert len(fixes) == 3
     browser.run("document.querySelector('.verdict .fixes button').click()")
     settled(browser)
-    browser.wait(lambda: "is seen within" in browser.text("verdict"), "the nearest design is not feasible")
+    browser.wait(lambda: "is estimated within" in browser.text("verdict"), "the nearest design is not feasible")
 
 
 def test_what_a_person_risks_is_said_for_an_answer_a_month_and_a_life(browser: Browser, console: SeededConsole) -> None:

@@ -58,7 +58,7 @@ def test_two_periods_are_told_apart_where_they_differ_and_nowhere_else(browser: 
     assert browser.text("finding") == "2 of 11 buckets differ"
     assert "more in B" in browser.text("compare-0")
     assert "less in B" in browser.text("compare-1")
-    assert "not told apart" in browser.text("compare-2")
+    assert "no clear difference" in browser.text("compare-2")
     assert "nobody's epsilon grew" in browser.text("read")
     assert browser.complaints() == []
     browser.picture("lookback-light")

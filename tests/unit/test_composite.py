@@ -107,7 +107,7 @@ def test_what_an_estimate_knows_of_its_privacy_and_time_stays_with_the_table() -
         tuple(range(6)), np.full(6, 1 / 6), np.full(6, 0.01), 100, np.eye(6) / 100, epsilon=2.0, sampled_epsilon=0.7
     )
     table = CHAIN.table(dataclasses.replace(shares, window=("Monday", "Tuesday")))
-    assert "epsilon 2 (sampled 0.7) a person" in str(table)
+    assert "epsilon 2 (sampled 0.7) per person" in str(table)
     assert table.marginal("next").to_dict()["window"] == ["Monday", "Tuesday"]
     assert table.estimate().sampled_epsilon == 0.7
 
@@ -118,7 +118,7 @@ def test_bad_rows_are_refused_by_attribute_and_position_without_the_answer() -> 
     assert "secret" not in str(caught.value)
     with pytest.raises(MissingAnswerError, match=r"values\[0\] of 'current'"):
         CHAIN.index({"current": [None], "next": ["d"]})
-    with pytest.raises(AnswerTypeError, match="of 'next' must be 1 rows long"):
+    with pytest.raises(AnswerTypeError, match="of 'next' must have 1 rows"):
         CHAIN.index({"current": ["a"], "next": ["d", "e"]})
     with pytest.raises(ParameterError, match="must hold the attribute 'next'"):
         CHAIN.index({"current": ["a"]})

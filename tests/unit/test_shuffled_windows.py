@@ -119,3 +119,25 @@ def test_the_next_window_of_about_as_many_answers_finds_the_figure_again() -> No
     for each in panes[1:]:
         shuffled_loss([query], each)
     assert time.perf_counter() - start < 0.02
+
+
+def test_rows_that_lose_so_much_that_nothing_is_hidden_are_said_to() -> None:
+    query = asked(mechanism={"name": "OptimizedUnary", "epsilon": 30.0}, rows="several", most_rows=40)
+    window = window_of(query, 4096)
+    assert window.epsilon_shuffled == query.epsilon_local
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("name", ["OptimizedUnary", "DirectEncoding", "LocalHashing", "SubsetSelection", "BasicRappor"])
+def test_every_window_can_be_closed_whatever_its_mechanism_and_size(name: str, epsilon: float) -> None:
+    mechanism = (
+        {"name": "BasicRappor", "f": 0.5, "p": 0.25, "q": 0.75} if name == "BasicRappor" else {"name": name, "epsilon": epsilon}
+    )
+    query = asked(mechanism=mechanism, columns=[Column("d", ["a", "b", "c"], other=True)])
+    found = [
+        shuffled_loss([query], {PaneKey(query.id, 1, 0, 0): Pane(np.zeros(4, dtype=np.int64), n)}) for n in (1, 2, 100, 10**6)
+    ]
+    losses = [each.epsilon for each in found if each is not None]
+    assert len(losses) == 4
+    assert all(0 < loss <= query.epsilon_local for loss in losses)
+    assert losses == sorted(losses, reverse=True)

@@ -158,7 +158,7 @@ def test_reports_and_tallies_come_back_from_their_bytes(k: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "message"), [([0b00001111, 0], "another number"), ([0b00000001, 0], "another number"), ([1, 2], "beyond")]
+    ("row", "message"), [([0b00001111, 0], "not have 2 values"), ([0b00000001, 0], "not have 2 values"), ([1, 2], "beyond")]
 )
 def test_a_set_of_another_size_or_with_spare_bits_is_refused(row: list[int], message: str) -> None:
     mechanism = SubsetSelection(9, 1.0)

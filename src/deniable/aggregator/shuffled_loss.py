@@ -24,6 +24,8 @@ from deniable.queries.query import Query
 
 __all__ = ["ShuffledLoss", "shuffled_loss"]
 
+_LARGEST = 600.0
+"""The loss of all rows from which on shuffling promises nothing: its exponential would leave no delta."""
 _STEPS = 32
 """Sizes of a crowd per doubling. Rounded down to one of them, for fewer others never hide an answer better, the figure is found
 again in the next window, and is at most 1.1 % larger."""
@@ -59,11 +61,11 @@ def _epsilon(query: Query, among: int, delta: float) -> float:
     d (1 + exp(e) + … + exp((k - 1) e)), and e is at most the local loss of a row.
     """
     rows = query.most_rows
-    part = delta if rows == 1 else delta / sum(math.exp(query.epsilon * i) for i in range(rows))
+    part = delta / sum(math.exp(query.epsilon * i) for i in range(rows)) if query.epsilon * rows < _LARGEST else 0.0
     # Of sets of buckets no blanket is known: they have the bound for every mechanism of that loss.
     known = query.ones == 1
     one = blanket_epsilon(query.mechanism, among, part) if known else shuffled_epsilon(query.epsilon, among, part)
-    return min(rows * one, query.epsilon_local)
+    return query.epsilon_local if one >= query.epsilon else min(rows * one, query.epsilon_local)
 
 
 def _rounded_down(n: int) -> int:

@@ -95,6 +95,8 @@ class VarianceError(Result):
     scale: float
     grid: float
     width: float
+    centre: float | None = None
+    """The estimate before it was brought between 0 and what is possible; None in documents of earlier versions."""
 
     @property
     def stderr(self) -> float:
@@ -110,13 +112,18 @@ class VarianceError(Result):
         return self.width**2 / 4
 
     def limits(self, value: float, confidence: float) -> tuple[float, float]:
-        """The reach of the weighted sum of three noises, within what is possible."""
+        """The reach of the weighted sum of three noises, within what is possible.
+
+        It is laid around the estimate that was not cut off at 0, or it would cover more than it says. Where nothing possible is
+        in reach of that one, it is laid around the value.
+        """
         check_confidence(confidence)
         if self.total < SMALLEST_TOTAL * self.scale:
             return 0.0, self._largest
         grid = self.width**2 * self.grid / 2 * max(map(abs, self.weights)) / self.total
         reach = float(sum_reach(np.array(self.weights), confidence)) * self.stderr + grid
-        return max(value - reach, 0.0), min(value + reach, self._largest)
+        centre = value if self.centre is None or not -reach < self.centre < self._largest + reach else self.centre
+        return max(centre - reach, 0.0), min(centre + reach, self._largest)
 
 
 @dataclass(frozen=True, eq=False)

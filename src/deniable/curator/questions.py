@@ -265,13 +265,14 @@ class Variance(_Numeric):
     def _from_moments(self, noisy: list[int], total: float, noise: LaplaceNoise) -> tuple[float, VarianceError]:
         squared, width = self.grid.steps**2, self.grid.width
         counted = max(total, 1.0) * squared
-        second = min(max(noisy[2] / counted, 0.0), 1.0)
-        first = min(max((noisy[2] + noisy[1] / 2) / counted, 0.0), 1.0)
+        raw_second, raw_first = noisy[2] / counted, (noisy[2] + noisy[1] / 2) / counted
+        second, first = min(max(raw_second, 0.0), 1.0), min(max(raw_first, 0.0), 1.0)
         value = width**2 * min(max(second - first**2, 0.0), 0.25)
         # How the variance second/n - (first/n)^2 changes with each of the three sums.
         lead = 2 * first**2 - min(max(second, first**2), first)
         weights = (lead, lead - first, lead + 1 - 2 * first)
-        return value, VarianceError(weights, total, noise.scale / squared, 1 / squared, width)
+        centre = width**2 * (raw_second - raw_first**2)
+        return value, VarianceError(weights, total, noise.scale / squared, 1 / squared, width, centre)
 
     def foresee(self, noise: LaplaceNoise, protection: Protection, size: int | None) -> Foresight:
         rows = _needed(size, protection)

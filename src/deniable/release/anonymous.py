@@ -30,12 +30,12 @@ def anonymize(
     time_limit: float | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Released:
-    """The table generalised as little as the constraints allow: k-anonymity and its kin, without differential privacy.
+    """The table generalised as little as the constraints allow: k-anonymity and related rules, without differential privacy.
 
-    Columns with a hierarchy are generalised (None: one that fits the column), `sensitive` ones are released as they are, others
-    are left out. Classes that break a constraint are dropped, with at most the part `suppress` of the rows. Of all
+    Columns with a hierarchy are generalised (None: one that fits the column), `sensitive` ones are released unchanged, others are
+    left out. Classes that break a constraint are dropped, with at most the fraction `suppress` of the rows. Of all
     generalisations the one that keeps most by the `objective`, ``"granularity"`` or ``"entropy"``, is found and proved best,
-    unless `time_limit`, in seconds, ends the search before; `found.bound` then tells what might be missed.
+    unless `time_limit`, in seconds, ends the search earlier; `found.bound` then says what might be missed.
 
     >>> from deniable.release import KAnonymity, Numbers
     >>> made = anonymize({"age": [31, 33, 38, 39, 52]}, {"age": Numbers(0, 80, 5)}, [KAnonymity(2)], suppress=0.2)

@@ -1,4 +1,5 @@
-"""The classes of a generalised table: rows that share all labels, how many they are, and how their sensitive values lie."""
+"""The classes of a generalised table: rows that share all labels, their number, and the distribution of their sensitive
+values."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from deniable.release.table import Attribute, CodedTable, Integers, Levels, comb
 __all__ = ["Classes", "Cube"]
 
 _CACHED_CELLS = 40_000_000
-"""Numbers that a cube keeps of tables it added up on the way."""
+"""How many numbers a cube keeps of intermediate tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Classes:
         return self.cell_class[place], values[place], counts
 
     def kept(self, keep: NDArray[np.bool_]) -> Classes:
-        """Those classes alone."""
+        """Only those classes."""
         place = np.cumsum(keep) - 1
         cells = keep[self.cell_class]
         return Classes(

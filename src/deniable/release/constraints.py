@@ -1,6 +1,6 @@
-"""k-anonymity, l-diversity and t-closeness: which classes of a table break them, and how far a table keeps them.
+"""k-anonymity, l-diversity and t-closeness: which classes of a table break them, and how well a table satisfies them.
 
-None of them is differential privacy: they hold against somebody who knows a person's attributes and nothing else.
+None of them is differential privacy: they protect against someone who knows a person's attributes and nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 _Floats = NDArray[np.float64]
 _BLOCK = 4_000_000
 _SLACK = 1e-12
-"""A class that attains a bound keeps it, whatever the last digits of a logarithm."""
+"""Tolerance: a class that attains a bound satisfies it, whatever the last digits of a logarithm."""
 
 
 class Constraint(Result, ABC):
@@ -40,14 +40,14 @@ class Constraint(Result, ABC):
 
     @abstractmethod
     def measure(self, classes: Classes) -> _Floats:
-        """How far each class keeps it."""
+        """The measure of each class."""
 
     @abstractmethod
     def keeps(self, measured: _Floats) -> NDArray[np.bool_]:
-        """Whether what was measured is enough."""
+        """Whether the measure is enough."""
 
     def achieved(self, classes: Classes) -> float:
-        """What the whole table keeps: the measure of its worst class."""
+        """The measure of the whole table: that of its worst class."""
         measured = self.measure(classes)
         return float(measured.max() if isinstance(self, TCloseness) else measured.min()) if measured.size else math.nan
 
@@ -164,7 +164,7 @@ class TCloseness(Constraint):
         overall = np.bincount(values, weights=counts) / max(classes.n, 1)
         share = counts / classes.sizes[of_class]
         if not self.ordered:
-            # Where one is above the other by so much in sum, the other is above it by as much elsewhere.
+            # What one exceeds the other by in some places, the other exceeds it by elsewhere.
             above = np.maximum(share - overall[values], 0)
             return np.asarray(np.bincount(of_class, weights=above, minlength=classes.sizes.size), dtype=np.float64)
         out = np.empty(classes.sizes.size)
@@ -192,9 +192,9 @@ def sensitive_columns(constraints: Sequence[Constraint]) -> list[str]:
 
 
 def satisfying(classes: Classes, constraints: Sequence[Constraint]) -> NDArray[np.bool_]:
-    """Which classes can stay so that those that stay keep all constraints.
+    """Which classes can stay so that all remaining ones satisfy the constraints.
 
-    Classes that break one are left out, again and again: t-closeness compares with the whole table, which shrinks with them.
+    Classes that break one are removed repeatedly: t-closeness compares with the whole table, which shrinks with them.
     """
     keep = np.ones(classes.sizes.size, dtype=np.bool_)
     while True:

@@ -1,8 +1,8 @@
 """How private a sampled, generalised and thresholded table is: the exact delta of (epsilon, delta), and the smallest threshold.
 
 Each row is kept with probability beta, its attributes are generalised by a rule that does not depend on the data, and every
-combination of which fewer than k rows were kept is dropped. What is left depends on one person through the size of one
-combination alone. Let n be that size with the person in it, and j the number of its rows that were kept. Then
+combination of which fewer than k rows were kept is dropped. The result depends on one person only through the size of one
+combination. Let n be that size with the person in it, and j the number of its rows that were kept. Then
 
     P(j | with) / P(j | without) = (1 - beta) n / (n - j),
 
@@ -12,7 +12,7 @@ combination is dropped, no ratio exceeds 1/(1 - beta), which must not exceed E. 
     delta = max over n of P(Binomial(n, beta) >= max(k, floor(gamma n) + 1))
           = max over j >= k of P(Binomial(ceil(j / gamma) - 1, beta) >= j):
 
-for each j the largest n at which j gives too much away. (Li, Qardaji and Su 2012, theorem 5; Bild, Kuhn and Prasser 2018.) The
+for each j the largest n at which j reveals too much. (Li, Qardaji and Su 2012, theorem 5; Bild, Kuhn and Prasser 2018.) The
 maximum is not always at j = k. By Chernoff's bound no n beyond that of j gives more than exp(-n KL(gamma || beta)), and the
 search stops where that falls below what was found.
 
@@ -41,18 +41,18 @@ __all__ = ["LARGEST_THRESHOLD", "Guarantee", "binomial_tail", "delta_of", "large
 
 _CONTEXT = Context(prec=60)
 _EXP_ERROR = Fraction(1, 10**50)
-"""More than what :func:`exact.exp` may be off, relatively."""
+"""Above the relative error of :func:`exact.exp`."""
 _NEGLIGIBLE = Decimal("1e-45")
 LARGEST_THRESHOLD = 100_000
-"""A release that needs more rows than this in every combination is of no use to anybody."""
+"""A release that needs more rows than this in every combination is useless."""
 
 
 @dataclass(frozen=True, eq=False)
 class Guarantee(Result):
-    """What the release of a table promises each person: the loss exceeds epsilon with probability delta at most.
+    """What the release of a table promises each person: the loss exceeds epsilon with probability at most delta.
 
-    Made by :meth:`of`. Neighbouring tables differ in one row that is there or not, and a person has one row. ``delta`` is the
-    exact one of the coins that are tossed, not the one asked for, which it never exceeds.
+    Made by :meth:`of`. Neighbouring tables differ in one row that is there or not, and a person has one row. ``delta`` is exact
+    for the coins tossed, and never exceeds the requested one.
 
     >>> Guarantee.of(1.0, 1e-5)
     Guarantee(epsilon=1, delta=8.9e-06, sampling=0.474, k=32)
@@ -67,7 +67,7 @@ class Guarantee(Result):
 
     @classmethod
     def of(cls, epsilon: float, delta: float, sampling: float | Fraction | None = None, k: int | None = None) -> Guarantee:
-        """The guarantee for an epsilon and a delta: the smallest threshold k that keeps it, or a larger one of your own.
+        """The guarantee for an epsilon and a delta: the smallest threshold k that satisfies it, or a larger one of your choice.
 
         `sampling` is at most 1 - exp(-epsilon). Left out, it is the one of twenty fractions of that limit at which
         sampling**2 / k is largest: a combination needs about k / sampling rows to be released, and sampling is the part of them
@@ -103,7 +103,7 @@ class Guarantee(Result):
         return {**fields_of(self), **self.terms()}
 
     def terms(self) -> dict[str, Any]:
-        """What a reader of the release needs to know of it, for JSON."""
+        """What a reader of the release needs to know, for JSON."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -122,7 +122,7 @@ def delta_of(k: int, sampling: float | Fraction, epsilon: float | None = None, *
     """The exact delta of a release that keeps rows with probability `sampling` and combinations of `k` kept rows or more.
 
     Instead of an epsilon, `odds` gives exp(epsilon) as an exact fraction. That matters where gamma n is a whole number: the
-    double nearest to ln 2 lies a hair below ln 2, and its delta is larger by one term of the sum.
+    double nearest to ln 2 is slightly below ln 2, and its delta is larger by one term of the sum.
 
     >>> delta_of(5, Fraction(1, 2), odds=Fraction(2))
     0.109375
@@ -148,7 +148,7 @@ def smallest_threshold(
     while delta_of(high, sampling, epsilon, odds=odds) > target:
         high *= 2
         if high > LARGEST_THRESHOLD:
-            rule = f"needs combinations of more than {LARGEST_THRESHOLD:,} rows; take a larger delta or sample fewer rows"
+            rule = f"needs combinations of more than {LARGEST_THRESHOLD:,} rows; use a larger delta or sample fewer rows"
             raise ParameterError("delta", delta, rule)
     low = high // 2  # delta(low) is above the target, or low is 1
     while high - low > 1:
@@ -187,7 +187,7 @@ def _balanced_numerator(epsilon: float, delta: float) -> int:
 
 def _odds(epsilon: float | None, odds: Fraction | None) -> Fraction:
     if (epsilon is None) == (odds is None):
-        raise ParameterError("epsilon", epsilon, "must be given, or else odds = exp(epsilon)")
+        raise ParameterError("epsilon", epsilon, "must be given, or odds = exp(epsilon)")
     if odds is not None:
         if odds <= 1:
             raise ParameterError("odds", odds, "must be above 1")

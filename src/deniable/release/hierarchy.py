@@ -1,10 +1,10 @@
 """Generalisation hierarchies: from a value to ever wider labels, level by level, up to ``*``.
 
 A hierarchy is a rule that is fixed before the table is seen. Level 0 is the value itself, the last level is ``*`` for everybody.
-A missing value (empty, None, NaN) is a value of its own, shown as None, on every level but the last.
+A missing value (empty, None, NaN) counts as a separate value, shown as None, on every level but the last.
 
-Each label loses a part of the domain: 0 for a single value, 1 for ``*``, and in between the part of the domain that the label
-covers (Iyengar's loss, 2002). It depends on the label alone.
+Each label has a loss: 0 for a single value, 1 for ``*``, and in between the fraction of the domain that the label covers
+(Iyengar's loss, 2002). It depends only on the label.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_LEVELS = 64
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN, or an empty text."""
+    """Whether a cell is empty: None, NaN, or an empty text."""
     return value == "" if isinstance(value, str) else missing(value)
 
 
@@ -43,10 +43,10 @@ class Hierarchy(ABC):
 
     @abstractmethod
     def check(self, value: Any) -> None:
-        """Raise a ValueError whose text is the rule that the value breaks. It must not hold the value."""
+        """Raise a ValueError whose text is the rule that the value breaks. It must not contain the value."""
 
     def label(self, value: Any, level: int) -> Hashable:
-        """The label of a value that :meth:`check` lets pass."""
+        """The label of a value that :meth:`check` accepts."""
         if level == self.levels - 1:
             return ANY
         if is_missing(value):
@@ -109,8 +109,8 @@ class Categories(Hierarchy):
 class Numbers(Hierarchy):
     """Intervals of `width`, then of `factor` times as much, and so on, between declared bounds.
 
-    What lies outside the bounds is one label on either side. The bounds are part of the rule: taken from the table they would
-    tell its extremes.
+    Values outside the bounds get one label on either side. The bounds are part of the rule: taken from the table, they would
+    reveal its extremes.
 
     >>> ages = Numbers(0, 100, width=5, factor=4)
     >>> [ages.label(37, level) for level in range(ages.levels)], ages.label(104, 1)

@@ -75,7 +75,8 @@ def parse_hierarchy(text: str) -> tuple[str, Hierarchy | None]:
 def automatic_hierarchy(values: Iterable[Any]) -> Hierarchy:
     """A hierarchy that fits the distinct values of a column: numbers, dates, codes of one length with a leading 0, or categories.
 
-    Its bounds are those of the values, so it tells their extremes: for a differentially private release take it from public data.
+    Its bounds are those of the values, so it reveals their extremes: for a differentially private release, derive it from public
+    data.
 
     >>> automatic_hierarchy([17, 90, 23])
     Numbers(low=17.0, high=91.0, width=2.0, factor=2)

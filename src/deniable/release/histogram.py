@@ -29,10 +29,10 @@ _Floats = NDArray[np.float64]
 class ReleasedHistogram(Estimate):
     """Proportions from a release: X rows of a label were kept out of c, X ~ Binomial(c, beta), and X below k is not shown.
 
-    The estimate of c is X/beta, unbiased but for the labels that were dropped: these are 0, and their intervals reach up to the
+    The estimate of c is X/beta, unbiased except for dropped labels: these are 0, and their intervals reach up to the
     largest c that fits any X below k. Intervals are exact (Clopper and Pearson's, for an unknown number of trials): they cover at
-    least as often as they claim, whether a label was dropped or not. A dropped label's standard error is its 95 % limit over
-    1.96; it is no spread of a draw.
+    least as often as stated, whether a label was dropped or not. A dropped label's standard error is its 95 % limit over 1.96; it
+    is not a standard deviation.
     """
 
     kept: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -51,7 +51,7 @@ class ReleasedHistogram(Estimate):
             raise ParameterError("guarantee", None, "must be known, and the population too")
         one = confidence ** (1 / len(self.labels)) if simultaneous else confidence
         limits: _Floats = np.minimum(count_limits(self.kept, self.guarantee, one) / self.population, 1.0)
-        if self.unbiased is not None:  # changed by `consistent`: drawn out to contain what it was changed to
+        if self.unbiased is not None:  # changed by `consistent`: extended to contain the changed value
             limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
             limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
         return limits
@@ -141,9 +141,9 @@ def histogram(
 ) -> ReleasedHistogram:
     """The proportions of a column's labels as a private release of that column shows them, with intervals that cover.
 
-    `labels` are all labels that could occur (else those of the hierarchy's level, where it knows them): the ones that were
-    dropped are then shown with what is known of them. Without labels only those that were released can be named. `population`
-    is the number of people, by default the number of rows, which is then taken as public, as it is where everybody reports.
+    `labels` are all labels that could occur (else those of the hierarchy's level, where it knows them): dropped ones are then
+    shown with what is known about them. Without labels only those that were released can be named. `population` is the number of
+    people, by default the number of rows, which is then taken as public, as it is where everybody reports.
 
     >>> from deniable.randomness import seeded_source
     >>> table = {"city": ["Oslo"] * 6000 + ["Rome"] * 3990 + ["Bern"] * 10}
@@ -167,7 +167,7 @@ def histogram(
     known = list(labels) if labels is not None else hierarchy.domain(level)
     if known is None:
         known = list(counts)
-        notes.insert(0, "Labels of which fewer rows were kept than the threshold are not named.")
+        notes.insert(0, "Labels with fewer kept rows than the threshold are not named.")
     shown = list(dict.fromkeys([*known, *counts]))
     if not shown:
         raise ReleaseError(f"no label of column {column!r} has {made.guarantee.k} kept rows, and none is given by name")

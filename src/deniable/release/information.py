@@ -1,4 +1,4 @@
-"""What a generalisation keeps and loses, and how easily a row is traced to a person."""
+"""What a generalisation keeps and loses, and how easily a row can be traced to a person."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Information:
     """How much a row keeps of each attribute when it is released with a label.
 
     - ``"granularity"``: 1 less the part of the domain that the label covers (Iyengar 2002).
-    - ``"entropy"``: log2(N / rows with the label), the bits that the label tells, of which the value tells log2(N / rows with the
-      value) (non-uniform entropy: Gionis and Tassa 2009).
+    - ``"entropy"``: log2(N / rows with the label), the bits in the label, compared with log2(N / rows with the value) in the
+      value (non-uniform entropy: Gionis and Tassa 2009).
 
     A row that is not released keeps nothing, and ``*`` keeps nothing. Both depend on labels alone, so that what a class keeps is
     its number of rows times what its labels keep.
@@ -76,7 +76,7 @@ class Information:
 
 @dataclass(frozen=True, eq=False)
 class Loss(Result):
-    """What was lost, each from 0 (nothing) to 1 (all), but for the class size."""
+    """What was lost, each from 0 (nothing) to 1 (all), except the class size."""
 
     rows: float
     """Rows that were not released."""
@@ -85,7 +85,7 @@ class Loss(Result):
     entropy: float
     """Of the bits in all cells (Gionis and Tassa 2009), likewise."""
     discernibility: float
-    """Pairs of rows that can no longer be told apart (Bayardo and Agrawal 2005); a row that was not released from none."""
+    """Pairs of rows that can no longer be distinguished (Bayardo and Agrawal 2005); a row that was not released from none."""
     average_class: float
     """Rows of an average class that was released."""
 

@@ -1,4 +1,4 @@
-"""Search all generalisations for the one that keeps most information, and know when it is found.
+"""Search all generalisations for the one that keeps most information, and prove that it is the best.
 
 A generalisation is one level for each attribute; together they are a lattice. What one keeps is bounded in two ways without
 looking at it: by what it would keep if no row were dropped, which adds up over attributes; and, wherever a coarser one was looked
@@ -90,7 +90,7 @@ def search(
 ) -> Found:
     """The generalisation that keeps most, with at most the part `suppress` of the rows dropped.
 
-    With a time limit in seconds it is the best one found until then; `bound` tells how much better another one could be.
+    With a time limit in seconds it is the best one found by then; `bound` says how much better another could be.
     """
     if not 0 <= check_number("suppress", suppress) <= 1:
         raise ParameterError("suppress", suppress, "must lie between 0 and 1")
@@ -115,7 +115,7 @@ def search(
     tried = BestFirst(nodes, information.bounds(nodes), look, bound)
     left = tried.run(time_limit, progress)
     if tried.best is None:
-        raise ReleaseError("no generalisation satisfies the constraints: allow more rows to be dropped, or ask for less")
+        raise ReleaseError("no generalisation satisfies the constraints: allow more rows to be dropped, or relax them")
     value, i = tried.best
     return Found(tuple(nodes[i].tolist()), value, value if left is None else left, len(tried.looked_at), len(nodes))
 

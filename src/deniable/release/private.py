@@ -44,7 +44,7 @@ def release(
 ) -> Released:
     """A sample of the rows, generalised, without rare combinations: (epsilon, delta)-differentially private, and true row by row.
 
-    Only the columns with a hierarchy are released. The levels must not depend on the table for free. Either `levels` fixes them
+    Only the columns with a hierarchy are released. Levels that depend on the table must be paid for. Either `levels` fixes them
     all; or `public` data of the same columns decide, of which the table has about `public_scale` times the rows; or
     `search_epsilon`, a part of epsilon, pays for a look at the table (:mod:`deniable.release.private_search`). `levels` may
     narrow a search.
@@ -79,7 +79,7 @@ def release(
     if all(len(choice) == 1 for choice in allowed):
         chosen: Levels = tuple(choice[0] for choice in allowed)
         if search_epsilon is not None:
-            raise ParameterError("search_epsilon", search_epsilon, "buys nothing where all levels are fixed")
+            raise ParameterError("search_epsilon", search_epsilon, "buys nothing if all levels are fixed")
     elif public is not None:
         if not 0 < exact.check_number("public_scale", public_scale) < math.inf:
             raise ParameterError("public_scale", public_scale, "must be finite and above 0")

@@ -1,4 +1,4 @@
-"""Choose a generalisation by looking at the table, and pay for the look with an epsilon of its own.
+"""Choose a generalisation by looking at the table, and pay for that with a separate epsilon.
 
 **Score.** At levels v a class of c rows with labels x is worth W(x) F(c). W is what its labels keep of a row (granularity, in
 whole units), at most W_max. F(c) = c P(Binomial(c, beta) >= k) is its rows times the probability that it is released, in whole

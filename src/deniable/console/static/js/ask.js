@@ -260,7 +260,7 @@ export function ask(main, { state }) {
   }
 
   const price = h('input', { class: 'field small-field', inputmode: 'decimal', value: '0', 'aria-label': 'Your price for a GB', on: { input: () => { v.price = Math.max(0, Number(price.value) || 0); plan(); } } });
-  const gives = segmented('gives', [['epsilon', 'epsilon'], ['people', 'people']], v.gives, (value) => { v.gives = /** @type {'epsilon'|'people'} */ (value); note({ gives: value }); drawDials(); }, 'What gives way when \u00b1 is dragged');
+  const gives = segmented('gives', [['epsilon', 'epsilon'], ['people', 'people']], v.gives, (value) => { v.gives = /** @type {'epsilon'|'people'} */ (value); note({ gives: value }); drawDials(); }, 'What changes when \u00b1 is dragged');
   put(main,
     h('div', { class: 'left' },
       h('section', { class: 'panel editor', 'aria-label': 'The question' },
@@ -276,11 +276,11 @@ export function ask(main, { state }) {
         h('div', { class: 'legend' }, key('your guess of the shares', s('circle', { class: 'dot', cx: 12, cy: 6, r: 4.5 })), key('95 % interval to expect', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
           key('simulations', s('path', { class: 'simulated', d: 'M3 3v6M8 3v6M11 3v6M13 3v6M20 3v6' })))),
       h('div', { class: 'part dials' }, dial('margin', '\u00b1 at that share', 'half the 95 % interval', (x) => `\u00b1 ${pct(x, decimals(x))}`), dial('epsilon', 'Epsilon, local', 'the most one answer may tell anybody', (x) => x.toFixed(2)),
-        dial('people', 'People', 'who may be asked', (x) => int(x)), dial('share', 'Smallest share to see', 'below it you need not see', (x) => pct(x))),
+        dial('people', 'People', 'who may be asked', (x) => int(x)), dial('share', 'Smallest share to detect', 'below it you need not see', (x) => pct(x))),
       h('div', { class: 'part' }, h('h2', null, 'What a person risks'), h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'What a person risks' },
         h('table', { class: 'risks' }, h('thead', null, h('tr', null, ['over', 'answers', 'epsilon', 'odds', 'belief, from 10 in 100', 'in words'].map((name, i) => h('th', { scope: 'col', class: i && i < 4 ? 'num' : i === 4 ? 'c-track' : null }, name)))), risks)),
-      h('p', { class: 'caption' }, 'Against everybody at once, proxies included. Sampling helps only against those who cannot see who answered.')),
-      h('div', { class: 'part split' }, h('div', null, h('h2', null, '\u00b1 against epsilon'), line.host), h('div', null, h('h2', null, 'What it takes'), costs, h('label', { class: 'price-row small muted' }, 'your price for a GB', price))),
+      h('p', { class: 'caption' }, 'Against everybody at once, proxies included. Sampling helps only against anyone who cannot see who answered.')),
+      h('div', { class: 'part split' }, h('div', null, h('h2', null, '\u00b1 against epsilon'), line.host), h('div', null, h('h2', null, 'Resources'), costs, h('label', { class: 'price-row small muted' }, 'your price for a GB', price))),
       h('div', { class: 'part actions' }, h('div', { class: 'said-here' }, keyLine, outcome), h('span', { class: 'right' },
         h('button', { class: 'btn', type: 'button', 'data-testid': 'simulate', on: { click: () => void simulateNow() } }, 'Simulate'), saveFile, file,
         h('label', { class: 'btn', for: 'key-file', tabindex: 0, on: { keydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === 'Enter' || event.key === ' ') file.click(); } } }, 'Open key'), publish))));

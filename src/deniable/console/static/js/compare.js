@@ -10,7 +10,7 @@ import { bare, decimals, pct, signed, stepDigits, ticks } from './numbers.js';
 /** @param {Pair} pair */
 export const apart = (pair) => pair.low > 0 || pair.high < 0;
 /** @param {Pair} pair */
-const verdict = (pair) => (!apart(pair) ? 'not told apart' : pair.difference > 0 ? 'more in B' : 'less in B');
+const verdict = (pair) => (!apart(pair) ? 'no clear difference' : pair.difference > 0 ? 'more in B' : 'less in B');
 
 /** What the comparison finds, in a sentence. @param {Pair[]} pairs */
 export function finding(pairs) {

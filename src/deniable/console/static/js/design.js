@@ -43,9 +43,9 @@ export function verdict(box, design, apply) {
     h('div', { class: 'verdict-h' }, icons[kind](), h('div', null, h('h2', null, title), h('p', null, reason)));
   box.className = design.feasible ? 'verdict ok' : 'verdict refused';
   if (design.feasible) {
-    const apart = design.detectable_difference === null ? 'Two halves of these people cannot be told apart.'
-      : `Two halves of these people are told apart if one has ${fine(design.share)} and the other at least ${fine(design.share + design.detectable_difference)} (power 80\u202f%, level 5\u202f%).`;
-    put(box, head('complete', `A share of ${fine(design.share)} is seen within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
+    const apart = design.detectable_difference === null ? 'Two halves of these people cannot be distinguished.'
+      : `Two halves of these people can be distinguished if one has ${fine(design.share)} and the other at least ${fine(design.share + design.detectable_difference)} (power 80\u202f%, level 5\u202f%).`;
+    put(box, head('complete', `A share of ${fine(design.share)} is estimated within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
       h('p', { class: 'small fix-n' }, 'Changing one thing:'), h('div', { class: 'fixes' }, design.alternatives.map((other) => {
         const reach = `\u00b1 ${pct(other.margin, decimals(other.margin))}`;
         if (other.changed === 'margin') return fix(reach, `would take epsilon ${other.epsilon.toFixed(2)}`, { epsilon: other.epsilon });
@@ -56,7 +56,7 @@ export function verdict(box, design, apply) {
   }
   const noise = design.margin !== undefined && design.margin > design.share;
   const reason = noise
-    ? `At a share of ${fine(design.share)} the \u00b1 is ${pct(design.margin, 2)}, larger than the share itself (cv ${design.cv.toFixed(2)}). Nobody could tell it from nothing.`
+    ? `At a share of ${fine(design.share)} the \u00b1 is ${pct(design.margin, 2)}, larger than the share itself (cv ${design.cv.toFixed(2)}). It cannot be distinguished from zero.`
     : `${(design.problem ?? '').charAt(0).toUpperCase()}${(design.problem ?? '').slice(1)}.`;
   const nearest = design.nearest ?? {};
   put(box, head('refused', noise ? 'Refused: this would be white noise' : 'Refused: this cannot be reached', reason),

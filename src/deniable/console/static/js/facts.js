@@ -38,8 +38,8 @@ export function facts(query) {
   };
   write(query.epsilon_local, query.epsilon_sampled);
   say(range, query.budget.epsilon === null ? 'The query sets no budget for a person\u2019s life.' : `At most ${query.budget.epsilon} over the life of the query for one person.`);
-  put(wish, aim === null ? 'The query states no wish. Widest bucket at 95\u202f%.' : [h('span', { class: 'wish-key' }), `wish ${pct(aim)}. Widest bucket at 95\u202f%. Triangles: off the scale`]);
-  const aside = h('aside', { class: 'facts', 'aria-label': 'What this rests on' },
+  put(wish, aim === null ? 'The query states no target. Widest bucket at 95\u202f%.' : [h('span', { class: 'wish-key' }), `wish ${pct(aim)}. Widest bucket at 95\u202f%. Triangles: off the scale`]);
+  const aside = h('aside', { class: 'facts', 'aria-label': 'What this is based on' },
     h('section', null, h('h2', null, 'One answer costs a person'), h('p', { class: 'big' }, local, h('span', { class: 'big-unit' }, 'epsilon, local')), odds,
       h('p', { class: 'second' }, sampled, ' sampled'), h('p', { class: 'tiny quiet' }, 'against the aggregator and the analyst only, who cannot see who took part')),
     h('section', null, h('div', { class: 'head' }, h('h2', null, '\u00b1 against the target'), h('span', { class: 'small' }, reach)), picture, wish),

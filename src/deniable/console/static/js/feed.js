@@ -23,7 +23,7 @@ async function readAll() {
     const page = await get(`/v1/public/feed?after=${after}`);
     lines.push(...page.lines);
     head = String(page.head);
-    if (page.next !== null && page.next <= after) throw new Error('The feed does not come to an end.');
+    if (page.next !== null && page.next <= after) throw new Error('The feed does not end.');
     after = page.next;
   }
   return { lines, head };

@@ -36,7 +36,7 @@ export function heatKey() {
     h('table', { class: 'key', 'aria-label': 'Colours' }, h('tbody', null,
       h('tr', null, h('th', { scope: 'row' }, '\u00b1 under 30 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
       h('tr', null, h('th', { scope: 'row' }, '\u00b1 under all of it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
-      h('tr', null, h('th', { scope: 'row' }, 'not told from 0'), h('td', { class: 'none', colspan: 5 })))),
+      h('tr', null, h('th', { scope: 'row' }, 'not distinct from 0'), h('td', { class: 'none', colspan: 5 })))),
     h('p', { class: 'caption' }, 'A cell whose \u00b1 is larger than its share has no colour at all. Below zero: noise outweighed the answers.'));
 }
 

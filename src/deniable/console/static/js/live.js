@@ -3,7 +3,7 @@
 import './bars.js';
 import './timeline.js';
 import { go, note } from './address.js';
-import { Problem, call, current, get, latestOnly, of } from './api.js';
+import { Problem, call, get, latestOnly, of } from './api.js';
 import { badge, h, icons, key, label, put, s, say, segmented, slot } from './dom.js';
 import { exportMenu } from './export.js';
 import { facts } from './facts.js';
@@ -323,7 +323,7 @@ function livePanel(query, look) {
     h('div', { class: 'part' }, h('div', { class: 'top' }, h('div', null, title, meta), tools),
       h('div', { class: 'now' }, condition, h('span', null, when, ' UTC'), h('span', null, many, ' answers'),
         h('span', { class: 'step' },
-          h('button', { class: 'btn icon ghost', type: 'button', 'aria-label': 'Window before', 'data-testid': 'window-before', on: { click: () => void step(-1) } }, icons.prev()), which,
+          h('button', { class: 'btn icon ghost', type: 'button', 'aria-label': 'Previous window', 'data-testid': 'window-before', on: { click: () => void step(-1) } }, icons.prev()), which,
           h('button', { class: 'btn icon ghost', type: 'button', 'aria-label': 'Window after', 'data-testid': 'window-after', on: { click: () => void step(1) } }, icons.next()))),
       notice),
     waiting, charts, over, heat.part, shares.part);

@@ -102,9 +102,9 @@ export async function look(main, { state }) {
     }));
     const found = finding(pairs);
     say(title, found.title);
-    say(words, `${found.words} ${v.together ? 'All intervals hold together' : 'Each interval holds alone'} at 95\u202f%.`.trim());
+    say(words, `${found.words} ${v.together ? 'All intervals cover together' : 'Each interval covers on its own'} at 95\u202f%.`.trim());
     compare.show(pairs, query.columns.map((column) => column.name).join(', '));
-    const part = told.fraction < 1 ? `${pct(told.fraction, 0)} of the reports were read; the \u00b1 covers that too.` : told.source === 'panes' ? 'Read from the counts that are kept of each epoch.' : 'All reports were read.';
+    const part = told.fraction < 1 ? `${pct(told.fraction, 0)} of the reports were read; the \u00b1 covers that too.` : told.source === 'panes' ? 'Read from the stored counts of each epoch.' : 'All reports were read.';
     say(caption, `${part} Hatched: a proxy was down. ${told.reading.join(' ')} ${told.statement}`);
     drawParts(told);
     document.documentElement.dataset.ready = 'look';
@@ -117,7 +117,7 @@ export async function look(main, { state }) {
     if (!parts.length) return;
     const cells = parts.map((each) => each.estimate.map((value, k) => ({ value, reach: (each.high[k] - each.low[k]) / 2 })));
     const withheld = told.parts.length - parts.length;
-    say(cutWords, `Period B by ${v.by || v.given}. ${withheld ? `${withheld} parts are withheld: too few answers.` : ''} ${v.together ? 'All intervals hold together.' : 'Each interval holds alone.'}`);
+    say(cutWords, `Period B by ${v.by || v.given}. ${withheld ? `${withheld} parts are withheld: too few answers.` : ''} ${v.together ? 'All intervals cover together.' : 'Each interval covers on its own.'}`);
     const names = parts[0].labels.length === query.labels.length ? shortLabels(query) : parts[0].labels.map(String);
     put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Shares in each part, percent, with \u00b1', [v.by || v.given, 'share'], false));
   }
@@ -154,7 +154,7 @@ export async function look(main, { state }) {
       h('div', { class: 'part' }, h('div', { class: 'head' }, h('div', null, title, words), h('label', { class: 'check' }, h('input', { type: 'checkbox', checked: v.together, 'data-testid': 'together', on: { change: (/** @type {Event} */ event) => { v.together = /** @type {HTMLInputElement} */ (event.target).checked; ask(); } } }), 'hold together (simultaneous)')),
         h('div', { class: 'gap' }, compare),
         h('div', { class: 'legend' }, key('A', s('circle', { class: 'dot a', cx: 12, cy: 6, r: 4 })), key('B', s('rect', { class: 'dot b', x: 8, y: 2, width: 8, height: 8 })), key('interval', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
-          key('each bucket alone', s('rect', { class: 'alone', x: 4, y: 2, width: 16, height: 8 })), key('not told apart', s('circle', { class: 'dot ink hollow', cx: 12, cy: 6, r: 4 }))),
+          key('each bucket alone', s('rect', { class: 'alone', x: 4, y: 2, width: 16, height: 8 })), key('no clear difference', s('circle', { class: 'dot ink hollow', cx: 12, cy: 6, r: 4 }))),
         h('div', { class: 'cuts' }, h('span', { class: 'small muted' }, 'cut period B by'), segmented('by', cutChoices, v.by, (value) => { v.by = value; v.given = ''; unset('given'); ask(); }, 'Cut by'), given))),
     cut);
   if (n < 2) {

@@ -86,7 +86,7 @@ export async function openToAll(main) {
   h('section', { class: 'panel' }, h('div', { class: 'part' }, h('div', { class: 'head' }, h('h2', { class: 'h-l' }, 'Signed questions'), h('div', { class: 'legend' }, key('epsilon in use, an answer', s('circle', { class: 'dot', cx: 12, cy: 6, r: 5 })),
     key('signed range and its ceiling', s('rect', { class: 'bar-fill', x: 1, y: 1, width: 20, height: 10, rx: 2 }), s('line', { class: 'ceiling', x1: 21, x2: 21, y1: 0, y2: 12 })))),
   rows.length ? h('table', { class: 'asked' }, h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'question'), h('th', { scope: 'col', class: 'c-range' }, h('span', { class: 'visually-hidden' }, 'epsilon, signed range'), scale()), h('th', { scope: 'col', class: 'num' }, 'an answer'), h('th', { scope: 'col', class: 'num' }, 'for life'), h('th', { scope: 'col' }, 'signature'))),
-    h('tbody', null, rows.map((each) => each.tr))) : h('p', { class: 'small muted' }, 'Nobody asks anything here at the moment.'))),
+    h('tbody', null, rows.map((each) => each.tr))) : h('p', { class: 'small muted' }, 'No questions are being asked here at the moment.'))),
   h('section', { class: 'panel' }, h('div', { class: 'part' }, h('h2', { class: 'h-l' }, 'Everything that was ever asked')), feed));
   void Promise.all(rows.map((each) => each.checked)).then((problems) => {
     holding.textContent = `${problems.filter((problem) => !problem).length} of ${problems.length}`;

@@ -10,7 +10,7 @@ const TERMS = /** @type {const} */ (['counted', 'orphaned', 'duplicate', 'late',
 
 export function sharesTable() {
   const words = h('p', { class: 'small muted', 'data-testid': 'balance' }), body = h('tbody');
-  const part = h('div', { class: 'part' }, h('div', { class: 'head' }, h('h2', null, 'What became of the shares'), words),
+  const part = h('div', { class: 'part' }, h('div', { class: 'head' }, h('h2', null, 'What happened to the shares'), words),
     h('table', { class: 'balance', 'data-testid': 'conservation' }, h('caption', { class: 'visually-hidden' }, 'Conservation of shares, per proxy'),
       h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'proxy'), h('th', { scope: 'col', class: 'num' }, 'received'),
         TERMS.map((term, i) => h('th', { scope: 'col', class: 'num' }, h('span', { class: 'op', 'aria-hidden': 'true' }, i ? '+ ' : '= '), term)),

@@ -56,7 +56,7 @@ def test_the_people_of_a_table_belong_to_the_strata_that_a_column_names(tmp_path
     assert others.strata is not None
     assert others.strata.tolist() == [1, 0]
     elsewhere = minute_query(strata=[Stratum("east")], sql="SELECT km FROM trips", columns=query.columns, mechanism=query.recipe)
-    with pytest.raises(ParameterError, match="none of the query's strata"):
+    with pytest.raises(ParameterError, match="not one of the query's strata"):
         people(elsewhere, tmp_path / "again")
     with pytest.raises(ParameterError, match="must be one of the table's columns"):
         _from_table(Data(table=table, name="trips", owner="who", stratum="nowhere"), 1)

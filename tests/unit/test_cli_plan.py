@@ -131,7 +131,7 @@ def test_every_option_reaches_the_plan() -> None:
         (["--population", "nan"], "deniable: population = nan must be a whole number, at least 1"),
         (["--population", "many"], "deniable: Invalid value for '--population': 'many' is not a number."),
         (["--sampled-epsilon", "small"], "deniable: Invalid value for '--sampled-epsilon': 'small' is not a valid float."),
-        (["--colour", "red"], "deniable: No such option '--colour'."),
+        (["--colour", "red"], "deniable: No such option"),
         (["extra"], "deniable: Got unexpected extra argument (extra)"),
     ],
 )

@@ -41,7 +41,7 @@ _PROXIES = ("https://proxy-one.example", "https://proxy-two.example")
 
 @click.group()
 def aggregator() -> None:
-    """Join what proxies have logged, count it, and serve the results."""
+    """Join and count what proxies have logged, and serve the results."""
 
 
 @aggregator.command()
@@ -122,14 +122,14 @@ add_settings_commands(aggregator, Settings, _check)
     "--may",
     default=",".join(RIGHTS[:3]),
     show_default=True,
-    help="What it allows with that analyst's queries: read, publish, stop, delete (stored reports), with commas between.",
+    help="What it allows with that analyst's queries: read, publish, stop, delete (stored reports), separated by commas.",
 )
 @click.option("--operator", is_flag=True, help="For whoever runs the service: stop any query, read no result.")
 @click.option("--label", default="", help="What the token is called in lists, such as 'dashboard'.")
 def token(settings: Path, analyst: str, may: str, operator: bool, label: str) -> None:
-    """Make a token for the aggregator's interface. It is shown once: only its hash is kept.
+    """Create a token for the aggregator's interface. It is shown only once: only its hash is kept.
 
-    The token goes to standard output, its id, which `revoke` takes, to standard error.
+    The token is printed to standard output; its id, for `revoke`, to standard error.
     """
     if not operator and not analyst:
         raise click.UsageError("say whose token it is with --analyst NAME, or give --operator")
@@ -149,9 +149,9 @@ def token(settings: Path, analyst: str, may: str, operator: bool, label: str) ->
 @_SETTINGS
 @click.argument("token_id", metavar="TOKEN")
 @click.option("--analyst", required=True, help="On whose queries.")
-@click.option("--may", required=True, help="The rights, as for `token`; `none` takes them all back.")
+@click.option("--may", required=True, help="The rights, as for `token`; `none` withdraws them all.")
 def grant(settings: Path, token_id: str, analyst: str, may: str) -> None:
-    """Let TOKEN (its id) do this with the queries of another analyst. A running aggregator follows at once."""
+    """Grant the token with the id TOKEN rights on another analyst's queries. A running aggregator follows at once."""
     rights = parse_rights("--may", may)
     with _changing(settings) as (connection, log):
         whole = grant_rights(connection, token_id, analyst, rights)
@@ -211,7 +211,7 @@ def _changing(settings: Path) -> Iterator[tuple[sqlite3.Connection, AuditLog]]:
 @_SETTINGS
 @audit_options
 def audit(settings: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
-    """Show what the aggregator and its operator did, or check that nobody has changed the log of it."""
+    """Show what the aggregator and its operator did, or check that nobody has tampered with its log."""
     show_audit_log(read_settings(settings).audit_path, verify, head, since, as_json)
 
 

@@ -36,9 +36,9 @@ Run = Callable[[Progress | None], Audit]
 
 @click.group()
 def audit() -> None:
-    """Attack what is deployed, and fail if it gives away more than is claimed.
+    """Attack what is deployed, and fail if it reveals more than is claimed.
 
-    Distinguishing games draw reports of two inputs, choose the event that tells them apart best on some of the reports, and
+    Distinguishing games draw reports of two inputs, choose the event that best distinguishes them on some of the reports, and
     count it in the others: a lower bound on epsilon, with the stated confidence.
     """
 
@@ -54,7 +54,7 @@ def _common(default_n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]
                 type=float,
                 default=0.999,
                 show_default=True,
-                help="A true claim is refuted no more often than 1 less this.",
+                help="A true claim is refuted with probability at most 1 minus this.",
             ),
             click.option("--report", type=_FILE, help="Write a signed report to this file: .json, or .html to publish."),
             click.option("--key", type=_FILE, help="The key that signs the report (deniable query keygen)."),
@@ -135,7 +135,7 @@ def audit_survey_design(design: str, claim: float | None, u: float, **common: An
 def audit_graph(epsilon: float, rounds: str, reporting: str, claim: float | None, **common: Any) -> None:
     """Audit the protocols that report a graph's edges, on graphs that differ in one edge.
 
-    A whole graph is reported for each trial of two rounds, some milliseconds each: take --n 4000. Exit code 1 if a claim is
+    A whole graph is reported for each trial of two rounds, some milliseconds each: use --n 4000. Exit code 1 if a claim is
     refuted.
     """
     from deniable.audit.edges import audit_edges  # noqa: PLC0415 - SciPy's sparse matrices are slow to import
@@ -153,7 +153,7 @@ def audit_graph(epsilon: float, rounds: str, reporting: str, claim: float | None
 @audit.command("device")
 @click.argument("query_file", metavar="QUERY", type=_FILE)
 @click.option("--vault", type=_FILE, help="A vault with one answer [default: made up for the query's SQL].")
-@click.option("--other", type=_FILE, help="A vault that shares the same and holds another answer.")
+@click.option("--other", type=_FILE, help="A vault that shares the same columns and has another answer.")
 @click.option("--lives", type=number, default=8, show_default=True, help="Pairs of lives that are compared exactly.")
 @click.option(
     "--devices", type=number, default=2000, show_default=True, help="Whole devices to run with fresh coins; 0 for none."
@@ -162,7 +162,7 @@ def audit_graph(epsilon: float, rounds: str, reporting: str, claim: float | None
 def audit_one_device(query_file: Path, vault: Path | None, other: Path | None, lives: int, devices: int, **common: Any) -> None:
     """Audit one device that answers QUERY (a TOML file, or a signed one): everything that leaves it.
 
-    Exit code 1 if a claim is refuted, or if two lives that differ in the data alone differ in anything but the report.
+    Exit code 1 if a claim is refuted, or if two lives that differ only in the data differ in anything but the report.
     """
     from deniable.audit.devices import audit_device  # noqa: PLC0415 - loads the client and its sandbox
     from deniable.audit.vault_pairs import given_pair, made_pair  # noqa: PLC0415
@@ -188,7 +188,7 @@ def audit_one_device(query_file: Path, vault: Path | None, other: Path | None, l
 def audit_whole_pipeline(query_file: Path, **common: Any) -> None:
     """Audit what each party sees of people who answer QUERY: network, proxies, all together, analyst.
 
-    Shares go through the code of devices, proxies and aggregator, on a clock of their own. Exit code 1 if a claim is refuted.
+    Shares go through the code of devices, proxies and aggregator, on a simulated clock. Exit code 1 if a claim is refuted.
     """
     from deniable.audit.parties import audit_pipeline  # noqa: PLC0415 - loads client, proxy and aggregator
 

@@ -24,7 +24,7 @@ def audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
     command = click.option("--since", help="Show events from this time on (ISO 8601, UTC).")(command)
     command = click.option("--head", help="With --verify: a head NUMBER:HASH that was published earlier.")(command)
-    return click.option("--verify", is_flag=True, help="Check the chain of hashes; exit code 1 if it does not hold.")(command)
+    return click.option("--verify", is_flag=True, help="Verify the hash chain; exit code 1 if it is broken.")(command)
 
 
 def show_audit_log(path: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:

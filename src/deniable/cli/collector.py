@@ -25,7 +25,7 @@ __all__ = ["collector"]
 
 @click.group()
 def collector() -> None:
-    """Take uploads near devices, and bring them to one proxy. Nothing is kept here, and nothing can be read."""
+    """Receive uploads near devices and pass them to one proxy. Nothing is stored here, and nothing can be read."""
 
 
 @collector.command()

@@ -38,7 +38,7 @@ __all__ = ["proxy"]
 
 @click.group()
 def proxy() -> None:
-    """Run a proxy: it takes shares from devices, mixes them, and passes them on. It cannot read them."""
+    """Run a proxy: it receives shares from devices, mixes them, and passes them on. It cannot read them."""
 
 
 @proxy.command()
@@ -113,9 +113,9 @@ add_settings_commands(proxy, Settings, _check)
 @click.option("--count", type=int, default=1, show_default=True, help="How many invitations.")
 @click.option("--within", default="30 d", show_default=True, help="How long they are good for.")
 def invite_command(file: Path, count: int, within: str) -> None:
-    """Make invitations for the proxy of FILE and print them, one a line. Each is good for one device's token, once.
+    """Create invitations for the proxy of FILE and print them, one per line. Each is good for one device's token, once.
 
-    Give a person one invitation of each proxy. Nothing in them tells which belong together.
+    Give a person one invitation of each proxy. Nothing in them reveals which belong together.
     """
     settings = read_settings(file)
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -149,11 +149,11 @@ def _recording(file: Path) -> Iterator[tuple[TokenStore, AuditLog]]:
 @token.command()
 @FILE
 @click.option("--role", type=click.Choice(ROLES), default="device", show_default=True, help="What its holder may do.")
-@click.option("--quota", type=int, help="Messages an epoch and channel; by default what the queries allow a device.")
+@click.option("--quota", type=int, help="Messages per epoch and channel [default: what the queries allow a device].")
 @click.option("--count", type=int, default=1, show_default=True, help="How many tokens.")
 @click.option("--label", default="", help="What the token is called in lists, such as 'aggregator'.")
 def add(file: Path, role: Role, quota: int | None, count: int, label: str) -> None:
-    """Make tokens for the proxy of FILE and print them, one a line. They are shown this once: only their hashes are kept.
+    """Create tokens for the proxy of FILE and print them, one per line. They are shown this once: only their hashes are kept.
 
     The id of a single token, which `revoke` takes, goes to standard error.
     """
@@ -209,7 +209,7 @@ def revoke(file: Path, token_id: str) -> None:
 @FILE
 @audit_options
 def audit(file: Path, verify: bool, head: str | None, since: str | None, as_json: bool) -> None:
-    """Show what the proxy of FILE and its operator did, or check that nobody has changed the log of it."""
+    """Show what the proxy of FILE and its operator did, or check that nobody has tampered with its log."""
     show_audit_log(read_settings(file).audit_path, verify, head, since, as_json)
 
 

@@ -30,8 +30,8 @@ def endpoint_options(port: int) -> Callable[[Callable[..., Any]], Callable[..., 
         for option in (
             click.option("--key", help="The certificate's key, a PEM file; with --certificate."),
             click.option("--certificate", help="A certificate chain, a PEM file: turns on TLS."),
-            click.option("--port", type=click.IntRange(0, 65535), default=port, show_default=True, help="Where it listens."),
-            click.option("--host", default="127.0.0.1", show_default=True, help="The address on which it listens."),
+            click.option("--port", type=click.IntRange(0, 65535), default=port, show_default=True, help="The port to listen on."),
+            click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
         ):
             command = option(command)
         return command
@@ -88,10 +88,10 @@ def add_settings_commands(group: click.Group, kind: type[_T], check: Callable[[_
     @click.option("--url", help="The address that clients use: is the certificate valid for it?")
     @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
     def check_command(file: Path, url: str | None, wants_json: bool) -> None:
-        """Look for mistakes in FILE and in all that it names: files, certificates, disks, ports, and services it must reach.
+        """Check FILE and everything it refers to: files, certificates, disks, ports, and the services it must reach.
 
-        Prints one line per finding. Exit code 2 if one of them is an error. Nothing is changed, and nothing is kept waiting for
-        longer than a few seconds.
+        Prints one line per finding. Exit code 2 if one of them is an error. Nothing is changed, and each check takes a few
+        seconds at most.
         """
         from deniable.service.inspection import Inspection  # noqa: PLC0415 - needs pydantic and cryptography
         from deniable.service.settings_file import checked_settings  # noqa: PLC0415
@@ -114,7 +114,7 @@ def add_settings_commands(group: click.Group, kind: type[_T], check: Callable[[_
     @FILE
     @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
     def show_command(file: Path, wants_json: bool) -> None:
-        """Print every setting of FILE that is in force, defaults included, and the line that sets it. Secrets are hidden."""
+        """Print every setting in force, including defaults, and the line of FILE that sets it. Secrets are hidden."""
         from deniable.service.effective_settings import effective_settings  # noqa: PLC0415 - needs pydantic
 
         opened = TomlFile.read(file)

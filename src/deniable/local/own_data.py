@@ -64,7 +64,7 @@ def _asked(settings: Settings, n_people: int) -> Callable[[Sequence[str], int], 
 def _from_vaults(folder: Path, n_devices: int) -> tuple[int, _People]:
     vaults = [Vault.open(path) for path in sorted(folder.glob("*.db"))]
     if not vaults:
-        raise ParameterError("data.vaults", str(folder), "holds no vault: their names end in .db")
+        raise ParameterError("data.vaults", str(folder), "contains no vault (files ending in .db)")
 
     def people(query: Query, _: Path) -> tuple[Answers, Sequence[Vault]]:
         return answers_of_vaults(query, vaults), vaults[:n_devices]
@@ -88,7 +88,7 @@ def _from_table(data: Data, n_devices: int) -> tuple[int, _People]:
         raise ParameterError("data.owner", data.owner, f"must be one of the table's columns, which are {', '.join(names)}")
     place = names.index(data.owner)
     if len(names) < 2:
-        raise ParameterError("data.table", data.table.name, "must have a column besides the owner's")
+        raise ParameterError("data.table", data.table.name, "must have a column besides the owner column")
     by_owner: dict[object, _Rows] = {}
     for row in rows:
         by_owner.setdefault(row[place], []).append([*row[:place], *row[place + 1 :]])
@@ -115,7 +115,9 @@ def _strata(query: Query, data: Data, found: Sequence[str]) -> NDArray[np.intp]:
     places = {stratum.name: i for i, stratum in enumerate(query.strata)}
     for name in found:
         if name not in places:
-            raise ParameterError("data.stratum", data.stratum, f"holds what is none of the query's strata, {', '.join(places)}")
+            raise ParameterError(
+                "data.stratum", data.stratum, f"contains a value that is not one of the query's strata, {', '.join(places)}"
+            )
     return np.array([places[name] for name in found], dtype=np.intp)
 
 

@@ -1,4 +1,4 @@
-"""Proxies and an aggregator as processes: their settings written, their tokens made, started, watched, and ended for certain."""
+"""Proxies and an aggregator as processes: write their settings, make their tokens, start, watch and always stop them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ threading.Thread(target=end_with_parent, daemon=True).start()
 from deniable.cli import main
 main()
 """
-"""The command, which also ends when its standard input does: however the process that holds the other end dies, even killed."""
+"""The command, which also stops when its standard input closes: however its parent dies, even if it is killed."""
 _COMMAND = (sys.executable, "-c", _CODE)
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_STOP = 15.0
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports of this machine that nobody listens on at the moment."""
+    """Ports on this machine that are free at the moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for each in sockets:
@@ -79,7 +79,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy: one that is started here, or one that somebody else runs."""
+    """A proxy, started here or run by someone else."""
 
     name: str
     """What people call it; queries call it by its url."""
@@ -87,7 +87,7 @@ class Proxy:
     here: bool = True
     intake: Mapping[str, Any] = field(default_factory=dict)
     token_file: Path | None = None
-    """The token with which the aggregator publishes and reads. A proxy that is started here has it made, if it is not there."""
+    """The token with which the aggregator publishes and reads; created if missing, for a proxy that is started here."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Aggregator:
 
 
 class Services:
-    """The services of one system, as far as they are started here. A context: whatever happens, they end with it.
+    """The services of one system that run on this machine. A context manager: whatever happens, they stop when it ends.
 
-    They run in sessions of their own, so that an interrupt at the terminal reaches this process alone, which then ends them.
+    They run in their own sessions, so an interrupt at the terminal reaches only this process, which then stops them.
     """
 
     def __init__(self, folder: Path, ring: KeyRing, proxies: Sequence[Proxy], aggregator: Aggregator) -> None:
@@ -175,7 +175,7 @@ class Services:
         return self.folder / "analyst-token"
 
     def token(self, proxy: Proxy, role: Role = "device", quota: int | None = None, count: int = 1) -> str:
-        """New tokens of a proxy that is started here, one a line."""
+        """New tokens of a proxy that is started here, one per line."""
         book = TokenStore(self.folder / proxy.name / "tokens.db")
         try:
             return "\n".join(book.add(role, quota, count))
@@ -186,7 +186,7 @@ class Services:
 
     @property
     def names(self) -> list[str]:
-        """The services that are started here."""
+        """The services that run here."""
         return [proxy.name for proxy in self.proxies if proxy.here] + ["aggregator"] * self.aggregator.here
 
     def __enter__(self) -> Services:
@@ -226,7 +226,7 @@ class Services:
             )
 
     def wait_until_up(self, name: str) -> None:
-        """Return once a service has said that it listens."""
+        """Return once a service reports that it is listening."""
         process = self._processes[name]
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         timer = threading.Timer(_SECONDS_TO_START, process.kill)
@@ -242,24 +242,24 @@ class Services:
 
     def _last_words(self, name: str) -> str:
         lines = self._errors(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("deniable: ") if lines else "it said nothing"
+        return lines[-1].removeprefix("deniable: ") if lines else "it printed no error"
 
     def check(self) -> None:
-        """Raise an error if one of the services has ended."""
+        """Raise an error if one of the services has exited."""
         for name, process in self._processes.items():
             if process.poll() is not None:
-                raise ServiceError(f"{name} ended with code {process.returncode}: {self._last_words(name)}")
+                raise ServiceError(f"{name} exited with code {process.returncode}: {self._last_words(name)}")
 
     def pid(self, name: str) -> int:
         """The process of a service."""
         return self._processes[name].pid
 
     def kill(self, name: str) -> None:
-        """End a service at once, in the middle of whatever it does."""
+        """Kill a service at once, whatever it is doing."""
         self._end(self._processes.pop(name), signal.SIGKILL)
 
     def stop(self) -> None:
-        """End all that run: first the proxies, which pass on what waits. None can be started afterwards."""
+        """Stop all services: first the proxies, which flush what is waiting. None can be started afterwards."""
         self._launcher.shutdown()
         for process in self._processes.values():
             if process.poll() is None:

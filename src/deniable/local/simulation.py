@@ -37,7 +37,7 @@ from deniable.queries.times import with_times
 __all__ = ["WHOLE_DEVICES", "Simulation", "demo_query", "simulate_dataset"]
 
 WHOLE_DEVICES = 40
-"""How many of the people are devices with a vault file of their own, unless it is said otherwise."""
+"""How many of the people are devices with their own vault file, by default."""
 _EVERY = 2
 """Seconds of an epoch in the demonstration, and of a window."""
 _GRACE = 1
@@ -197,14 +197,14 @@ class Simulation:
 
     @property
     def overload(self) -> str:
-        """What to say if the simulation cannot keep up; else nothing."""
+        """What to print if the simulation cannot keep up; otherwise empty."""
         short = [window for window in self.windows if self.condition(window) == SHORT]
         if not short:
             return ""
         lacking = 1 - sum(window.n + window.nothing for window in short) / sum(self.expected(window) or 0 for window in short)
         return (
             f"This machine cannot keep up with {self.n_people:,} clients: {len(short)} of {len(self.windows)} windows are short, "
-            f"by {100 * lacking:.0f} % of their answers. Simulate fewer."
+            f"by {100 * lacking:.0f} % of their answers. Simulate fewer clients."
         )
 
     def finish(self, wait: Callable[[], None] = lambda: None) -> None:
@@ -220,7 +220,7 @@ class Simulation:
             time.sleep(_POLL)
 
     def to_dict(self) -> dict[str, Any]:
-        """All that came out, as JSON can hold it."""
+        """All results, as a JSON-compatible dictionary."""
         return {
             "query": self.query.id,
             "question": self.query.question,

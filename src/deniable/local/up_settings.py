@@ -1,4 +1,4 @@
-"""What `deniable up` is told, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+"""The settings file of `deniable up`, in TOML. Errors name the file, the line, the key, the value and what would be accepted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ServicesPlan:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that `deniable up` is told, for every mode."""
+    """All settings of `deniable up`, for every mode."""
 
     mode: str
     query: Query
@@ -235,7 +235,7 @@ def _ring(table: Mapping[str, Any], base: Path, needed: bool) -> KeyRing:
         return KeyRing.load(path) if needed else KeyRing()
     keys = table.get("keys")
     if "ring" in table or not isinstance(keys, list) or not keys:
-        raise ParameterError("services.keys", keys, "must be a list of public keys' files; or else give ring, a key ring's file")
+        raise ParameterError("services.keys", keys, "must be a list of public key files; or give ring, the file of a key ring")
     paths = [_path(f"services.keys[{i}]", each, base) for i, each in enumerate(keys)]
     ring = KeyRing()
     for path in paths if needed else ():
@@ -279,7 +279,7 @@ def _whole(name: str, given: Any, least: int, most: int) -> int:
 
 def _text(name: str, given: Any) -> str:
     if not isinstance(given, str) or not given:
-        raise ParameterError(name, given, "must be a text, and not an empty one")
+        raise ParameterError(name, given, "must be a non-empty text")
     return given
 
 

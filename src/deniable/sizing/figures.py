@@ -33,7 +33,7 @@ class Figures:
 
     uploads: float = _figure(
         1100,
-        "uploads per second of one proxy process or collector, each over a TLS connection of its own",
+        "uploads per second of one proxy process or collector, each over its own TLS connection",
         "benchmarks/uploads.py",
     )
     uploads_kept: float = _figure(
@@ -43,7 +43,7 @@ class Figures:
         44_000, "requests per second for the list of queries that one proxy process or collector answers", "benchmarks/uploads.py"
     )
     gathered: float = _figure(
-        60_000, "uploads of one share a second of one proxy process, gathered by collectors", "benchmarks/uploads.py"
+        60_000, "uploads of one share per second of one proxy process, gathered by collectors", "benchmarks/uploads.py"
     )
     bulk: float = _figure(
         708_000, "shares per second of one proxy process in uploads of thousands, by processor time", "benchmarks/proxy.py"
@@ -71,7 +71,7 @@ class Figures:
     broker: float = _figure(
         40e6,
         "bytes per second that one broker writes, replicas included",
-        "assumed: a machine of its own with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
+        "assumed: a dedicated machine with one cloud disk; on two cores, shared with its writer, 12e6 (benchmarks/log.py)",
     )
     partition: float = _figure(5e6, "bytes per second of one partition", "assumed: small enough that a reader of one keeps up")
     broker_partitions: float = _figure(4000, "partitions of one broker, replicas counted", "assumed: what is commonly advised")

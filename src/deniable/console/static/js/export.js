@@ -1,7 +1,7 @@
 // What one sees, as a file: CSV, SVG, PNG, or one HTML page that needs nothing else.
 
 import { h, s, save } from './dom.js';
-import { int, moment } from './numbers.js';
+import { elided, int, moment } from './numbers.js';
 
 /** @typedef {{query: import('./types.js').Query, result: import('./types.js').WindowResult|null, bars: import('./bars.js').DnBars,
  *   line: import('./timeline.js').DnTimeline, series: import('./types.js').Series|null, look: import('./live.js').Look}} Seen */
@@ -36,10 +36,10 @@ export function picture({ query, result, bars, look }) {
   marks.setAttribute('y', String(top));
   marks.setAttribute('overflow', 'visible');
   const cells = bars.querySelectorAll('tbody tr');
-  const figures = rows.flatMap((each, i) => {
+  const names = elided(rows.map((each) => each.label.replace(/\s+/g, ' ')), 18);
+  const figures = rows.flatMap((_, i) => {
     const y = top + (i + 0.5) * row + 5, tds = cells[i].children;
-    const name = each.label.replace(/\s+/g, ' ');
-    return [text(16, y, name.length > 18 ? `${name.slice(0, 17)}\u2026` : name), text(left + width + 96, y, tds[2].firstElementChild?.textContent ?? '', { 'text-anchor': 'end', 'font-weight': 600 }),
+    return [text(16, y, names[i]), text(left + width + 96, y, tds[2].firstElementChild?.textContent ?? '', { 'text-anchor': 'end', 'font-weight': 600 }),
       text(total - 16, y, tds[3].textContent ?? '', { 'text-anchor': 'end', fill: quiet })];
   });
   const when = result ? `${moment(result.start)} to ${moment(result.end)}, ${int(result.n)} answers, ${result.condition}` : '';

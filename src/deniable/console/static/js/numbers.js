@@ -30,7 +30,15 @@ export const clock = (time, seconds = false) => new Date(time * 1000).toISOStrin
 export const day = (time) =>
   new Date(time * 1000).toLocaleDateString('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
 /** @param {number} time */
-export const moment = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+export const moment = (time) => `${new Date(time * 1000).toISOString().slice(0, 19)}Z`;
+
+/** Labels of at most so many characters, cut in their middle; those that would look the same get their number in front.
+ * @param {string[]} labels @param {number} most */
+export function elided(labels, most) {
+  const end = (most - 1) >> 1;
+  const cut = labels.map((name) => (name.length > most ? `${name.slice(0, most - 1 - end)}\u2026${name.slice(-end)}` : name));
+  return cut.map((name, i) => (cut.indexOf(name) === cut.lastIndexOf(name) ? name : `${i + 1} ${name.slice(0, most - 2 - String(i + 1).length)}\u2026`));
+}
 
 const UNITS = /** @type {[string, number][]} */ ([['w', 604800], ['d', 86400], ['h', 3600], ['min', 60], ['s', 1]]);
 /** A duration in its largest whole unit. @param {number} seconds */

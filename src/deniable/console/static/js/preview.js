@@ -2,7 +2,7 @@
 
 import { h, hatches, put, s } from './dom.js';
 import { frame, onSize } from './frames.js';
-import { bare, decimals, pct, stepDigits, ticks } from './numbers.js';
+import { bare, decimals, elided, pct, stepDigits, ticks } from './numbers.js';
 
 /** @typedef {{labels: string[], guesses: number[], reaches: number[], ticks: number[][], picked: number, refused: boolean, epsilon: number}} Expected */
 
@@ -102,7 +102,7 @@ export class DnPreview extends HTMLElement {
     const grid = found.values.map((v, i) => [s('line', { class: v === 0 ? 'zero' : 'grid', x1: x(v), x2: x(v), y1: TOP, y2: TOP + height }),
       s('text', { x: x(v), y: TOP + height + 18, 'text-anchor': 'middle' }, i === found.values.length - 1 ? pct(v, digits) : bare(v, digits))]);
     put(this.#body, labels.map((_, k) => (k === expected.picked ? s('rect', { class: 'row-on', x: 0, y: TOP + k * ROW, width, height: ROW, rx: 4 }) : null)), grid,
-      labels.map((name, k) => this.#row(name, k, x)));
+      elided(labels, 12).map((name, k) => this.#row(name, k, x)));
     this.#handle(x);
     put(this.#table, h('caption', null, 'Expected result'), h('tbody', null, labels.map((name, k) =>
       h('tr', null, h('th', { scope: 'row' }, name), h('td', null, pct(guesses[k])), h('td', null, `\u00b1 ${pct(reaches[k], 2)}`)))));
@@ -112,9 +112,8 @@ export class DnPreview extends HTMLElement {
   #row(name, k, x) {
     const { guesses, reaches, ticks: drawn, refused } = /** @type {Expected} */ (this.#expected);
     const y = TOP + (k + 0.5) * ROW, guess = guesses[k], reach = reaches[k], low = x(guess - reach), high = x(guess + reach);
-    const shown = name.length > 12 ? `${name.slice(0, 11)}\u2026` : name;
     return [
-      s('text', { class: 'row-label', x: 8, y: y + 4 }, shown),
+      s('text', { class: 'row-label', x: 8, y: y + 4 }, name),
       s('rect', { class: refused ? null : 'bar-fill', fill: refused ? this.#hatch.fill('ink') : null, x: x(0), y: y - 6, width: Math.max(0, x(guess) - x(0)), height: 12 }),
       (drawn[k] ?? []).map((v) => s('line', { class: 'simulated', x1: x(v), x2: x(v), y1: y + 9, y2: y + 14 })),
       s('path', { class: refused ? 'whisker noise' : 'whisker', d: `M${low} ${y}H${high}M${low} ${y - 4}v8M${high} ${y - 4}v8` }),

@@ -14,6 +14,7 @@ from deniable import DirectEncoding, seeded_source
 from deniable.aggregator.state import State
 from deniable.client.device import Device
 from deniable.client.store import Store
+from deniable.client.vault import Vault
 from deniable.client.witness import Witness
 from deniable.curator.budget import Budget, release_event
 from deniable.errors import DeniableError
@@ -62,6 +63,19 @@ def read_store(folder: Path) -> Any:
         return kept, due, memo, [str(receipt) for receipt in book.receipts()], dict(book.counters())
 
 
+def make_own_vault(folder: Path) -> Path:
+    return settled(make_vault(folder / "ann.db", [3.5]).path)
+
+
+def read_own_vault(folder: Path) -> Any:
+    """What a device does with it: whatever it can read, its report is randomized, and nothing but its own errors comes out."""
+    query = asked()
+    (folder / "scratch").unlink(missing_ok=True)
+    store = Store(folder / "scratch", durable=False)
+    device = Device(Vault(folder / "ann.db"), make_policy(query), store, source=seeded_source(1), isolated=False)
+    return device.answer(signed(query), at(0)).outcome
+
+
 def make_witness(folder: Path) -> Path:
     Witness(folder / "witness").write("store", 400)
     return folder / "witness"
@@ -91,6 +105,35 @@ def read_spool(folder: Path) -> Any:
     (_, rows), *more = Spool(folder / "proxy" / "spool").recover()
     assert not more
     return [columns.tolist() for columns in rows]
+
+
+def open_intake(folder: Path) -> Intake:
+    intake = Intake(folder / "proxy", Rules(threshold=5), lambda: NOW)
+    intake.set_channels({QUERY.channel_tag: Channel.of_query(QUERY.header)})
+    return intake
+
+
+def close_intake(intake: Intake) -> None:
+    intake.log.close()
+    intake._lock.close()
+
+
+def make_own_log(folder: Path) -> Path:
+    intake = open_intake(folder)
+    for i in range(3):
+        intake.take([Upload(bytes([i]), 100, body_of(QUERY, 0, make_columns(QUERY, 0, 20)[0]))])
+    intake.flush()
+    close_intake(intake)
+    return settled(folder / "proxy" / "log.db")
+
+
+def read_own_log(folder: Path) -> Any:
+    """How many message ids the proxy remembers when it starts again."""
+    intake = open_intake(folder)
+    try:
+        return intake.n_ids
+    finally:
+        close_intake(intake)
 
 
 def make_log(folder: Path) -> Path:
@@ -285,8 +328,10 @@ def make_reports(folder: Path) -> Path:
 KINDS: dict[str, Kind] = {
     "a device's store": Kind(make_store, read_store),
     "its witness": Kind(make_witness, read_witness),
+    "a person's vault": Kind(make_own_vault, read_own_vault, lambda _, outcome: outcome in ("answered", "refused")),
     "a proxy's spool": Kind(make_spool, read_spool, cuts=False),
-    "its log": Kind(make_log, read_log, none_invented),
+    "its log": Kind(make_own_log, read_own_log),
+    "its log, for an aggregator": Kind(make_log, read_log, none_invented),
     "its tokens": Kind(make_tokens, read_tokens),
     "its board of queries": Kind(make_board, read_board),
     "its invitations": Kind(make_enrolment, read_enrolment),
@@ -339,4 +384,4 @@ def test_a_damaged_file_is_refused_in_one_line_or_means_the_same(name: str, tmp_
             assert kind.same(meaning, found), f"{what}: silently another meaning"
     path.write_bytes(content)
     assert kind.same(meaning, kind.read(tmp_path))
-    assert refused > 5, "damage of this kind is hardly ever noticed"
+    assert refused > 5 or name == "a person's vault", "damage of this kind is hardly ever noticed"

@@ -156,7 +156,7 @@ def test_a_witness_is_its_owners_alone_tells_nothing_and_a_damaged_one_is_report
     witness = device.store.witness
     assert witness is not None
     assert witness.path.stat().st_mode & 0o777 == 0o600
-    assert set(json.loads(witness.path.read_text())) == {"store", "changes"}
+    assert set(json.loads(witness.path.read_text())) == {"store", "changes", "check"}
     assert device.vault.path.name not in witness.path.name
     for damaged in (b"", b"{}", b"[1]", b'{"store": "x", "changes": "y"}'):
         witness.path.write_bytes(damaged)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from deniable.checks import LARGEST_WORD, is_whole, whole
-from deniable.errors import LogAwayError, LogError
+from deniable.errors import LogAwayError, LogError, WireError
 from deniable.queries.schedule import MOST_EPOCHS
 from deniable.queries.sizes import row_words
-from deniable.service.database import Layout
+from deniable.service.database import Layout, one_line
 from deniable.service.faults import name_of_error
 from deniable.wire.blocks import LARGEST_BLOCK, Block
 
@@ -189,6 +189,9 @@ class _Readable:
             rows = self._connection.execute(
                 "SELECT offset, block FROM blocks WHERE offset > ? ORDER BY offset LIMIT ?", (after, limit)
             ).fetchall()
+            n_expected = min(limit, self.end - after)
+        if [offset for offset, _ in rows] != list(range(after + 1, after + 1 + n_expected)):  # offsets have no gaps
+            raise LogError(f"{self.path} is damaged: of the blocks after offset {after}, some are missing")
         if not all(isinstance(content, bytes) for _, content in rows):
             raise LogError(f"{self.path} is damaged: a block is no bytes")
         return [Record(*row) for row in rows]
@@ -237,6 +240,14 @@ class BlockLog(_Readable):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, read_only=False)
+        try:
+            first, last = self._connection.execute("SELECT min(offset), max(offset) FROM blocks").fetchone()
+            whole_log = (first, last) == ((self.dropped + 1, self.end) if self.end > self.dropped else (None, None))
+        except sqlite3.DatabaseError:
+            whole_log = False
+        if not whole_log:
+            self.close()
+            raise LogError(f"{self.path} is damaged: its first or last blocks are missing. Restore the file from a backup")
 
     def append(
         self,
@@ -291,11 +302,13 @@ class BlockLog(_Readable):
 
     def open_blocks(self) -> Iterator[Block]:
         """The blocks of all epochs that are not closed, one at a time."""
-        rows = self._connection.execute(
-            "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
-        )
-        for (content,) in rows:
-            yield Block.from_bytes(content)
+        sql = "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
+        try:
+            for (content,) in self._connection.execute(sql):
+                yield Block.from_bytes(content)
+        except (WireError, TypeError, sqlite3.DatabaseError, UnicodeError) as error:
+            what = f"{one_line(error)}. Restore the file, or move it away to go on without its blocks"
+            raise LogError(f"{self.path} is damaged: {what}") from None
 
     def most_rows(self, size_class: int) -> int:
         """How many rows of a block it takes at most: 4 MiB of them, for readers over HTTP are given whole blocks."""

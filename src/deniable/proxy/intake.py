@@ -203,7 +203,12 @@ class Intake:
         self._closed = self.log.closed()
         self.counters: Counter[str] = Counter()
         """accepted, already, appended, blocks, flushes_full, flushes_due, closed, dropped: since the start."""
-        self._recover()
+        try:
+            self._recover()
+        except BaseException:
+            self.log.close()
+            self._lock.close()
+            raise
 
     def _recover(self) -> None:
         moved = self.log.moved()

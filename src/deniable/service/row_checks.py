@@ -62,8 +62,8 @@ def guard(connection: sqlite3.Connection, tables: Iterable[str]) -> None:
     triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
     present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table in present.intersection(tables):
-        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        columns = ", ".join(f'"{name}"' for name in names)
+        names = _columns(connection, table)
+        columns = _written(names)
         if known.get(table) == columns and {f"{table}_{change}" for change in _CHANGES} <= triggers:
             continue
         old, new = (", ".join(f'{row}."{name}"' for name in names) for row in ("OLD", "NEW"))
@@ -76,6 +76,14 @@ def guard(connection: sqlite3.Connection, tables: Iterable[str]) -> None:
             connection.execute(f"CREATE TRIGGER {table}_{change} AFTER {change} ON {table} BEGIN {sums} END")
         sql = f"INSERT OR REPLACE INTO row_checks SELECT '{table}', ?, coalesce(row_total({columns}), 0) FROM {table}"  # noqa: S608 - our own
         connection.execute(sql, (columns,))
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def _written(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def unguard(connection: sqlite3.Connection) -> None:
@@ -96,6 +104,8 @@ def damaged(connection: sqlite3.Connection, tables: Iterable[str] | None = None)
     try:
         for table, columns, total in connection.execute("SELECT name, columns, total FROM row_checks").fetchall():
             if chosen is None or table in chosen:
+                if columns != _written(_columns(connection, table)):
+                    return str(table)
                 (found,) = connection.execute(f"SELECT row_total({columns}) FROM {table}").fetchone()  # noqa: S608 - our own
                 # What an index says may differ from its table, and a row that it lacks is not found.
                 (problem,) = connection.execute(f"PRAGMA integrity_check({table})").fetchone()

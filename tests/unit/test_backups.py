@@ -27,6 +27,8 @@ from deniable.queries.channels import channels_of
 from deniable.queries.signing import sign
 from deniable.service import row_checks
 from deniable.service.audit_log import read_events
+from deniable.service.chained_lines import verify_file
+from deniable.service.query_feed import QueryFeed
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block, cut
 from toolkit.crowds import KEY, RING, Crowd, minute_query
@@ -358,3 +360,22 @@ def test_shares_of_a_restored_spool_that_the_log_has_got_since_are_not_appended_
     logged = [Block.from_bytes(record.block).columns for record in proxy.intake.log.read(0)]
     assert np.concatenate(logged, axis=1).shape[1] == 20
     proxy.intake.close()
+
+
+def test_the_public_feed_is_in_the_backup_and_a_newer_one_stays(crowd: Crowd, tmp_path: Path) -> None:
+    settings = crowd.folder / "aggregator.toml"
+    crowd.engine()
+    crowd.close()
+    feed = QueryFeed(crowd.folder / "state.db.public.jsonl")
+    feed.revoked("00" * 8)
+    done("aggregator", "backup", settings, tmp_path / "backup")
+    feed.revoked("11" * 8)
+    newest = feed.head
+    feed.close()
+    done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert verify_file(crowd.folder / "state.db.public.jsonl", [newest]).verifies
+    for name in ("state.db.public.jsonl", "state.db.public.jsonl.head"):
+        (crowd.folder / name).unlink()
+    done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    found = verify_file(crowd.folder / "state.db.public.jsonl")
+    assert (found.verifies, found.head.lines) == (True, 1)

@@ -40,6 +40,8 @@ from deniable import (
 )
 from deniable.aggregator.windows import Window
 from deniable.audit.mechanisms import audit_mechanism
+from deniable.audit.rehearsal.rehearsal import Rehearsal, ScenarioOutcome
+from deniable.audit.rehearsal.scoring import Accuracy
 from deniable.curator.error_laws import NoError
 from deniable.curator.law import DiscreteLaplace
 from deniable.curator.protection import Protection
@@ -58,8 +60,8 @@ from deniable.survey import Survey
 mpl.use("Agg")
 
 ROOMS = ("estimation", "planning", "survey", "curator", "graphs", "release", "reproduce", "audit", "sizing", "aggregator.windows")
-NOT_RESULTS = {"Filter", "Protection"}
-"""Parts of what was asked, which print themselves but are not results."""
+NOT_RESULTS = {"Filter", "Protection", "ExactCheck"}
+"""Parts of what was asked or of a result, which print themselves but are not results."""
 NASTY = '<script>alert("x")</script> & co'
 
 
@@ -130,6 +132,10 @@ def made_examples() -> list[Any]:
     )
     questions = [Question(NASTY, ("no", "yes")), Question("age", low=18, high=95, integers=True)]
     regression = regress(yes_no, smokes, age, names=[NASTY])
+    accuracy = Accuracy(2, 4, 0.75, 0.11, 0.01, 0.02, NASTY, False, False, False)
+    played = ScenarioOutcome(
+        "honest", NASTY, 100, 99, 1, 0.0, 0, 0, {"complete": 2}, 0, 600, {NASTY: 1}, accuracy, None, (NASTY,)
+    )
     return [
         estimate,
         rappor.estimate(texts, candidates=[NASTY, "other", "absent"]),
@@ -164,6 +170,7 @@ def made_examples() -> list[Any]:
         compare_models({"city": [NASTY] * 600 + ["b"] * 400}, "city", labels=[NASTY, "b"], repetitions=2),
         audit_mechanism(DirectEncoding(2, 1.0), n=40_000, source=seeded_source(1)),
         window,
+        Rehearsal(NASTY, 100, 2, 1, (NASTY, "b"), np.array([0.6, 0.4]), 1, (), (played,)),
     ]
 
 

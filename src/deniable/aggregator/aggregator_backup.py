@@ -85,9 +85,9 @@ def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
     if settings.tls is not None:
         found["settings/tls.certificate"], found["settings/tls.key"] = settings.tls.certificate, settings.tls.key
         found["settings/tls.password"] = settings.tls.password_file
-    audit = settings.audit_path
-    # The head first: lines that are added in between go beyond it, and a head beyond the lines would look like a loss.
-    found["audit.jsonl.head"], found["audit.jsonl"] = audit.with_name(f"{audit.name}.head"), audit
+    for name, path in (("audit.jsonl", settings.audit_path), ("public.jsonl", settings.feed_path)):
+        # The head first: lines that are added in between go beyond it, and a head beyond the lines would look like a loss.
+        found[f"{name}.head"], found[name] = path.with_name(f"{path.name}.head"), path
     return {name: path for name, path in found.items() if path is not None}
 
 

@@ -84,10 +84,10 @@ class Service:
         self.clock: Clock = clock or (lambda: int(time.time()))
         self.ring_file = RingFile(settings.ring, _log)
         self.refusals: Counter[str] = Counter()
+        self._connection = connect(settings.state)
         self.audit = AuditLog(settings.audit_path, self.clock, _log)
         self.refusal_log = RefusalLog(self.audit, time.monotonic, _log)
         self.feed = QueryFeed(settings.feed_path, self.clock)
-        self._connection = connect(settings.state)
         self._lock = threading.Lock()
         self._embedded: _Embedded | None = None
         self._elsewhere: ExternalEngineStatus | None = None

@@ -65,7 +65,7 @@ def _epsilon(query: Query, among: int, delta: float) -> float:
     # Of sets of buckets no blanket is known: they have the bound for every mechanism of that loss.
     known = query.ones == 1
     one = blanket_epsilon(query.mechanism, among, part) if known else shuffled_epsilon(query.epsilon, among, part)
-    return min(rows * one, query.epsilon_local)
+    return query.epsilon_local if one >= query.epsilon else min(rows * one, query.epsilon_local)
 
 
 def _rounded_down(n: int) -> int:

@@ -24,8 +24,8 @@ __all__ = ["back_up_proxy", "restore_proxy"]
 _KIND = "proxy"
 _TRIES = 100
 _DATABASES = ("tokens.db", "queries.db", "enrolment.db")
-_FILES = ("name", "audit.jsonl.head", "audit.jsonl")
-"""The head of the audit log first: lines added meanwhile go beyond it, but a head beyond the lines would look like a loss."""
+_FILES = ("name", "audit.jsonl.head", "audit.jsonl", "public.jsonl.head", "public.jsonl")
+"""The head of a log first: lines added meanwhile go beyond it, but a head beyond the lines would look like a loss."""
 
 
 def back_up_proxy(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
     restore_missing(backup, _other_files(settings_file, settings), report)
     for path in sorted(backup.iterdir()):
         if path.is_file() and path.name != "manifest.json":
-            newer = aside / path.name if aside is not None and path.name.startswith("audit.") else path
+            newer = aside / path.name if aside is not None and path.name.startswith(("audit.", "public.")) else path
             copy_in(newer if newer.is_file() else path, folder / path.name)
             report["restored"].append(str(folder / path.name))
     (folder / "spool").mkdir(mode=0o700, exist_ok=True)

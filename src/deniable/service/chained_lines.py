@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from deniable.errors import AuditLogError, ParameterError
 from deniable.queries.times import iso_time
+from deniable.service.database import storage_reason
 
 __all__ = ["DAMAGED", "REPAIRED", "START", "ChainedLines", "Head", "Verdict", "check_lines", "line_hash", "verify_file"]
 
@@ -230,7 +231,7 @@ class ChainedLines:
                 self._open()
                 yield self._stored()
             except OSError as error:
-                raise AuditLogError(f"{self.path} cannot be written: {error.strerror}") from None
+                raise AuditLogError(f"{self.path} cannot be written: {storage_reason(self.path, error)}") from None
             finally:
                 if self._fd >= 0:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)

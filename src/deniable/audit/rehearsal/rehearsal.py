@@ -14,10 +14,10 @@ from deniable.audit.rehearsal.liars import flagged_from
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
 from deniable.audit.rehearsal.playing import Parts, Played, play, target_label
 from deniable.audit.rehearsal.scenarios import Scenario, scenarios_by_name
-from deniable.audit.rehearsal.scoring import Accuracy, LiarsOutcome, accuracy, defects, liars_outcome, window_notes
+from deniable.audit.rehearsal.scoring import CONFIDENCE, Accuracy, LiarsOutcome, accuracy, defects, liars_outcome, window_notes
 from deniable.audit.rehearsal.wording import rehearsal_text, verdict_text
 from deniable.checks import whole
-from deniable.display import Display
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.queries.buckets import Column
 from deniable.queries.query import Budget, Query
@@ -116,7 +116,18 @@ class Rehearsal(Result):
             )
             for each in self.outcomes
         ]
-        return Display(columns, rows, tuple(f"{each.name}: {each.verdict}" for each in self.outcomes))
+        bars = [
+            Bar(
+                each.name,
+                found.coverage,
+                found.coverage - 1.96 * found.coverage_error,
+                found.coverage + 1.96 * found.coverage_error,
+            )
+            for each in self.outcomes
+            if (found := each.accuracy) is not None
+        ]
+        notes = tuple(f"{each.name}: {each.verdict}" for each in self.outcomes)
+        return Display(columns, rows, notes, bars, "part of the 95 % intervals that hold the truth", CONFIDENCE)
 
 
 def rehearse(

@@ -15,7 +15,7 @@ from deniable.audit.rehearsal.liars import diagnostics, poisoning_bound
 from deniable.audit.rehearsal.playing import Played
 from deniable.results import Result
 
-__all__ = ["Accuracy", "LiarsOutcome", "accuracy", "defects", "liars_outcome", "window_notes"]
+__all__ = ["CONFIDENCE", "Accuracy", "LiarsOutcome", "accuracy", "defects", "liars_outcome", "window_notes"]
 
 CONFIDENCE = 0.95
 _FALSE_ALARM = 1e-3

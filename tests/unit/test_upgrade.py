@@ -188,3 +188,30 @@ def test_a_proxys_file_is_brought_up_to_date_behind_a_copy_and_a_later_one_refus
         assert connection.execute("SELECT a FROM one").fetchall() == [(1,), (2,)]
     with pytest.raises(LogError, match="has schema 3, and this library knows up to 1: it is of a newer one"):
         before.connect(path)
+
+
+def test_checking_settings_leaves_a_state_of_the_last_release_as_it_is_and_says_what_will_happen(old: Path) -> None:
+    state = next((old / "aggregator").rglob("state.db"))
+    with closing(sqlite3.connect(state)) as connection:  # what SQLite keeps beside it is put into it
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        names = [name for (name,) in connection.execute("SELECT name FROM proxies ORDER BY proxy")]
+    before = state.read_bytes()
+    RING.save(old / "ring.json")
+    proxies = "".join(f'[[proxies]]\nname = "{name}"\nlog = "{i}.db"\n' for i, name in enumerate(names))
+    settings = old / "aggregator.toml"
+    settings.write_text(f'state = "{state}"\nring = "ring.json"\nport = 0\n{proxies}')
+    result = CliRunner().invoke(cli, ["aggregator", "check", str(settings), "--json"])
+    messages = [each["message"] for each in json.loads(result.stdout)["findings"] if each["key"] == "state"]
+    assert any(f"the aggregator brings it to {SCHEMA_VERSION} when it starts" in message for message in messages)
+    assert state.read_bytes() == before
+    assert not list(state.parent.glob("*.schema-*")), "nothing was brought up to date, so no copy was kept"
+
+
+def test_checking_a_proxy_leaves_its_tokens_of_the_last_release_as_they_are(old: Path) -> None:
+    tokens = next(old.rglob("tokens.db"))
+    before = tokens.read_bytes()
+    RING.save(old / "ring.json")
+    settings = old / "proxy.toml"
+    settings.write_text(f'folder = "{tokens.parent}"\nring = "ring.json"\nport = 0\n')
+    CliRunner().invoke(cli, ["proxy", "check", str(settings)])
+    assert tokens.read_bytes() == before

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from deniable.aggregator.aggregator_settings import ProxySettings, Settings
-from deniable.aggregator.state import connect
+from deniable.aggregator.state import SCHEMA_VERSION, look_into
 from deniable.errors import ParameterError
 from deniable.logs.kafka_check import check_topic
 from deniable.logs.sqlite_log import LogReader
@@ -64,10 +64,14 @@ def _check_state(settings: Settings, found: Inspection) -> None:
         if not settings.state.exists():
             found.warn("state", str(settings.state), f"is not there yet, and holds no analyst's token: {hint}")
             return
-        with closing(connect(settings.state)) as connection:
+        connection, version = look_into(settings.state)
+        with closing(connection):
             rows = connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
             engine = connection.execute("SELECT value FROM meta WHERE name = 'engine'").fetchone()
             (n_tokens,) = connection.execute("SELECT count(*) FROM tokens").fetchone()
+        if version < SCHEMA_VERSION:
+            rule = f"has schema version {version}: the aggregator brings it to {SCHEMA_VERSION} when it starts, and keeps a copy"
+            found.warn("state", str(settings.state), rule)
         names = [name for (name,) in rows]
         given = [proxy.name for proxy in settings.proxies]
         if names and names != given:

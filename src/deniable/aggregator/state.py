@@ -28,7 +28,19 @@ from deniable.errors import StateError
 from deniable.service import row_checks
 from deniable.service.database import keep_copy, keep_private, one_line, storage_reason
 
-__all__ = ["NOT_REVISED", "Revision", "State", "Step", "Stored", "connect", "signed", "stored_panes", "transaction", "unsigned"]
+__all__ = [
+    "NOT_REVISED",
+    "Revision",
+    "State",
+    "Step",
+    "Stored",
+    "connect",
+    "look_into",
+    "signed",
+    "stored_panes",
+    "transaction",
+    "unsigned",
+]
 
 _Words = NDArray[np.uint64]
 SCHEMA_VERSION = 4
@@ -175,6 +187,23 @@ def connect(path: str | Path) -> sqlite3.Connection:
         connection.close()
         raise StateError(f"{path} has schema version {version}, of a newer release; this one reads up to {SCHEMA_VERSION}")
     return connection
+
+
+def look_into(path: str | Path) -> tuple[sqlite3.Connection, int]:
+    """A connection that can only read a state file, and the file's version. Nothing is made or brought up to date."""
+    try:
+        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None)
+        try:
+            (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+    except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:
+        raise StateError(f"{path} cannot be used as the aggregator's state: {one_line(error)}") from None
+    if version > SCHEMA_VERSION:
+        connection.close()
+        raise StateError(f"{path} has schema version {version}, of a newer release; this one reads up to {SCHEMA_VERSION}")
+    return connection, version
 
 
 def _make_private(path: Path) -> None:

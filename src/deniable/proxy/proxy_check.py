@@ -49,7 +49,7 @@ def _check_tokens(settings: Settings, found: Inspection) -> None:
         if not path.exists():
             found.warn("folder", str(settings.folder), "holds no tokens yet: deniable proxy token add --role operator makes one")
             return
-        store = TokenStore(path)
+        store = TokenStore(path, read_only=True)  # one of an earlier release stays as it is
         roles = Counter(token.role for token in store.tokens())
         store.close()
         if not roles["operator"]:

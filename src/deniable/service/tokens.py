@@ -68,8 +68,8 @@ class TokenStore:
     (None, None)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._connection = LAYOUT.connect(Path(path))
+    def __init__(self, path: str | os.PathLike[str], read_only: bool = False) -> None:
+        self._connection = LAYOUT.connect(Path(path), read_only)
         self._version = -1
         self._known: dict[bytes, Token] = {}
         self._used: dict[bytes, int] = {}

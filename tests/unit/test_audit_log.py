@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from deniable.cli import cli
 from deniable.errors import AuditLogError, ParameterError
-from deniable.service.audit_log import AuditLog, RefusalLog, read_events
+from deniable.service.audit_log import EVENTS, AuditLog, RefusalLog, read_events
 from deniable.service.chained_lines import START, ChainedLines, Head, check_lines, verify_file
 
 
@@ -215,3 +215,8 @@ def test_the_command_shows_verifies_and_fails_on_a_changed_byte(tmp_path: Path) 
     assert changed.exit_code == 1
     assert "line 2 is not the one whose hash was noted" in changed.stderr
     assert run.invoke(cli, ["proxy", "audit", str(settings), "--verify", "--head", "2:x"]).exit_code == 2
+
+
+def test_every_event_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    assert [event for event in EVENTS if f"`{event}`" not in page] == []

@@ -152,7 +152,7 @@ def test_events_cannot_be_changed_afterwards() -> None:
         (lambda: event(math.inf), "epsilon = inf must be finite and at least 0"),
         (lambda: event(math.nan), "epsilon = nan must be finite and at least 0"),
         (lambda: event(None), "epsilon = None must be a number"),
-        (lambda: event(analyst=""), "analyst = '' must be a text that is not empty"),
+        (lambda: event(analyst=""), "analyst = '' must be a nonempty text"),
         (lambda: event(time=-1), "time = -1 must be a whole number, at least 0"),
         (lambda: Limit(1.0, period=0), "period = 0 must be a whole number, at least 1"),
         (lambda: Limit(1.0, analyst="acme", each_analyst=True), "each_analyst = True contradicts"),

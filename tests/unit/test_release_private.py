@@ -254,7 +254,7 @@ def anything(**changes: Any) -> Released:
     ("changes", "text"),
     [
         ({}, "the level of age, sex, education, marital is open"),
-        ({"levels": LEVELS, "search_epsilon": 0.1}, "search_epsilon = 0.1 buys nothing where all levels are fixed"),
+        ({"levels": LEVELS, "search_epsilon": 0.1}, "search_epsilon = 0.1 buys nothing if all levels are fixed"),
         ({"search_epsilon": 1.0}, "search_epsilon = 1.0 must lie between 0 and epsilon = 1"),
         ({"search_epsilon": 0.1, "public": adults(9, 1)}, "give public data or an epsilon for the search, not both"),
         ({"search_epsilon": 0.1, "candidates": 0}, "candidates = 0 must be a whole number"),

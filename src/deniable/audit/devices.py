@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.findings import Audit, Comparison
+from deniable.audit.findings import Audit, ExactCheck
 from deniable.audit.game import FEWEST, Game, Progress, Verdict, play
 from deniable.audit.mechanisms import check_confidence
 from deniable.audit.observing import LEDGER_TABLES, ListeningNetwork, Observed, PositionedSource, VirtualClock
@@ -122,7 +122,7 @@ class DeviceLife:
         return seen, network
 
 
-def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "coins") -> tuple[list[Comparison], Observed]:
+def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "coins") -> tuple[list[ExactCheck], Observed]:
     """Lives with the one and the other vault, the same coins in both: what differs; and the last life that was seen."""
     differences: dict[str, int] = {}
     sends = polls = refused = 0
@@ -145,7 +145,7 @@ def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "c
         "outcomes": ("what is answered and refused is alike, and why", f"{refused:,} refusals"),
     }
     found = [
-        Comparison(name, part not in differences, f"in {differences[part]} of {lives} lives" if part in differences else much)
+        ExactCheck(name, part not in differences, f"in {differences[part]} of {lives} lives" if part in differences else much)
         for part, (name, much) in names.items()
     ]
     return found, one
@@ -195,11 +195,11 @@ def audit_device(
     )
 
 
-def _ledger_holds(life: DeviceLife, seen: Observed) -> Comparison:
+def _ledger_holds(life: DeviceLife, seen: Observed) -> ExactCheck:
     """Whether all charges of a life stay within the owner's limit: what an attacker who asks again and again can spend."""
     spent = sum((Fraction(epsilon) for *_, epsilon, _ in seen.outcomes), Fraction())
     detail = f"{float(spent):.4g} of {float(life.limit()):.4g} spent over {EPOCHS} epochs"
-    return Comparison("charges stay within the owner's limit, however often the question is asked", spent <= life.limit(), detail)
+    return ExactCheck("charges stay within the owner's limit, however often the question is asked", spent <= life.limit(), detail)
 
 
 def _truths(query: Query, pair: VaultPair) -> list[NDArray[np.intp]]:

@@ -11,11 +11,11 @@ from deniable.audit.game import Verdict
 from deniable.display import Bar, Display
 from deniable.results import Result, fields_of
 
-__all__ = ["Audit", "Comparison"]
+__all__ = ["Audit", "ExactCheck"]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Result):
+class ExactCheck(Result):
     """Something that has to be the same whatever the data are, looked at without any chance."""
 
     name: str
@@ -36,7 +36,7 @@ class Audit(Result):
     """The loss that the subject states of its own channel."""
     confidence: float
     verdicts: tuple[Verdict, ...]
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[ExactCheck, ...] = ()
     notes: tuple[str, ...] = ()
     drawn: int | None = None
     """Reports drawn in all, where games share them."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.audit.findings import Audit, Comparison
+from deniable.audit.findings import Audit, ExactCheck
 from deniable.audit.game import FEWEST, Game, Progress, Verdict, play, play_together
 from deniable.audit.mechanisms import check_confidence
 from deniable.audit.observing import VISIBLE_BYTES
@@ -147,14 +147,14 @@ class _Noise:
             found = np.bincount((payloads + offsets).reshape(-1), minlength=self._counts[0].size)
             self._counts[proxy] += found.reshape(-1, 256)
 
-    def found(self, error: float) -> Comparison:
+    def found(self, error: float) -> ExactCheck:
         from scipy.stats import chi2  # noqa: PLC0415 - slow to import
 
         n = int(self._counts[0, 0].sum())
         square = ((self._counts - n / 256) ** 2).sum(axis=2) * 256 / n
         chance = float(chi2.sf(square, 255).min()) * square.size  # of the oddest of all places
         detail = f"{n:,} shares of each; as odd a byte has a chance of {min(chance, 1.0):.2g}"
-        return Comparison("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
+        return ExactCheck("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
 
 
 def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None:

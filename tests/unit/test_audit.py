@@ -116,6 +116,7 @@ def coin_game(truth: float, claim: float, seed: int) -> Game:
     return Game("coin", claim, ["a", "b"], lambda i, n: rng.binomial(1, (low, 1 - low)[i], n).astype(np.uint8), [WholeReport()])
 
 
+@pytest.mark.slow
 def test_a_true_claim_is_refuted_no_more_often_than_stated() -> None:
     """500 games whose claim is exactly the loss, each refuted with probability 0.1 at most.
 

@@ -56,6 +56,7 @@ def test_json_is_exactly_one_object_with_windows_and_the_conservation_statement(
     assert out["conservation"]["balanced"] is True
 
 
+@pytest.mark.slow
 def test_the_truth_beside_the_estimates_is_that_of_the_same_people(told: Result) -> None:
     out = json.loads(told.stdout)
     electricity = DATASETS["electricity"]

@@ -39,6 +39,7 @@ def test_the_lives_notice_a_device_that_breaks_a_promise(monkeypatch: pytest.Mon
         device_life.live(range(60))
 
 
+@pytest.mark.slow
 def test_a_life_is_made_from_its_seed_alone() -> None:
     random.seed(1)
     assert device_life.live(range(3)) == device_life.live(range(3))

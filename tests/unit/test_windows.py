@@ -344,6 +344,28 @@ def test_a_window_says_so_when_more_answers_were_malformed_than_its_error_covers
     assert Window.from_dict(window.to_dict()) == window
 
 
+@pytest.mark.parametrize(("n_orphaned", "noted"), [(10, False), (200, True)])
+def test_a_window_notes_that_more_answers_lack_a_share_than_its_error_covers(n_orphaned: int, noted: bool) -> None:
+    """A proxy that was away for longer than its grace refuses shares, and marks their epochs all the same."""
+    query = minute_query()
+    accounts = {
+        "proxies": {
+            "https://one.example": {"counted": 1000, "malformed": 0, "orphaned": n_orphaned},
+            "https://two.example": {"counted": 1000, "malformed": 0, "orphaned": 0},
+        }
+    }
+    key = PaneKey(query.id, query.serial, 0, 0)
+    window = assemble([query], 0, {key: pane(query, [1, 2] * 500)}, (), accounts)
+    assert window.estimate is not None
+    assert window.error is not None
+    assert 10 / 1010 < window.error < 200 / 1200  # the two figures lie on both sides of the half-width
+    expected = "17 % of the shares of https://one.example have no counterpart at another proxy"
+    assert any(note.startswith(expected) for note in window.estimate.notes) == noted
+    closed = assemble([query], 0, {key: pane(query, [1, 2] * 500)}, ("https://two.example",), accounts)
+    assert closed.estimate is not None
+    assert not any("counterpart" in note for note in closed.estimate.notes), "what says 'proxy down' has said it"
+
+
 @pytest.mark.parametrize(("n_bad", "condition"), [(1, "complete"), (60, "malformed")])
 def test_shares_that_were_changed_on_their_way_make_a_window_malformed_if_they_are_many(
     crowd: Crowd, n_bad: int, condition: str

@@ -40,7 +40,7 @@ from deniable.queries.times import iso_time
 from deniable.randomness import ONE
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["COMPLETE", "MALFORMED", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
+__all__ = ["COMPLETE", "MALFORMED", "NO_COUNTERPART", "PROXY_DOWN", "WITHHELD", "Window", "assemble", "estimate_period"]
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
@@ -49,6 +49,8 @@ PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
 MALFORMED = "malformed"
 """So many shares were malformed that the answers behind them could move a proportion further than the 95 % interval says."""
+NO_COUNTERPART = "have no counterpart at another proxy"
+"""In the note of a window whose missing shares of one proxy stand for answers that could move a proportion beyond its ±."""
 _Floats = NDArray[np.float64]
 
 
@@ -214,11 +216,15 @@ def assemble(
     if estimate is not None and wish is not None and widest(estimate) > wish:
         note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
-    spoiled = _malformed(conservation or {})
+    spoiled, alone = (_lost(conservation or {}, outcome) for outcome in ("malformed", "orphaned"))
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
     if estimate is not None and spoiled.proportion > widest(estimate):
         condition = PROXY_DOWN if missing else MALFORMED
-        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note))
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note("were malformed")))
+    if estimate is not None and not missing and alone.proportion > widest(estimate):
+        # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the others' shares show it.
+        note = alone.note(NO_COUNTERPART)
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
@@ -233,29 +239,28 @@ def assemble(
     return Window(*about, estimate, missing, accounts, influence, **more)
 
 
-class _Malformed(NamedTuple):
-    """The proxy of which the largest proportion of shares was malformed."""
+class _Lost(NamedTuple):
+    """The proxy of which the largest proportion of shares came to nothing."""
 
     proxy: str = ""
     proportion: float = 0.0
 
-    @property
-    def note(self) -> str:
+    def note(self, what: str) -> str:
         """What it means for the estimate."""
-        what = f"{100 * self.proportion:.2g} % of the shares of {self.proxy} were malformed"
-        return f"{what}: the answers behind them are missing, and could move a proportion further than ± says"
+        shares = f"{100 * self.proportion:.2g} % of the shares of {self.proxy} {what}"
+        return f"{shares}: the answers behind them are missing, and could move a proportion further than ± says"
 
 
-def _malformed(conservation: Mapping[str, Any]) -> _Malformed:
-    """How large a part of a window's answers may be missing because a share was malformed.
+def _lost(conservation: Mapping[str, Any], outcome: str) -> _Lost:
+    """How large a part of a window's answers may be missing because a share was malformed, or no other proxy had its partner.
 
     If a proportion m of the answers is missing, then the proportion of all answers lies within m of that of the others, whatever
     the missing ones said. That is a bias, which no interval of the others covers; so m is compared with its half-width.
     """
-    found = _Malformed()
+    found = _Lost()
     for name, account in conservation.get("proxies", {}).items():
-        if account["malformed"]:
-            found = max(found, _Malformed(name, account["malformed"] / (account["malformed"] + account["counted"])), key=_second)
+        if lost := account.get(outcome, 0):
+            found = max(found, _Lost(name, lost / (lost + account["counted"])), key=_second)
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.windows import COMPLETE
+from deniable.aggregator.windows import COMPLETE, NO_COUNTERPART
 from deniable.audit.rehearsal.liars import flagged_from
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
 from deniable.audit.rehearsal.playing import Parts, Played, play, target_label
@@ -50,7 +50,7 @@ class ScenarioOutcome(Result):
     conditions: Mapping[str, int]
     """How many windows are in each condition."""
     thin: int
-    """How many windows call themselves complete though more than a tenth of the answers that were made are missing."""
+    """How many windows lack more than a tenth of the answers that were made, and say so neither by condition nor by note."""
     released: int
     """Seconds after its end that the slowest window's last result came."""
     notes: Mapping[str, int]
@@ -222,9 +222,11 @@ def _duplicates(played: Played) -> int:
 
 
 def _thin(played: Played) -> int:
-    """Complete windows that lack more than a tenth of their answers."""
+    """Complete windows that lack more than a tenth of their answers, without a note that tells."""
     found = 0
     for window in played.windows:
+        if window.estimate is not None and any(NO_COUNTERPART in note for note in window.estimate.notes):
+            continue
         epochs = played.query.schedule.epochs_of_window(window.index)
         sent, counted = (int(each[epochs.start : epochs.stop].sum()) for each in (played.sent, played.counted))
         found += window.condition == COMPLETE and counted < (1 - _THIN) * sent

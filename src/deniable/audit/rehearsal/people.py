@@ -65,7 +65,7 @@ def assumed_proportions(query: Query, given: Mapping[str, float] | Sequence[floa
     if isinstance(given, Mapping):
         unknown = [label for label in given if label not in labels]
         if unknown:
-            raise ParameterError("proportions", unknown[0], f"is no label of the query, whose labels are {_some(labels)}")
+            raise ParameterError("proportions", unknown[0], f"is not a label of the query, whose labels are {_some(labels)}")
         values = [given.get(label, 0.0) for label in labels]
     else:
         values = list(given)

@@ -59,7 +59,7 @@ class Board:
             self._written = written
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _load(self) -> None:

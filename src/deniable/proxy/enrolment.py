@@ -115,7 +115,7 @@ class Enrolment:
         """Tokens handed out and requests refused, by reason."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def enrol(self, request: Any, address: str) -> str:

@@ -39,7 +39,7 @@ class Uplink:
         self._address, self._headers = address.rstrip("/"), {"Authorization": f"Bearer {token}"}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def send(self, uploads: Sequence[Upload], refusals: str = "") -> list[Outcome]:
@@ -122,7 +122,7 @@ class UplinkWorker(UploadWorker):
                 return
 
     def end(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._uplink.close()
 
 

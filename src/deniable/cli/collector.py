@@ -1,4 +1,4 @@
-"""`deniable collector`: run a collector, which brings the uploads of many devices to one proxy."""
+"""`deniable collector`: run a collector, which forwards the uploads of many devices to one proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deniable proxy`: run a proxy, and say who may use it."""
+"""`deniable proxy`: run a proxy and manage who may use it."""
 
 from __future__ import annotations
 

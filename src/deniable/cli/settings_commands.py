@@ -20,11 +20,11 @@ __all__ = ["FILE", "add_settings_commands", "endpoint_options", "opened_settings
 FILE = click.argument("file", type=click.Path(path_type=Path))
 _T = TypeVar("_T")
 _COLUMN = 29
-"""Where comments of a written file begin, if there is room."""
+"""The column at which comments start in a written file, if there is room."""
 
 
 def endpoint_options(port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of `new` that every service has."""
+    """The options of `new` that all services share."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
@@ -51,7 +51,7 @@ def tls_table(certificate: str | None, key: str | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as TOML writes it."""
+    """A string as a TOML literal."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -69,7 +69,7 @@ def _aligned(line: str) -> str:
 
 @contextmanager
 def opened_settings(file: Path, kind: type[_T], purpose: str) -> Iterator[_T]:
-    """The settings in a file. What is wrong with one of them, even if it shows only later, is told with its line."""
+    """The settings in a file. An error in a setting is reported with its line, even if it only shows up later."""
     from deniable.service.settings_file import settings_of  # noqa: PLC0415 - needs pydantic
 
     opened = TomlFile.read(file)
@@ -106,7 +106,7 @@ def add_settings_commands(group: click.Group, kind: type[_T], check: Callable[[_
                 found.error(each.name, each.value, each.rule)
             if settings is not None:
                 check(settings, found, url)
-        except SettingsError as error:  # the file itself: then nothing else can be looked at
+        except SettingsError as error:  # the file itself is wrong, so nothing else can be checked
             found.error(error.name, error.value, error.rule)
         _report(file, opened.text if opened else "", found, wants_json)
 
@@ -145,8 +145,8 @@ def _report(file: Path, text: str, found: Any, wants_json: bool) -> None:
     else:
         for each, line in rows:
             at = f"{file.name}, line {line}" if line else file.name
-            told = ParameterError(each.key, each.value, each.text) if each.value is not None else f"{each.key} {each.text}"
-            say(f"{each.level}: {at}: {plain(str(told), lines=False)}")
+            message = ParameterError(each.key, each.value, each.text) if each.value is not None else f"{each.key} {each.text}"
+            say(f"{each.level}: {at}: {plain(str(message), lines=False)}")
         n_warnings = len(found.findings) - errors
         counts = f"{_number(errors, 'error')}, {_number(n_warnings, 'warning')}"
         say(f"{file.name}: {counts} in {_number(len(found.checked), 'check')}.")

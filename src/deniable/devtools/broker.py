@@ -1,7 +1,7 @@
-"""A Kafka broker of one's own, on this machine's loopback: for `deniable kafka dev` and for tests. Not for production.
+"""A private Kafka broker on this machine's loopback, for `deniable kafka dev` and for tests. Not for production.
 
-One KRaft process (broker and controller), its libraries from Maven Central. What clients write is in the data folder, which may
-be kept: a broker that is started on it again, also after it was killed, has what it had acknowledged.
+One KRaft process (broker and controller), with libraries from Maven Central. What clients write goes to the data folder, which
+can be kept: a broker restarted on it, even after a kill, still has everything it had acknowledged.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 if os.getppid() == int(parent):
     os.execvp(command[0], command)
 """
-"""Becomes the command that follows, which Linux ends when the thread that started it ends, even if that was killed."""
+"""Replaces itself with the given command; Linux ends it when the thread that started it ends, even if that was killed."""
 
 
 def kafka_jars() -> Path:
-    """The folder with the broker's libraries; they are fetched if they are not there."""
+    """The folder with the broker's libraries, which are downloaded if missing."""
     return jars(f"kafka-{KAFKA_VERSION}", _ARTIFACTS)
 
 
 @dataclass(frozen=True)
 class SecureListener:
-    """A second way in, over TLS, for users with passwords (SASL PLAIN and SCRAM-SHA-512).
+    """A second listener, over TLS, for users with passwords (SASL PLAIN and SCRAM-SHA-512).
 
-    PLAIN takes the users named here; users of SCRAM are made with Kafka's own means.
+    PLAIN accepts the users named here; SCRAM users are created with Kafka's own tools.
     """
 
     certificate: Path
@@ -58,9 +58,9 @@ class SecureListener:
 
 
 class Broker:
-    """A broker on a data folder. A context: started on entering, stopped on leaving.
+    """A broker on a data folder. As a context manager, it starts on entry and stops on exit.
 
-    The ports are chosen when it is made, and stay the same however often it is killed and started again.
+    The ports are chosen on construction and stay the same however often it is killed and restarted.
     """
 
     def __init__(self, data: Path, port: int = 0, secure: SecureListener | None = None, heap: str = "512m") -> None:
@@ -79,28 +79,28 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         return f"{_HOST}:{self._port}"
 
     @property
     def secure_bootstrap(self) -> str:
-        """Where clients find it that come over TLS."""
+        """The address for clients that use TLS."""
         return f"{_HOST}:{self._secured}"
 
     @property
     def log(self) -> Path:
-        """The file in which it says what it does."""
+        """The broker's log file."""
         return self.data / "broker.log"
 
     @property
     def running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self._process is not None and self._process.poll() is None
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it, and come back when it takes requests."""
+        """Start it, and return once it accepts requests."""
         if self.running:
             raise ServiceError(f"the broker at {self.bootstrap} is running already")
         if self._chosen and self._is_taken():
@@ -118,11 +118,11 @@ class Broker:
             except _PortTakenError:
                 if self._chosen or not fresh or attempt == 2:
                     raise self._taken() from None
-                self._choose_ports()  # somebody took one of them between the choice and the start
+                self._choose_ports()  # another process took one of them between the choice and the start
 
     def _is_taken(self) -> bool:
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a broker that was killed just now is no hindrance
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a broker that was just killed does not block the port
             try:
                 probe.bind((_HOST, self._port))
             except OSError:
@@ -133,11 +133,11 @@ class Broker:
         return ServiceError(f"the broker cannot start: {self.bootstrap} is already in use")
 
     def kill(self) -> None:
-        """End it at once, as a crash would (SIGKILL). Its data stay."""
+        """Kill it at once, as a crash would (SIGKILL). Its data are kept."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in order. Its data stay."""
+        """Shut it down cleanly. Its data are kept."""
         self._end(signal.SIGTERM)
 
     def __enter__(self) -> Broker:
@@ -158,7 +158,7 @@ class Broker:
         process.send_signal(how)
         try:
             process.wait(_SECONDS_TO_STOP)
-        except BaseException:  # it took too long, or somebody does not want to wait: in no case is it left behind
+        except BaseException:  # it took too long, or the wait was interrupted: never leave the process behind
             process.kill()
             process.wait()
             raise
@@ -187,9 +187,9 @@ class Broker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            "auto.create.topics.enable": "false",  # a topic that is misspelt is an error, not a new topic
+            "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
             "broker.heartbeat.interval.ms": "300",
-            "broker.session.timeout.ms": "3000",  # so long is a broker that was killed taken for alive, and a new one put off
+            "broker.session.timeout.ms": "3000",  # how long a killed broker counts as alive and holds up a new one
             "message.max.bytes": str(16 << 20),
             **(self._secure_settings(self._secure) if self._secure else {}),
         }
@@ -235,7 +235,7 @@ class Broker:
         command = self._command(libraries, "kafka.Kafka", str(self.data / "server.properties"))
         self.log.unlink(missing_ok=True)
         with (self.data / "broker.out").open("wb") as output:
-            # a session of its own: an interrupt at the terminal reaches us alone, and we end it in order
+            # its own session: an interrupt at the terminal reaches only us, and we shut it down cleanly
             if sys.platform == "linux":
                 command = [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid()), *command]
             self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -256,9 +256,9 @@ class Broker:
 
 
 class _PortTakenError(Exception):
-    """Somebody else listens on one of the ports."""
+    """One of the ports is already in use."""
 
 
 def _escaped(value: str) -> str:
-    """As a Java properties file says it: lines are joined by the two characters that stand for their end."""
+    r"""A value as a Java properties file writes it, with line ends escaped as the two characters `\n`."""
     return value.replace("\\", "\\\\").strip().replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""Java libraries from Maven Central, kept in a folder of the user's cache. Asked for once, then used without a network."""
+"""Java libraries from Maven Central, downloaded once into the user's cache and then used without a network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """The Java program: that of $JAVA_HOME, or the one on the path."""
+    """The Java program: from $JAVA_HOME, or else from the path."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
@@ -44,10 +44,10 @@ def java() -> str:
 
 
 def jars(name: str, artifacts: Sequence[str]) -> Path:
-    """A folder with these artifacts (`group:artifact:version`) and all that they need to run.
+    """A folder with these artifacts (`group:artifact:version`) and all their runtime dependencies.
 
-    Where the folder `name` of the cache has them already, they are not asked for again. Processes that ask for the same
-    at the same time wait for the first of them; one that is interrupted leaves nothing half done.
+    If the cache folder `name` already has them, nothing is downloaded. Processes that need the same artifacts at the same
+    time wait for the first one; an interrupted process leaves nothing half done.
     """
     cache = cache_folder()
     folder = cache / name

@@ -1,1 +1,1 @@
-"""Where blocks lie: the proxies' logs in SQLite and in Kafka, and the readers of both."""
+"""Where blocks are stored: the proxies' logs in SQLite and in Kafka, and readers for both."""

@@ -1,4 +1,4 @@
-"""What can be found out about a topic of Kafka before a service is started, within a few seconds."""
+"""A check of a Kafka topic before a service starts, within a few seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["check_topic"]
 
 
 def check_topic(settings: KafkaSettings, seconds: float) -> bool:
-    """Whether the topic is there; refused if the cluster cannot be used, or the topic has another number of partitions."""
+    """Whether the topic exists; raises if the cluster is unusable or the topic has a different number of partitions."""
     require_client()
     from deniable.logs.kafka_reader import TopicKeeper  # noqa: PLC0415 - an extra
 

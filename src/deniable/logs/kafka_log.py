@@ -1,15 +1,15 @@
 """A proxy's log in Kafka: blocks and marks in the partitions of a topic, moved there from the spool exactly once.
 
-One transaction carries blocks, marks, and, into the topic `<topic>.memory`, what the proxy must know when it starts again: which
-segments of the spool were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
-The transactional id is the proxy's own. Anyone who opens the log under it shuts out its predecessor and has an interrupted
-transaction aborted; so what the memory then says is what was committed, and nothing else was. The memory also says who opened it
-last: a proxy that lost its connection does not take the log back from one that was started meanwhile.
+One transaction writes blocks, marks and, to the topic `<topic>.memory`, what the proxy must know when it restarts: which spool
+segments were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
+The transactional id belongs to the proxy. Opening the log under it fences off the previous writer and aborts any interrupted
+transaction, so the memory then states exactly what was committed. The memory also records who opened the log last: a proxy that
+lost its connection does not take the log back from one that was started in the meantime.
 
-If an answer does not come in time, it is not known whether a transaction was committed. The producer is then thrown away; the
-next one finds out, from the memory.
+If a response does not arrive in time, it is unknown whether the transaction was committed. The producer is then discarded, and
+the next one finds out from the memory.
 
-Old blocks are dropped by Kafka's own retention, which is set when the topic is made.
+Old blocks are dropped by Kafka's own retention, which is set when the topic is created.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["KafkaLog", "Overview", "overview"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _SECONDS = 5.0
-"""For which a transaction's steps are waited for; as long may uploads have to wait."""
+"""How long to wait for each step of a transaction; uploads may have to wait that long too."""
 _SECONDS_TO_OPEN = 30.0
-"""For which a broker is waited for at the start."""
+"""How long to wait for a broker at startup."""
 _SECONDS_TO_SEE = 1.0
-"""For which it is waited for later, when it was away."""
+"""How long to wait for it later, after it was unreachable."""
 _LARGEST_MESSAGE = 1_000_000
-"""Bytes of a record, framing included: what brokers take unless they are told otherwise."""
+"""Bytes of a record, framing included: the brokers' default limit."""
 _FRAMING = 1024
 _FENCED = {
     KafkaError._FENCED,
@@ -55,7 +55,7 @@ _Memory = dict[_Key, Any]
 
 
 class Overview(NamedTuple):
-    """How far a log in Kafka goes."""
+    """The extent of a log in Kafka."""
 
     identity: str
     firsts: Position
@@ -64,7 +64,7 @@ class Overview(NamedTuple):
 
 
 def overview(settings: KafkaSettings) -> Overview:
-    """What can be seen of a log from outside, without a word to its proxy."""
+    """What can be seen of a log from outside, without contacting its proxy."""
     keeper = TopicKeeper(settings)
     keeper.knock(_SECONDS)
     topic = keeper.look(settings.topic)
@@ -96,9 +96,9 @@ def _remembered(settings: KafkaSettings) -> _Memory:
 
 
 class KafkaLog:
-    """The proxy's own, writing side of its log. One process writes; topics that are not there are made.
+    """The proxy's own, writing side of its log. One process writes; missing topics are created.
 
-    `owner` names the spool: numbers of segments mean something only beside it.
+    `owner` names the spool, without which segment numbers mean nothing.
     """
 
     def __init__(self, settings: KafkaSettings, retention: int, owner: str = "") -> None:
@@ -109,13 +109,13 @@ class KafkaLog:
         self._producer: Any = None
         self._keeper.knock(_SECONDS_TO_OPEN)
         self._open()
-        # before the first block is written, so that the two topics know each other from the beginning
+        # before the first block is written, so that the two topics are tied together from the start
         opened: _Memory = {(_LOG,): self.identity, (_RUN,): self._run}
         self._commit([], opened)
         self._memory |= opened
 
     def close(self) -> None:
-        """Let go of the connections. An open transaction is not committed."""
+        """Close the connections. An open transaction is not committed."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -123,7 +123,7 @@ class KafkaLog:
     # --- opening ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Shut out anyone who had the log before, and learn what was committed."""
+        """Fence off any previous writer, and learn what was committed."""
         topic, memory = self.settings.topic, self.settings.memory_topic
         room = {"max.message.bytes": str(self._largest + _FRAMING)} if self._largest > _LARGEST_MESSAGE else {}
         kept = {"cleanup.policy": "delete", "retention.ms": str(1000 * self._retention), "retention.bytes": "-1", **room}
@@ -154,7 +154,7 @@ class KafkaLog:
         self._producer = producer
 
     def _open_again(self) -> None:
-        """After the connection was lost: unless somebody else has opened the log since."""
+        """Reopen after a lost connection, unless another proxy has opened the log since."""
         self._keeper.knock(_SECONDS_TO_SEE)
         run = _remembered(self.settings).get((_RUN,))
         if run != self._run:
@@ -168,15 +168,15 @@ class KafkaLog:
         return max(1, min(LARGEST_BLOCK, (self._largest - _FRAMING) // (8 * row_words(size_class))))
 
     def moved(self) -> set[int]:
-        """The segments of the spool that were appended and whose files may still be there."""
+        """The spool segments that were appended and whose files may still exist."""
         return {int(key[2]) for key in self._memory if key[:2] == (_SEGMENT, self._owner)}
 
     def closed(self) -> dict[int, int]:
-        """For each channel the epoch before which all are closed."""
+        """For each channel, the epoch before which all are closed."""
         return _closed(self._memory)
 
     def open_blocks(self) -> Iterator[Block]:
-        """The blocks of all epochs that are not closed, one at a time, from where the first of them begins."""
+        """The blocks of all open epochs, one at a time, starting where the first of them begins."""
         floors = [tuple(floor) for key, floor in self._memory.items() if key[0] == _OPEN]
         if not floors:
             return
@@ -194,7 +194,7 @@ class KafkaLog:
                     continue
                 try:
                     block = Block.from_bytes(content)
-                except WireError:  # not ours: the aggregator books it
+                except WireError:  # not ours: the aggregator records it
                     continue
                 if block.epoch >= closed.get(block.channel, 0):
                     yield block
@@ -202,7 +202,7 @@ class KafkaLog:
             reader.close()
 
     def drop_before(self, time: int) -> int:
-        """Nothing: Kafka drops what is older than the topic's retention."""
+        """Do nothing: Kafka drops what is older than the topic's retention."""
         return 0
 
     # --- appending --------------------------------------------------------------------------------------------------
@@ -215,15 +215,15 @@ class KafkaLog:
         marks: Mapping[int, int] | None = None,
         forget: Iterable[int] = (),
     ) -> None:
-        """Append blocks, then marks, and note the segment; see :meth:`deniable.logs.sqlite_log.BlockLog.append`.
+        """Append blocks, then marks, and record the segment; see :meth:`deniable.logs.sqlite_log.BlockLog.append`.
 
-        `LogAwayError`: it may have been done or not; asked again with the same segment, it is done once.
+        After a `LogAwayError` it may or may not have been done; called again with the same segment, it is done exactly once.
         """
         if self._producer is None:
             self._open_again()
         known = self._memory
         if segment is not None and self._noted(segment) in known:
-            return  # it was committed, and only the answer was lost
+            return  # it was committed; only the response was lost
         given = list(blocks)
         closed = self.closed()
         newer = {channel: epoch for channel, epoch in (marks or {}).items() if epoch > closed.get(channel, 0)}
@@ -294,12 +294,12 @@ class KafkaLog:
     def _produce(self, topic: str, value: bytes | None, **how: Any) -> None:
         try:
             self._producer.produce(topic, value, **how)
-        except BufferError:  # more waits than a producer holds: let some of it go first
+        except BufferError:  # the producer's queue is full: drain it first
             self._producer.flush(_SECONDS)
             self._producer.produce(topic, value, **how)
 
     def _give_up(self) -> None:
-        """Throw the producer away: the next one finds out what became of its transaction."""
+        """Discard the producer; the next one finds out what became of its transaction."""
         producer, self._producer = self._producer, None
         producer.purge()
 

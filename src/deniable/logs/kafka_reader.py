@@ -1,7 +1,7 @@
-"""Reading a Kafka topic as a log: partitions from given offsets on, committed records only, and nothing skipped in silence.
+"""Reading a Kafka topic as a log: partitions from given offsets, committed records only, nothing skipped silently.
 
-A position has one offset a partition: how many places of it lie behind the reader. No consumer group is joined and no offset is
-left with Kafka: a reader keeps the position beside what it made of the records.
+A position has one offset per partition: how many of its places have been read. No consumer group is joined and no offset is
+stored in Kafka: a reader keeps the position next to what it made of the records.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _REFUSED = {
     KafkaError._AUTHENTICATION,
 }
 _TELLING = {*_REFUSED, KafkaError._SSL, KafkaError._RESOLVE}
-"""What says why a broker cannot be used, while the client tries it again and again."""
+"""Errors that explain why a broker cannot be used while the client keeps retrying."""
 
 
 class KafkaRecord(NamedTuple):
-    """A record, and where it stands."""
+    """A record and its position."""
 
     partition: int
     offset: int
@@ -47,10 +47,10 @@ class KafkaRecord(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """What a cluster says of a topic."""
+    """What a cluster reports about a topic."""
 
     identity: str
-    """Drawn when it was made: a topic that was deleted and made again has another."""
+    """Drawn at creation: a topic that was deleted and recreated has a different one."""
     n_partitions: int
 
 
@@ -59,7 +59,7 @@ class NoTopicError(LogError):
 
 
 def about(error: KafkaError, topic: str, bootstrap: str) -> LogError:
-    """What an error of librdkafka means for a log: away for a while, or not usable at all."""
+    """What a librdkafka error means for a log: temporarily unreachable, or not usable at all."""
     if error.code() in _GONE:
         return NoTopicError(f"there is no topic {topic} at {bootstrap}")
     if error.code() in _REFUSED:
@@ -68,7 +68,7 @@ def about(error: KafkaError, topic: str, bootstrap: str) -> LogError:
 
 
 class TopicKeeper:
-    """Looks at the topics of a cluster, and makes them."""
+    """Looks up and creates a cluster's topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -80,7 +80,7 @@ class TopicKeeper:
             self._trouble = error
 
     def _meaning(self, error: KafkaError, topic: str) -> LogError:
-        """What an error means; of a broker that does not answer, also why, as far as it is known."""
+        """What an error means; for a broker that does not respond, also why, if known."""
         found = about(error, topic, self._settings.bootstrap)
         self._admin.poll(0)
         if isinstance(found, LogAwayError) and self._trouble is not None:
@@ -96,7 +96,7 @@ class TopicKeeper:
             raise self._meaning(KafkaError(KafkaError._TIMED_OUT), topic) from None
 
     def knock(self, seconds: float) -> None:
-        """See whether anybody is there, or comes within so many seconds."""
+        """Check that a broker responds within this many seconds."""
         try:
             self._admin.list_topics(timeout=seconds)
         except KafkaException as error:
@@ -112,14 +112,14 @@ class TopicKeeper:
         return Topic(str(found.topic_id), len(found.partitions))
 
     def find(self, topic: str) -> Topic:
-        """The topic, which has to be there."""
+        """The topic, which must exist."""
         found = self.look(topic)
         if found is None:
             raise NoTopicError(f"there is no topic {topic} at {self._settings.bootstrap}")
         return found
 
     def make(self, topic: str, n_partitions: int, config: dict[str, str]) -> Topic:
-        """The topic, made if it is not there."""
+        """The topic, created if it does not exist."""
         found = self.look(topic)
         if found is None:
             wanted = NewTopic(topic, n_partitions, self._settings.replication, config=config)
@@ -139,7 +139,7 @@ class TopicKeeper:
         return found
 
     def ends(self, topic: str, n_partitions: int, first: bool = False) -> Position:
-        """For each partition the offset behind the last committed record, or (`first`) that of the first one that is left."""
+        """For each partition, the offset after the last committed record or, with `first`, that of the oldest record left."""
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
         requests = {TopicPartition(topic, partition): spec for partition in range(n_partitions)}
         level = IsolationLevel.READ_COMMITTED
@@ -149,7 +149,7 @@ class TopicKeeper:
 
 
 def check_reaches(topic: str, at: Position, ends: Position) -> None:
-    """See that a log reaches as far as it was read."""
+    """Check that a log extends at least as far as it was read."""
     for partition, (place, end) in enumerate(zip(at, ends, strict=True)):
         if place > end:
             where = f"partition {partition} of the topic {topic}"
@@ -157,14 +157,14 @@ def check_reaches(topic: str, at: Position, ends: Position) -> None:
 
 
 class KafkaLogReader:
-    """A topic, read from a position on. One thread uses it at a time."""
+    """A topic, read from a position onwards. Used by one thread at a time."""
 
     def __init__(self, settings: KafkaSettings, topic: str | None = None, wait_ms: int = 50) -> None:
-        """`wait_ms` is how long the end of a partition is waited for more: the end of a transaction does not wake a fetch."""
+        """`wait_ms` is how long to wait for more at the end of a partition: the end of a transaction does not wake a fetch."""
         self.topic = topic or settings.topic
         self._settings = settings
         own = {
-            "group_id": "deniable",  # librdkafka wants one; no group is joined, and nothing committed
+            "group_id": "deniable",  # librdkafka requires one; no group is joined and nothing is committed
             "enable_auto_commit": False,
             "enable_auto_offset_store": False,
             "enable_partition_eof": True,
@@ -175,21 +175,21 @@ class KafkaLogReader:
         }
         self._consumer: Any = made(Consumer, settings.client(**own))
         self._at: dict[int, int] | None = None
-        """Where the consumer goes on, in each partition."""
+        """Where the consumer continues in each partition."""
 
     @functools.cached_property
     def _keeper(self) -> TopicKeeper:
         return TopicKeeper(self._settings)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._consumer.close()
 
     def read(self, after: Position, most_bytes: int) -> tuple[list[KafkaRecord], Position, str]:
-        """The next records after a position, about so many bytes of them; how far that goes; and the topic's identity.
+        """The next records after a position (about `most_bytes` of them), the position after them, and the topic's identity.
 
-        After the empty position comes the oldest record that is left. The position moves behind records of transactions that
-        were aborted, too. A reader that asks for records that were dropped, or that are not there any more, is told so.
+        The empty position is followed by the oldest record left. The position also moves past records of aborted transactions.
+        Asking for records that were dropped or no longer exist raises an error.
         """
         topic = self._look()
         if after and len(after) != topic.n_partitions:
@@ -201,12 +201,12 @@ class KafkaLogReader:
             return [], at, topic.identity
         records, places = self._consume(dict(enumerate(at)), dict(enumerate(ends)), most_bytes)
         at = tuple(places.values())
-        if self._look().identity != topic.identity:  # ids of topics never come again: so what was read is of this one
+        if self._look().identity != topic.identity:  # topic ids are never reused, so what was read belongs to this topic
             raise LogError(f"the topic {self.topic} was deleted and made again while it was read")
         return records, at, topic.identity
 
     def read_all(self, after: Position = ()) -> Iterable[KafkaRecord]:
-        """All committed records after a position, up to the end as it is now."""
+        """All committed records after a position, up to the current end."""
         topic = self._look()
         ends = self._keeper.ends(self.topic, topic.n_partitions)
         at = after
@@ -215,9 +215,9 @@ class KafkaLogReader:
             yield from records
 
     def read_span(self, partition: int, start: int, end: int) -> list[KafkaRecord]:
-        """The records of a partition from an offset up to another, before which the log is known to reach."""
+        """The records of a partition from `start` up to `end`, which the log is known to have reached."""
         records, place = self._consume({partition: start}, {partition: end}, 1 << 62)
-        self._consumer.unassign()  # what comes behind it is not asked for
+        self._consumer.unassign()  # nothing after it is wanted
         self._at = None
         if place[partition] < end:
             raise LogAwayError(f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds")
@@ -231,7 +231,7 @@ class KafkaLogReader:
     ) -> tuple[list[KafkaRecord], dict[int, int]]:
         if at != self._at:
             self._consumer.assign([TopicPartition(self.topic, partition, offset) for partition, offset in at.items()])
-        self._at = None  # if this fails, where the consumer stands is not known
+        self._at = None  # if this fails, the consumer's position is unknown
         place, n_bytes = dict(at), 0
         records: list[KafkaRecord] = []
         deadline = time.monotonic() + _SECONDS
@@ -263,7 +263,7 @@ class KafkaLogReader:
 
 
 def made(kind: Any, configuration: dict[str, Any]) -> Any:
-    """A client of librdkafka; what it finds wrong with its options is said without their values."""
+    """A librdkafka client; errors in its options are reported without their values."""
     try:
         return kind(configuration)
     except KafkaException as error:

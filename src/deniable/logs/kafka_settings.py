@@ -1,4 +1,4 @@
-"""What a proxy or an aggregator is told of a Kafka cluster. Passwords are in files or in the environment, never here."""
+"""A proxy's or an aggregator's Kafka settings. Passwords are in files or in the environment, never here."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OWN = {
     "metadata.broker.list",
     "transactional.id",
 }
-"""Options of librdkafka on which it depends that nothing is lost or repeated: they are not to be chosen."""
+"""librdkafka options that ensure nothing is lost or repeated: they cannot be overridden."""
 _SECRET = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
 _MOST_PARTITIONS = 1 << 16
 _MOST_REPLICAS = 1 << 15
 
 
 def require_client() -> None:
-    """Say which extra brings Kafka's client, if it is not installed."""
+    """Raise an error that names the extra to install if Kafka's client is missing."""
     try:
         import confluent_kafka  # noqa: F401, PLC0415 - an extra
     except ImportError:
@@ -42,20 +42,20 @@ def require_client() -> None:
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """A topic, and how its cluster is reached."""
+    """A topic, and how to reach its cluster."""
 
     bootstrap: str
-    """`host:port`, or several of them with commas between."""
+    """`host:port`, or several, separated by commas."""
     topic: str
-    """The log of one proxy. `<topic>.memory` beside it holds what the proxy itself must remember."""
+    """The log of one proxy. A second topic, `<topic>.memory`, holds what the proxy itself must remember."""
     partitions: int = 16
-    """A power of two; checked against the topic if it is there already."""
+    """A power of two; checked against the topic if it already exists."""
     replication: int = -1
-    """How many brokers keep a copy, when the topic is made; -1 for what the cluster does by default."""
+    """How many brokers keep a copy, set when the topic is created; -1 for the cluster's default."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of librdkafka, such as those of TLS and SASL."""
+    """Further librdkafka options, such as those for TLS and SASL."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Options whose value is secret: `file:PATH` or `env:NAME` says where it is found."""
+    """Options whose value is secret: `file:PATH` or `env:NAME` says where to find it."""
 
     def __post_init__(self) -> None:
         for name in ("bootstrap", "topic"):
@@ -95,7 +95,7 @@ class KafkaSettings:
         return f"{self.topic}.memory"
 
     def within(self, folder: Path) -> KafkaSettings:
-        """The same, with relative paths counted from a folder: that of the file in which they stand."""
+        """The same, with relative paths resolved against a folder: that of the settings file."""
         options = {name: str(folder / value) if name.endswith(".location") else value for name, value in self.options.items()}
         secrets = {
             name: f"file:{folder / place[5:]}" if place.startswith("file:") else place for name, place in self.secrets.items()
@@ -103,18 +103,18 @@ class KafkaSettings:
         return replace(self, options=options, secrets=secrets)
 
     def client(self, **own: Any) -> dict[str, Any]:
-        """The configuration of a client of librdkafka, secrets included: not to be printed."""
+        """The configuration of a librdkafka client, secrets included: never print it."""
         secrets = {name: self._secret(name, place) for name, place in self.secrets.items()}
-        # librdkafka writes every failed attempt to connect to standard error; what matters comes back as an error
+        # librdkafka writes every failed connection attempt to standard error; what matters is returned as an error
         quiet = {"log_level": 0, "log.connection.close": False, "reconnect.backoff.max.ms": 1000}
         return {**quiet, **self.options, **secrets, "bootstrap.servers": self.bootstrap, **_dotted(own)}
 
     def carried(self) -> KafkaSettings:
-        """The same, with what stands in files and in the environment here: for clients on machines that have neither."""
+        """The same, with the contents of files and environment variables inlined, for clients on machines that have neither."""
         configuration = self.client()
         for kind in ("ca", "certificate", "key"):
             place = configuration.get(f"ssl.{kind}.location")
-            if place not in (None, "probe") and not Path(place).is_dir():  # it may be where the system keeps certificates
+            if place not in (None, "probe") and not Path(place).is_dir():  # it may be the system's certificate folder
                 configuration[f"ssl.{kind}.pem"] = _text(
                     f"options.ssl.{kind}.location", str(configuration.pop(f"ssl.{kind}.location"))
                 )
@@ -132,7 +132,7 @@ class KafkaSettings:
 @dataclass(frozen=True)
 class _Carried(KafkaSettings):
     configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What a client is told, secrets included."""
+    """A client's configuration, secrets included."""
 
     def client(self, **own: Any) -> dict[str, Any]:
         return {**self.configuration, **_dotted(own)}

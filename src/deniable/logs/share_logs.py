@@ -1,7 +1,7 @@
-"""What the aggregator needs of a proxy's log, and its readers: of the file beside it, over HTTP, and of a topic in Kafka.
+"""What the aggregator needs from a proxy's log, and three readers: a local file, HTTP, and a Kafka topic.
 
-A log has one partition or several. A position in it has one offset a partition: how many of its places lie behind the reader.
-The empty position is that of a log of which nothing was ever read.
+A log has one or more partitions. A position has one offset per partition: how many of its places have been read.
+The empty position means that nothing was ever read from the log.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position
 Position = tuple[int, ...]
 
 _AT_ONCE = 32
-"""Blocks asked for at once; the largest have 4 MiB in the smallest size class."""
+"""Blocks requested at once; the largest have 4 MiB in the smallest size class."""
 _SECONDS_TO_ANSWER = 15.0
-"""For which a proxy may send nothing at all."""
+"""How long a proxy may send nothing at all."""
 LARGEST_PAGE = 64 << 20
-"""Bytes of one answer of a proxy: more than a page of its log and one block."""
+"""Bytes of one response from a proxy: more than a page of its log plus one block."""
 _CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _IDENTITY = re.compile(r"[0-9A-Za-z_.-]{1,64}", re.ASCII)
 _FRAME = struct.Struct("<QI")
-"""Offset and length, before each block that is read over HTTP."""
+"""Offset and length, which precede each block read over HTTP."""
 
 
 class PartitionMark(NamedTuple):
-    """The promise that of a channel's epochs before `epoch` a partition has no block behind its first `offset` places."""
+    """The promise that a partition has no blocks of a channel's epochs before `epoch` beyond its first `offset` places."""
 
     partition: int
     channel: int
@@ -54,61 +54,61 @@ class Reading(NamedTuple):
     """What was found in a log after a position."""
 
     blocks: list[bytes]
-    """In the order of their partition."""
+    """In partition order."""
     position: Position
-    """Where the next reading goes on."""
+    """Where the next reading continues."""
     marks: Sequence[PartitionMark]
-    """A channel's epochs are complete when the marks of all partitions are reached."""
+    """A channel's epochs are complete once the marks of all partitions are reached."""
     identity: str | None = None
     """A name that no other log has; None if the log cannot be read."""
     problem: str = ""
-    """Why nothing could be read, if so."""
+    """Why nothing could be read, if nothing could."""
     more: bool = False
-    """Whether the log holds more than was asked for: then what a proxy has not said here, it may have said further on."""
+    """Whether the log holds more than was requested: what is missing here may then come further on."""
     partitions: Sequence[int] = ()
-    """For each block its partition, in a log where the id of a share decides that."""
+    """Each block's partition, in a log where the share's id determines it."""
     fault: str = ""
     """The name of the fault behind the problem (:mod:`deniable.service.faults`)."""
     backlog: int = 0
-    """Blocks that the log holds after the position, as far as it says."""
+    """Blocks that the log holds after the position, if it says."""
     continues: tuple[tuple[str, int], ...] = ()
-    """The logs that this one continues, as it was restored from their backups, and the last offset it has of each."""
+    """The logs that this one continues because it was restored from their backups, with the last offset it has of each."""
 
 
 def unread(after: Position, problem: str, fault: str = "log_unreadable") -> Reading:
-    """What is found in a log that cannot be read."""
+    """The reading of a log that cannot be read."""
     return Reading([], after, (), problem=problem, fault=fault)
 
 
 class ShareLog(Protocol):
-    """A proxy's log, read from a position on."""
+    """A proxy's log, read from a position onwards."""
 
     def read(self, after: Position, most_bytes: int) -> Reading:
-        """The next blocks, about so many bytes of them, and marks; `problem` says why the log cannot be read."""
+        """The next blocks (about `most_bytes` of them) and marks; `problem` says why the log cannot be read."""
         ...
 
     def close(self) -> None:
-        """Let go of it; a later read opens it again."""
+        """Close it; a later read reopens it."""
         ...
 
 
 class EmbeddedLog:
-    """The SQLite log of a proxy that runs on this machine. It need not be there yet; it may go and come back."""
+    """The SQLite log of a proxy on this machine. It need not exist yet, and may disappear and come back."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._reader: LogReader | None = None
         self._file: tuple[int, int] | None = None
-        """Which file is open: one that is put in its place under the same name is another."""
+        """Which file is open: a file that replaces it under the same name is a different one."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def read(self, after: Position, most_bytes: int) -> Reading:
-        """Marks first: what they promise is then there to be read."""
+        """Read marks first, so that what they promise is already there to be read."""
         blocks: list[bytes] = []
         at = _single(after)
         try:
@@ -117,7 +117,7 @@ class EmbeddedLog:
             identity = self._reader.identity
             marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
             end, continues = self._reader.end, self._reader.continues
-            if continues and at > end:  # it was restored, and has not come as far again
+            if continues and at > end:  # it was restored and has not caught up yet
                 return Reading([], after, marks, identity, continues=continues)
             n_bytes, more = 0, most_bytes > 0
             while n_bytes < most_bytes:
@@ -128,7 +128,12 @@ class EmbeddedLog:
                 if len(found) < _AT_ONCE:
                     more = False
                     break
-        except (LogError, sqlite3.Error, OSError, UnicodeError) as error:  # UnicodeError: SQLite's own words, of a damaged file
+        except (
+            LogError,
+            sqlite3.Error,
+            OSError,
+            UnicodeError,
+        ) as error:  # UnicodeError: SQLite's own message about a damaged file
             self.close()
             problem = f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error)
             return unread(after, problem, _fault(error))
@@ -156,19 +161,19 @@ class HttpLog:
     """The log of a proxy on another machine, read through its `GET /v1/log` with a reader's or operator's token."""
 
     def __init__(self, url: str, token: str | Callable[[], str], client: Any = None) -> None:
-        """`token` may be a function that gives it: then a token that is replaced is found at the next reading."""
-        import httpx  # noqa: PLC0415 - only where a proxy is elsewhere
+        """`token` may be a function that returns it, so that a replaced token is picked up at the next reading."""
+        import httpx  # noqa: PLC0415 - needed only for a remote proxy
 
         self.url = url.rstrip("/")
         self._token = token if callable(token) else lambda: token
         self._client = client or httpx.Client(timeout=_SECONDS_TO_ANSWER)
 
     def close(self) -> None:
-        """Let go of the connections; the client opens others when it is used again."""
+        """Close the connections; the client opens new ones when it is used again."""
         self._client.close()
 
     def read(self, after: Position, most_bytes: int) -> Reading:
-        """One request; it brings the marks too, as they were before the blocks were read."""
+        """One request, which also returns the marks as they were before the blocks were read."""
         at = _single(after)
         limit = max(1, min(1024, most_bytes >> 16))
         query = {"after": at, "limit": limit}
@@ -197,22 +202,22 @@ class HttpLog:
 
 
 class KafkaShareLog:
-    """The log of a proxy that appends to a topic of Kafka."""
+    """The log of a proxy that appends to a Kafka topic."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         require_client()
-        settings.client()  # a secret that is not where it should be is told at the start
+        settings.client()  # so that a missing secret is reported at startup
         self._settings = settings
         self._reader: KafkaLogReader | None = None
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def read(self, after: Position, most_bytes: int) -> Reading:
-        """Blocks and marks as they stand in the partitions."""
+        """The next blocks and marks, from all partitions."""
         from deniable.logs.kafka_reader import KafkaLogReader  # noqa: PLC0415 - an extra
 
         try:
@@ -228,7 +233,7 @@ class KafkaShareLog:
             content = record.value or b""
             try:
                 mark = MarkRecord.from_bytes(content) if is_mark(content) else None
-            except WireError:  # it is booked as what it is not: a block
+            except WireError:  # recorded as a malformed block
                 mark = None
             if mark is None:
                 blocks.append(content)
@@ -240,7 +245,7 @@ class KafkaShareLog:
 
 
 def _frames(content: bytes, after: int) -> list[tuple[int, bytes]]:
-    """The blocks of a page, each behind its offset; offsets ascend, and are such as a log can have."""
+    """The blocks of a page, each with its offset; offsets must ascend and be valid for a log."""
     out, at = [], 0
     while at < len(content):
         offset, length = _FRAME.unpack_from(content, at)
@@ -255,7 +260,7 @@ def _frames(content: bytes, after: int) -> list[tuple[int, bytes]]:
 
 
 def _marks(text: str) -> list[PartitionMark]:
-    """The marks of a header: `channel:epoch:offset`, the channel in 16 hexadecimal digits, with commas between."""
+    """The marks in a header: `channel:epoch:offset`, separated by commas, with the channel in 16 hexadecimal digits."""
     out = []
     for mark in text.split(",") if text else ():
         channel, epoch, offset = mark.split(":")
@@ -266,13 +271,13 @@ def _marks(text: str) -> list[PartitionMark]:
 
 
 def _continues(text: str) -> tuple[tuple[str, int], ...]:
-    """The logs that a log continues: `identity:offset`, with commas between."""
+    """The logs that a log continues: `identity:offset`, separated by commas."""
     parts = [each.split(":") for each in text.split(",")] if text else []
     return tuple((_identity(identity), decimal("offset", offset)) for identity, offset in parts)
 
 
 def _identity(text: str | None) -> str:
-    """The name of a log, as it was drawn."""
+    """The identity of a log, checked for its form."""
     if text is None or not _IDENTITY.fullmatch(text):
         raise ValueError("a log has an identity of up to 64 letters and digits")
     return text

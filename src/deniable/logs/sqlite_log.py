@@ -1,7 +1,8 @@
 """A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
 
-Offsets start at 1 and have no gaps. What is appended in one call becomes durable and visible at once, or not at all. A mark says
-of a channel that all blocks of epochs before `epoch` have an offset of at most `offset`: a reader that got so far has seen them.
+Offsets start at 1 and have no gaps. What one call appends becomes durable and visible all at once, or not at all. A mark states
+that all of a channel's blocks of epochs before `epoch` have an offset of at most `offset`: a reader that has come that far has
+seen them all.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ CREATE TABLE moved (segment INTEGER PRIMARY KEY);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO facts VALUES ('identity', lower(hex(randomblob(16)))), ('dropped', 0);
 """,
-    unguarded=("blocks",),  # a share that changed fits no tag where it is joined
+    unguarded=("blocks",),  # a changed share fails its tag check when shares are joined
 )
 
 
 class Record(NamedTuple):
-    """One block, as its bytes, and where it stands. :meth:`deniable.wire.blocks.Block.from_bytes` reads the bytes."""
+    """One block, as bytes, and its offset. :meth:`deniable.wire.blocks.Block.from_bytes` parses the bytes."""
 
     offset: int
     block: bytes
 
 
 class Mark(NamedTuple):
-    """The promise that a channel's blocks of epochs before `epoch` all stand at `offset` or before it."""
+    """The promise that all of a channel's blocks of epochs before `epoch` are at or before `offset`."""
 
     channel: int
     epoch: int
@@ -66,10 +67,10 @@ class Mark(NamedTuple):
 
 
 class ProxyLog(Protocol):
-    """What a proxy needs of its log: this file's, or that in Kafka."""
+    """What a proxy needs from its log, here or in Kafka."""
 
     partition_bits: int
-    """How many bits the prefix of a block has at least."""
+    """The minimum number of bits in a block's prefix."""
 
     def append(
         self,
@@ -79,34 +80,34 @@ class ProxyLog(Protocol):
         marks: Mapping[int, int] | None = None,
         forget: Iterable[int] = (),
     ) -> object:
-        """Append blocks and marks, and note a segment of the spool, all or nothing; see :meth:`BlockLog.append`.
+        """Append blocks and marks and record a spool segment, all or nothing; see :meth:`BlockLog.append`.
 
-        After a `LogAwayError` it may be asked for again, with the same blocks for the same segment.
+        After a `LogAwayError` it may be called again, with the same blocks for the same segment.
         """
         ...
 
     def most_rows(self, size_class: int) -> int:
-        """How many rows of a block it takes at most."""
+        """The maximum number of rows in a block."""
         ...
 
     def moved(self) -> set[int]:
-        """The segments of the spool that were appended and whose files may still be there."""
+        """The spool segments that were appended and whose files may still exist."""
         ...
 
     def closed(self) -> dict[int, int]:
-        """For each channel the epoch before which all are closed."""
+        """For each channel, the epoch before which all are closed."""
         ...
 
     def open_blocks(self) -> Iterable[Block]:
-        """The blocks of all epochs that are not closed, one at a time."""
+        """The blocks of all open epochs, one at a time."""
         ...
 
     def drop_before(self, time: int) -> int:
-        """Drop some blocks that were appended before a time; how many were dropped."""
+        """Drop some blocks that were appended before a time; returns how many."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         ...
 
 
@@ -118,7 +119,7 @@ class _Readable:
         self._connection = LAYOUT.connect(self.path, read_only)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _fact(self, name: str) -> object:
@@ -127,13 +128,13 @@ class _Readable:
 
     @property
     def identity(self) -> str:
-        """A name drawn when the log was made. Offsets mean something only beside it."""
+        """A name drawn when the log was created. Offsets have meaning only together with it."""
         return str(self._fact("identity"))
 
     @property
     def continues(self) -> tuple[tuple[str, int], ...]:
-        """The logs that this one continues, because it was restored from their backups: identity, and the last offset it has of
-        each; oldest first."""
+        """The logs that this one continues because it was restored from their backups, oldest first: identity, and the last
+        offset it has of each."""
         try:
             found = json.loads(str(self._fact("continues") or "[]"))
             return tuple((str(identity), self._checked("continues", offset)) for identity, offset in found)
@@ -142,12 +143,12 @@ class _Readable:
 
     @property
     def dropped(self) -> int:
-        """The offset up to which blocks were dropped because they were old; 0 for none."""
+        """The offset up to which old blocks were dropped; 0 for none."""
         return self._checked("dropped", self._fact("dropped") or 0)
 
     @property
     def end(self) -> int:
-        """The last offset; 0 in a log to which nothing was ever appended."""
+        """The last offset; 0 if nothing was ever appended."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'blocks'").fetchone()
         return self._checked("end", row[0]) if row else 0
 
@@ -168,15 +169,15 @@ class _Readable:
         return found
 
     def _checked(self, name: str, value: Any, most: int = LARGEST_WORD) -> int:
-        """A number that stands in the file, which damage may have made anything."""
+        """A number read from the file, which damage may have turned into anything."""
         if not is_whole(value) or not 0 <= value <= most:
             raise LogError(f"{self.path} is damaged: {name} is not a whole number from 0 to {most}")
         return int(value)
 
     def read(self, after: int, limit: int = 256) -> list[Record]:
-        """Up to `limit` blocks that stand after an offset, in order; empty at the end of the log.
+        """Up to `limit` blocks after an offset, in order; empty at the end of the log.
 
-        A reader that asks for blocks that were dropped is told so, rather than given what is left.
+        Asking for dropped blocks raises an error instead of returning what is left.
         """
         whole("after", after, 0, LARGEST_WORD)
         whole("limit", limit, 1, LARGEST_WORD)
@@ -224,7 +225,7 @@ class LogReader(_Readable):
 
 @contextmanager
 def _room_on_disk(path: Path) -> Iterator[None]:
-    """A transaction for which the disk has no room was rolled back: it may be tried again when there is some."""
+    """A transaction that did not fit on the disk was rolled back and may be retried once there is space."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -234,7 +235,7 @@ def _room_on_disk(path: Path) -> Iterator[None]:
 
 
 class BlockLog(_Readable):
-    """The proxy's own, writing side of its log. One process writes; it makes the file if it is not there."""
+    """The proxy's own, writing side of its log. One process writes; it creates the file if it does not exist."""
 
     partition_bits = 0
 
@@ -257,11 +258,11 @@ class BlockLog(_Readable):
         marks: Mapping[int, int] | None = None,
         forget: Iterable[int] = (),
     ) -> int:
-        """Append blocks, and give the log's last offset. All of it is durable when this returns.
+        """Append blocks and return the log's last offset. Everything is durable when this returns.
 
-        `segment` is the piece of the spool that these blocks empty: it is noted in the same transaction, so that after a crash
-        nobody moves it again; `forget` names such segments whose files are gone. `marks` maps a channel to the epoch before
-        which, with these blocks, everything is appended; a mark never goes back.
+        `segment` is the spool segment that these blocks come from: it is recorded in the same transaction, so that it is not
+        moved again after a crash; `forget` lists recorded segments whose files are gone. `marks` maps a channel to the epoch
+        before which, with these blocks, everything is appended; a mark never goes back.
         """
         rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
         with _room_on_disk(self.path), self._connection:
@@ -285,7 +286,7 @@ class BlockLog(_Readable):
         return end
 
     def restored(self) -> None:
-        """Take another identity, for what was appended after the backup that this log was restored from is not in it."""
+        """Take a new identity, because this log lacks what was appended after the backup it was restored from."""
         continues = [*self.continues, (self.identity, self.end)]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -293,15 +294,15 @@ class BlockLog(_Readable):
             self._connection.execute("UPDATE facts SET value = lower(hex(randomblob(16))) WHERE name = 'identity'")
 
     def moved(self) -> set[int]:
-        """The segments of the spool that were appended and whose files may still be there."""
+        """The spool segments that were appended and whose files may still exist."""
         return {segment for (segment,) in self._connection.execute("SELECT segment FROM moved")}
 
     def closed(self) -> dict[int, int]:
-        """For each channel the epoch before which all are closed."""
+        """For each channel, the epoch before which all are closed."""
         return {channel: mark.epoch for channel, mark in self.marks().items()}
 
     def open_blocks(self) -> Iterator[Block]:
-        """The blocks of all epochs that are not closed, one at a time."""
+        """The blocks of all open epochs, one at a time."""
         sql = "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
         try:
             for (content,) in self._connection.execute(sql):
@@ -311,14 +312,14 @@ class BlockLog(_Readable):
             raise LogError(f"{self.path} is damaged: {what}") from None
 
     def most_rows(self, size_class: int) -> int:
-        """How many rows of a block it takes at most: 4 MiB of them, for readers over HTTP are given whole blocks."""
+        """The maximum number of rows in a block: 4 MiB of them, because readers over HTTP receive whole blocks."""
         return min(LARGEST_BLOCK, _LARGEST_CONTENT // (8 * row_words(size_class)))
 
     def drop_before(self, time: int, most: int = 256) -> int:
-        """Drop blocks that were appended before a time, oldest first, up to `most` of them; how many were dropped.
+        """Drop up to `most` blocks that were appended before a time, oldest first; returns how many.
 
-        Stops at the first block that is younger, or whose epoch is still open: from such blocks a restarted proxy learns which
-        messages it has had.
+        Stops at the first block that is newer or whose epoch is still open: from those blocks a restarted proxy learns which
+        messages it has already received.
         """
         oldest = self._connection.execute(
             "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"

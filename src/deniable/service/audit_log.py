@@ -67,7 +67,7 @@ class AuditLog:
         self.path = self._lines.path
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._lines.close()
 
     @property

@@ -185,7 +185,7 @@ class ChainedLines:
             self._write(stored, [])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)

@@ -49,7 +49,7 @@ class QueryFeed:
         self._index()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._lines.close()
 
     @property

@@ -75,7 +75,7 @@ class TokenStore:
         self._used: dict[bytes, int] = {}
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def add(

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 __all__ = ["LossBounds", "best_event", "invisible_below", "loss_bounds", "visible_from"]
 
 _CAUTION = 2.5
-"""Standard errors by which either probability of an event is discounted when one is chosen."""
+"""How many standard errors each probability of an event is discounted by when the event is chosen."""
 
 
 class LossBounds(NamedTuple):
-    """Between what ln(P(event | one)/P(event | other)) lies, with the stated confidence."""
+    """A confidence interval for ln(P(event | one)/P(event | other))."""
 
     low: float
     high: float
 
 
 def _clopper_pearson(hits: int, n: int, error: float) -> tuple[float, float]:
-    """Between what the probability lies; each side fails with probability `error` at most (Clopper and Pearson 1934)."""
+    """An exact interval for a probability; each side fails with probability at most `error` (Clopper and Pearson 1934)."""
     from scipy.stats import beta  # noqa: PLC0415 - slow to import
 
     low = 0.0 if hits == 0 else float(beta.ppf(error, hits, n - hits + 1))
@@ -31,7 +31,7 @@ def _clopper_pearson(hits: int, n: int, error: float) -> tuple[float, float]:
 
 
 def loss_bounds(hits_one: int, hits_other: int, n: int, error: float) -> LossBounds:
-    """Bounds from `n` reports of either value. Together the four sides fail with probability `error` at most.
+    """Bounds from `n` reports of each value. The four sides together fail with probability at most `error`.
 
     If epsilon is claimed for both, no event has a larger ratio, so a lower bound above the claim refutes it.
     """
@@ -42,17 +42,16 @@ def loss_bounds(hits_one: int, hits_other: int, n: int, error: float) -> LossBou
 
 
 def invisible_below(n: int, error: float) -> float:
-    """The probability below which an event may well not occur in `n` reports, so that nothing is learnt about it."""
+    """The probability below which an event may well not occur in `n` reports, so nothing is learnt about it."""
     return -math.expm1(math.log(error / 4) / n)
 
 
 def visible_from(chosen_from: int, n: int, error: float, claim: float) -> float | None:
     """The power: how often a leak must happen to be seen, 19 times out of 20.
 
-    The leak is one that shows the input outright: an event that happens with this probability under one input, and never under
-    the other. It has to stand out among `chosen_from` reports of either input, in which events are chosen, and to refute the
-    claim among the `n` in which they are counted. None if not even a leak in every report would be seen, or if nothing is
-    claimed.
+    The leak is one that reveals the input outright: an event with this probability under one input that never happens under the
+    other. It must stand out among the `chosen_from` reports of each input in which events are chosen, and refute the claim among
+    the `n` in which they are counted. None if not even a leak in every report would be seen, or if nothing is claimed.
     """
     from scipy.stats import beta  # noqa: PLC0415 - slow to import
 
@@ -74,7 +73,7 @@ def visible_from(chosen_from: int, n: int, error: float, claim: float) -> float 
 
 
 def _cautious(one: NDArray[np.int64], other: NDArray[np.int64], n_one: int, n_other: int) -> NDArray[np.float64]:
-    """ln of the ratio of two probabilities, of which one is taken low and the other high (Wilson's limits)."""
+    """ln of the ratio of two probabilities, one taken at its lower Wilson limit and the other at its upper."""
     limits = []
     for hits, n, side in ((one, n_one, -1), (other, n_other, 1)):
         centre, square = hits + _CAUTION**2 / 2, hits * (n - hits) / n + _CAUTION**2 / 4
@@ -85,9 +84,9 @@ def _cautious(one: NDArray[np.int64], other: NDArray[np.int64], n_one: int, n_ot
 def best_event(
     order: tuple[NDArray[np.int64], NDArray[np.int64]], counts: tuple[NDArray[np.int64], NDArray[np.int64]]
 ) -> tuple[NDArray[np.bool_], float]:
-    """The set of cells that promises the largest ratio, discounted for what chance may have added to it, and that figure.
+    """The set of cells with the largest ratio after discounting for chance, and that ratio.
 
-    Cells are ordered by the likelihood ratio of the counts `order`, and how many of the first to take is read off other `counts`:
+    Cells are ordered by the likelihood ratio of the counts `order`; how many of them to take is decided on separate `counts`, so
     cells that came first by chance are not believed.
     """
     one, other = ((part + 0.5) / (part.sum() + 0.5 * part.size) for part in order)

@@ -1,4 +1,4 @@
-"""Audits of survey designs: the instruction that people follow, in one sample or in each of two."""
+"""Audits of survey designs: the instruction people follow, in one sample or in each of two."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def audit_design(
 ) -> Audit:
     """Try to tell the truths of a survey design apart by more than it claims.
 
-    A design for two samples is a game for each, against the loss of the instruction. `u` is the prevalence of the unrelated
-    question where the design has yet to estimate it: the loss depends on it. A design whose loss is infinite claims nothing: the
-    audit says so, and shows how much an answer gives away.
+    A design with two samples is a game for each sample, against the loss of its instruction. `u` is the prevalence of the
+    unrelated question where the design has yet to estimate it, since the loss depends on it. A design whose loss is infinite
+    claims nothing: the audit says so, and shows how much an answer gives away.
 
     >>> from deniable import Crosswise, Triangular, seeded_source
     >>> audit_design(Crosswise(1 / 4), n=50_000, source=seeded_source(1)).holds

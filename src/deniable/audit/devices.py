@@ -1,11 +1,11 @@
-"""Audits of single devices: a real one, with the user's own query, whose data are one thing or another.
+"""Audits of single devices: a real device with the user's own query, run with one of two vaults.
 
-Two lives with the same coins and other data are compared in all that they show: when they poll and send, to whom, how many
-bytes in what order, what they charge, refuse and say of it. No chance is involved: what differs, differs because of the data.
-Only the payloads for the last proxy may, for they hold the report.
+Two lives with the same coins and different data are compared in everything they show: when they poll and send, to whom, how many
+bytes in what order, what they charge and refuse, and what they say about it. No chance is involved: any difference is due to the
+data. Only the payloads for the last proxy may differ, because they contain the report.
 
-The report itself is judged by games. Its bytes are drawn by the functions that a device calls (:mod:`deniable.client.encoding`),
-for as many devices as it takes, and a smaller game with whole devices and fresh coins looks at everything that they sent.
+The report itself is judged by games. Its bytes are drawn by the functions a device calls (:mod:`deniable.client.encoding`), for
+as many devices as it takes, and a smaller game with whole devices and fresh coins looks at everything they sent.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from deniable.wire.shares import Share, join, record_bytes
 __all__ = ["DeviceLife", "audit_device", "compared_lives"]
 
 EPOCHS = 4
-"""Epochs of a life. The ledger pays for two answers less, so that a refusal is seen too."""
+"""Epochs per life. The ledger pays for two answers fewer, so that a refusal is seen too."""
 _ROUNDS = 6
-"""Rounds of an epoch."""
+"""Rounds per epoch."""
 _SQL_SECONDS = (0.05, 0.9)
-"""How long the SQL takes on the two vaults: what it finds may decide that, so it must not show."""
+"""How long the SQL takes on each of the two vaults. That may depend on the data, so it must not show."""
 
 
 class _SlowDevice(Device):
-    """A device whose SQL takes time, as its clock sees it."""
+    """A device whose SQL takes time on its clock."""
 
     seconds = 0.0
 
@@ -63,13 +63,13 @@ class _SlowDevice(Device):
 
 @dataclass
 class DeviceLife:
-    """A device with a vault, a policy that lets it answer some of the time, and a clock that is moved by hand."""
+    """A device with a vault, a policy that lets it answer some of the time, and a clock that the test advances."""
 
     query: Query
     folder: Path
     key: AnalystKey
     others: tuple[Query, ...] = ()
-    """Further queries that are asked in the same rounds."""
+    """Further queries asked in the same rounds."""
     device_kind: type[_SlowDevice] = _SlowDevice
     signed: list[bytes] = field(init=False)
 
@@ -78,12 +78,12 @@ class DeviceLife:
         self.signed = [sign(query, self.key).to_bytes() for query in asked]
 
     def limit(self) -> Fraction:
-        """What the owner allows in all: the answers of two epochs less than there are, of each query."""
+        """What the owner allows in total: for each query, enough for all but two epochs."""
         asked = [self.query, *self.others]
         return sum((encoding.cost_of_answer(each) * (1 if each.memoize else EPOCHS - 2) for each in asked), Fraction())
 
     def policy(self) -> Policy:
-        """That of a careful owner who allows just that."""
+        """The policy of a careful owner who allows exactly that."""
         query = self.query
         most = max(encoding.cost_of_answer(each) for each in (query, *self.others))
         strata = (query.strata[0].name,) if query.strata else ()
@@ -98,7 +98,7 @@ class DeviceLife:
         )
 
     def live(self, vault: Vault, source: Source, seconds: float = 0.0) -> tuple[Observed, ListeningNetwork]:
-        """One life: all that was seen of it, and all that the proxies were sent."""
+        """One life: everything seen of it, and everything sent to the proxies."""
         policy, query = self.policy(), self.query
         clock = VirtualClock(float(query.schedule.origin))
         step = source.step if isinstance(source, PositionedSource) else None
@@ -123,7 +123,7 @@ class DeviceLife:
 
 
 def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "coins") -> tuple[list[ExactCheck], Observed]:
-    """Lives with the one and the other vault, the same coins in both: what differs; and the last life that was seen."""
+    """Compare lives with each vault, with the same coins in both: what differs, and the last life observed."""
     differences: dict[str, int] = {}
     sends = polls = refused = 0
     one = Observed()
@@ -138,11 +138,11 @@ def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "c
         sends, polls = sends + len(one.sends), polls + len(one.polls)
         refused += sum(outcome == "refused" for _, outcome, *_ in one.outcomes)
     names = {
-        "sends": ("uploads are alike in time, order, size, and in all bytes for all proxies but the last", f"{sends:,} uploads"),
-        "polls": ("polls are alike in time and proxy", f"{polls:,} polls"),
-        "queue": ("what waits is alike, and until when it does", f"{lives} lives"),
-        "ledger": ("charges, receipts and counters are alike", f"{lives} lives"),
-        "outcomes": ("what is answered and refused is alike, and why", f"{refused:,} refusals"),
+        "sends": ("uploads have the same times, order, sizes and, for all proxies but the last, bytes", f"{sends:,} uploads"),
+        "polls": ("polls have the same times and proxies", f"{polls:,} polls"),
+        "queue": ("the queue is the same, and so are its expiry times", f"{lives} lives"),
+        "ledger": ("charges, receipts and counters are the same", f"{lives} lives"),
+        "outcomes": ("answers and refusals are the same, for the same reasons", f"{refused:,} refusals"),
     }
     found = [
         ExactCheck(name, part not in differences, f"in {differences[part]} of {lives} lives" if part in differences else much)
@@ -162,13 +162,13 @@ def audit_device(
     source: Source | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit one device that answers `query`, with the one or the other of two vaults.
+    """Audit one device that answers `query` from one of two vaults.
 
     `lives` pairs of lives are compared exactly. `n` reports are drawn by the device's own functions for the games about the
-    report, and `devices` whole devices are run for the game about all that one sends (0 for none).
+    report, and `devices` whole devices are run for the game about everything a device sends (0 for none).
     """
     check_confidence(confidence)
-    # The same question under another name comes with it: an analyst may ask again, and the ledger has to notice.
+    # The same question is also asked under another name: an analyst may ask again, and the ledger has to notice.
     again = Query.from_dict({**query.to_dict(), "id": "asked-again"})
     life = DeviceLife(query, folder, AnalystKey.generate(query.analyst), (again,))
     comparisons, last = compared_lives(life, pair, lives)
@@ -196,21 +196,21 @@ def audit_device(
 
 
 def _ledger_holds(life: DeviceLife, seen: Observed) -> ExactCheck:
-    """Whether all charges of a life stay within the owner's limit: what an attacker who asks again and again can spend."""
+    """Whether all charges of a life stay within the owner's limit, however often an attacker asks again."""
     spent = sum((Fraction(epsilon) for *_, epsilon, _ in seen.outcomes), Fraction())
     detail = f"{float(spent):.4g} of {float(life.limit()):.4g} spent over {EPOCHS} epochs"
     return ExactCheck("charges stay within the owner's limit, however often the question is asked", spent <= life.limit(), detail)
 
 
 def _truths(query: Query, pair: VaultPair) -> list[NDArray[np.intp]]:
-    """What a device draws from whose rows all have the one or the other answer: all of its rows differ."""
+    """What a device draws from when all of its rows have one answer or the other: all rows differ."""
     if query.ones > 1:
         return [encoding.checked(query, np.array([[answer, *[-1] * (query.ones - 1)]])) for answer in pair.answers]
     return [np.full(query.most_rows, answer) for answer in pair.answers]
 
 
 def _drawn(query: Query, truth: NDArray[np.intp], count: int, epochs: int, source: Source) -> NDArray[np.uint8]:
-    """The reports of all rows of some epochs, of that many devices, one a row, after a byte that says that they took part."""
+    """The reports of all rows of some epochs, one device per row, after a byte that says that the device took part."""
     rows = np.tile(truth, (count, 1)) if query.ones > 1 else np.tile(truth, count)
     if query.memoize:
         kept = encoding.permanent_rows(query, rows, source)
@@ -234,7 +234,7 @@ def _one_answer(query: Query, pair: VaultPair, source: Source) -> Game:
 
 
 def _averaged(life: DeviceLife, pair: VaultPair, source: Source, seen: Observed) -> Game:
-    """All answers that the ledger pays for, taken together: what asking again and averaging comes to."""
+    """All answers the ledger pays for, taken together: what asking again and averaging can achieve."""
     query = life.query
     truths, labels = _truths(query, pair), [life.query.labels[answer] for answer in pair.answers]
     epochs = max(1, sum(name == query.id and outcome == "answered" for name, outcome, *_ in seen.outcomes))
@@ -245,7 +245,7 @@ def _averaged(life: DeviceLife, pair: VaultPair, source: Source, seen: Observed)
 
 
 def _whole_device(life: DeviceLife, pair: VaultPair, source: Source) -> Game:
-    """Whole devices with coins of their own: all bytes of a first answer, to every proxy, and the report that they make."""
+    """Whole devices with fresh coins: all bytes of a first answer, to every proxy, and the report they encode."""
     query = life.query
     labels = [query.labels[answer] for answer in pair.answers]
     signed = SignedQuery.from_bytes(life.signed[0])

@@ -1,4 +1,4 @@
-"""Audits of graph protocols: two graphs that differ in one edge, and all that everybody sends about them."""
+"""Audits of graph protocols: two graphs that differ in one edge, and everything all participants send about them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from deniable.randomness import Source, system_source
 __all__ = ["audit_edges"]
 
 _TRIPLES = 64
-"""Copies of the small graph that are reported at a time: no report depends on another pair of people."""
+"""Copies of the small graph reported at a time: no report depends on another pair of people."""
 _WORLD = 5
-"""People in the graph of the protocol with two rounds, whose second round depends on all of the first."""
+"""People in the graph for the two-round protocol, whose second round depends on the whole first round."""
 INPUTS = ("no edge", "an edge")
 
 
@@ -33,7 +33,7 @@ def audit_edges(
     source: Source | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Try to tell two graphs apart that differ in one edge, by all reports of all people, both rounds taken together.
+    """Try to tell apart two graphs that differ in one edge, by all reports of all people, both rounds taken together.
 
     >>> from deniable import seeded_source
     >>> found = audit_edges(EdgeResponse(1.0, "both"), n=40_000, source=seeded_source(1))
@@ -50,7 +50,7 @@ def audit_edges(
 
 
 def _one_round(response: EdgeResponse, claim: float, source: Source) -> Game:
-    """Three people, of whom two are connected in any case: all that they report of each other."""
+    """Three people, two of whom are always connected: everything they report about each other."""
 
     def draw(i: int, count: int) -> NDArray[Any]:
         parts = []
@@ -62,7 +62,7 @@ def _one_round(response: EdgeResponse, claim: float, source: Source) -> Game:
                 edges.append(np.column_stack([first + 1, first + 2]))
             rows = response.privatize(Graph(3 * size, np.concatenate(edges)), source).rows
             bits = np.unpackbits(rows, axis=1, bitorder="little", count=3 * size).reshape(size, 3, size, 3)
-            own = bits[np.arange(size), :, np.arange(size), :]  # what the three of each copy say of each other
+            own = bits[np.arange(size), :, np.arange(size), :]  # what the three people of each copy say about each other
             parts.append(np.packbits(own.reshape(size, 9), axis=1))
         return np.concatenate(parts)
 
@@ -70,7 +70,7 @@ def _one_round(response: EdgeResponse, claim: float, source: Source) -> Game:
 
 
 def _two_rounds(protocol: TwoRounds, claim: float, source: Source) -> Game:
-    """Five people; everybody else is connected, so that the edge decides most of a count in the second round."""
+    """Five people; all other pairs are connected, so the edge decides most of a count in the second round."""
     pairs = np.array([(low, high) for high in range(_WORLD) for low in range(high)])
     graphs = [Graph(_WORLD, pairs[1:]), Graph(_WORLD, pairs)]  # without and with the edge between 0 and 1
     lists = [[np.array(sorted(_neighbours(graph, node)), dtype=np.int64) for node in range(_WORLD)] for graph in graphs]
@@ -79,7 +79,7 @@ def _two_rounds(protocol: TwoRounds, claim: float, source: Source) -> Game:
     bit_gain = np.log([(1 - a) / (1 - b), a / b])
 
     def draw(i: int, count: int) -> NDArray[Any]:
-        """How much each of the three parts speaks for the edge, by the claimed laws, one graph a row."""
+        """How strongly each of the three parts indicates the edge, under the claimed distributions, one graph per row."""
         out = np.zeros((count, 3))
         for at in range(count):
             reports = protocol.privatize(graphs[i], source)

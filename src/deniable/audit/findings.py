@@ -16,12 +16,12 @@ __all__ = ["Audit", "ExactCheck"]
 
 @dataclass(frozen=True, eq=False)
 class ExactCheck(Result):
-    """Something that has to be the same whatever the data are, looked at without any chance."""
+    """Something that must be the same whatever the data, checked without any randomness."""
 
     name: str
     holds: bool
     detail: str
-    """How much was compared or, if it differs, what differs."""
+    """How much was compared or, if something differs, what."""
 
     def __str__(self) -> str:
         return f"  {self.name}: {'holds' if self.holds else 'FAILS'} ({self.detail})"
@@ -29,21 +29,21 @@ class ExactCheck(Result):
 
 @dataclass(frozen=True, eq=False)
 class Audit(Result):
-    """The verdicts of all games about one subject. Printed: what was claimed, what was shown, and what cannot be seen."""
+    """The verdicts of all games about one subject. Printed: what was claimed, what was shown, and what an audit cannot see."""
 
     subject: str
     exact: float
-    """The loss that the subject states of its own channel."""
+    """The loss the subject states for its own channel."""
     confidence: float
     verdicts: tuple[Verdict, ...]
     comparisons: tuple[ExactCheck, ...] = ()
     notes: tuple[str, ...] = ()
     drawn: int | None = None
-    """Reports drawn in all, where games share them."""
+    """Total reports drawn, where games share them."""
 
     @property
     def holds(self) -> bool:
-        """Whether no game refuted its claim, and nothing differed that must not."""
+        """Whether no game refuted its claim and nothing differed that must be the same."""
         return all(each.holds for each in self.verdicts) and all(each.holds for each in self.comparisons)
 
     @property
@@ -96,7 +96,7 @@ def _spoken(verdict: Verdict) -> list[str]:
     p, q = verdict.probabilities
     found = f"  {verdict.game}: {claimed}, at least {verdict.shown:.4f} shown{part}{excess}"
     if verdict.claim == 0 and verdict.holds:
-        return [found]  # of an event that tells nothing there is nothing to say
+        return [found]  # an uninformative event is not worth printing
     return [
         found,
         f"    {verdict.inputs[0]} against {verdict.inputs[1]} by {verdict.view}:"

@@ -1,8 +1,9 @@
-"""The distinguishing game: reports of two inputs are drawn, an event is chosen on some of them and counted in the others.
+"""The distinguishing game: reports of two inputs are drawn; an event is chosen on some of them and counted in the others.
 
-A fifth of the reports fits the views, a fifth chooses inputs, view and event, and the rest counts it, in looks of doubling size.
-After each look the game may stop: when the claim is refuted, when the event's ratio surely lies below the claim, or when the
-bounds are as close as asked for. The chance of error is divided among the looks, so stopping early costs none of the confidence.
+A fifth of the reports is used to fit the views, a fifth to choose inputs, view and event, and the rest to count that event, in
+looks of doubling size. After each look the game may stop: when the claim is refuted, when the event's ratio is certainly below
+the claim, or when the bounds are as close as requested. The chance of error is divided among the looks, so stopping early costs
+no confidence.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ Draw = Callable[[int, int], NDArray[Any]]
 Progress = Callable[[float], None]
 _LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _SPENT = (1 / 8, 1 / 8, 1 / 8, 1 / 8, 1 / 2)
-"""The part of the chance of error that each look may use."""
+"""The fraction of the chance of error that each look may use."""
 FEWEST = 2000
-"""Reports below which no game is worth playing."""
+"""The fewest reports for which a game is worth playing."""
 
 
 @dataclass(frozen=True)
 class Game:
-    """Something that draws a report from an input, and the epsilon that is claimed for any two inputs."""
+    """Something that draws a report from an input, and the epsilon claimed for any two inputs."""
 
     name: str
     claim: float
-    """0 for what is to say nothing at all; infinite where nothing is claimed."""
+    """0 where nothing at all may be revealed; infinite where nothing is claimed."""
     inputs: Sequence[Any]
     draw: Draw
-    """`draw(i, count)`: that many independent reports of input i, one a row."""
+    """`draw(i, count)`: that many independent reports of input i, one per row."""
     views: Sequence[View]
 
 
@@ -52,19 +53,19 @@ class Verdict(Result):
     game: str
     claim: float
     bounds: LossBounds
-    """Of the event's log likelihood ratio; `low` is a lower bound on the true epsilon."""
+    """Bounds on the event's log likelihood ratio; `low` is a lower bound on the true epsilon."""
     inputs: tuple[Hashable, Hashable]
-    """Those that were told apart."""
+    """The two inputs that were told apart."""
     view: str
     probabilities: tuple[float, float]
-    """Of the event under either input, as counted."""
+    """The event's frequency under each input, as counted."""
     n: int
-    """Reports drawn in all."""
+    """Total reports drawn."""
     invisible: float
     """Events rarer than about this were not seen."""
     stopped: str
     visible: float | None = None
-    """A leak that shows the input outright this often would have been seen, 19 times out of 20; None if none would."""
+    """A leak that reveals the input outright this often would have been seen, 19 times out of 20; None if none would."""
 
     @property
     def holds(self) -> bool:
@@ -73,12 +74,12 @@ class Verdict(Result):
 
     @property
     def shown(self) -> float:
-        """The epsilon that was shown to be lost at least."""
+        """The epsilon shown to be lost, at least."""
         return max(self.bounds.low, 0.0)
 
     @property
     def tightness(self) -> float:
-        """The lower bound as a part of the claim; 1 means that nobody could show more. NaN where 0, or nothing, is claimed."""
+        """The lower bound as a fraction of the claim; 1 is the most that can be shown. NaN where 0, or nothing, is claimed."""
         return self.shown / self.claim if 0 < self.claim < math.inf else math.nan
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Verdict(Result):
 
 
 def play(game: Game, n: int, error: float, resolution: float = 0.01, progress: Progress | None = None) -> Verdict:
-    """Bound the loss from below with `n` reports at most; the bound is wrong with probability `error` at most."""
+    """Bound the loss from below with at most `n` reports; the bound is wrong with probability at most `error`."""
     return play_together([game], lambda i, count: [game.draw(i, count)], n, [error], resolution, progress)[0]
 
 
@@ -103,9 +104,9 @@ def play_together(
     resolution: float = 0.01,
     progress: Progress | None = None,
 ) -> list[Verdict]:
-    """Several games about the same reports, of which each sees its own part: `draw(i, count)` gives one array a game.
+    """Several games about the same reports, each of which sees its own part: `draw(i, count)` returns one array per game.
 
-    All have the same inputs. Each bound is wrong with the probability of its own error at most, so all together with their sum.
+    All have the same inputs. Each bound is wrong with probability at most its own error, so all together with at most their sum.
     """
     if n < FEWEST:
         raise ParameterError("n", n, f"must be at least {FEWEST} reports a game")
@@ -138,7 +139,7 @@ def play_together(
 
 
 class _Played:
-    """One game: the event that was chosen, and what was counted of it so far."""
+    """One game: the chosen event, and its counts so far."""
 
     def __init__(self, game: Game, error: float, fitting: Sequence[NDArray[Any]], choosing: Sequence[NDArray[Any]]) -> None:
         self.game, self.error = game, error
@@ -161,7 +162,7 @@ class _Played:
         self.stopped = _reason(self.bounds, self.game.claim, resolution) or ""
 
     def verdict(self, chosen_from: int, planned: int) -> Verdict:
-        """What was found. An event that tells more would have been counted in all of the `planned` reports of either input."""
+        """What was found. A more informative event would have been counted in all of the `planned` reports of each input."""
         one, other = self.pair
         last = self.error * _SPENT[-1]
         return Verdict(
@@ -179,7 +180,7 @@ class _Played:
 
 
 def _reason(bounds: LossBounds, claim: float, resolution: float) -> str | None:
-    """Why nothing is to be gained by going on."""
+    """Why continuing would gain nothing."""
     if bounds.low > claim:
         return "the claim is refuted"
     if claim in (0, math.inf):
@@ -194,7 +195,7 @@ def _reason(bounds: LossBounds, claim: float, resolution: float) -> str | None:
 def _choose(
     views: Sequence[View], fitting: Sequence[NDArray[Any]], choosing: Sequence[NDArray[Any]]
 ) -> tuple[int, int, View, NDArray[np.bool_]]:
-    """The two inputs, the view and the event that promise the largest bound."""
+    """The two inputs, the view and the event expected to give the largest bound."""
     best: tuple[float, int, int, View, NDArray[np.bool_]] | None = None
     for view in views:
         for pair in combinations(range(len(fitting)), 2):

@@ -28,13 +28,13 @@ def audit_mechanism(
     source: Source | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Try to tell a mechanism's inputs apart by more than it claims, with `n` reports at most.
+    """Try to tell a mechanism's inputs apart by more than it claims, with at most `n` reports.
 
     Nine tenths of the reports go into games about one report (and about the permanent answer, where one is kept). One tenth goes
-    into a game about two reports of a person, of which only the second answer differs: with fresh coins that is as hard as one
-    report, and with coins that are used again it is not. `claim` is the mechanism's own epsilon unless given; of a survey design
-    it may be infinite, and then there is nothing to refute. A correct claim is refuted with probability 1 - `confidence` at most,
-    all games together.
+    into a game about two reports by one person in which only the second answer differs: with fresh coins that is as hard as one
+    report, with reused coins it is easier. `claim` is the mechanism's own epsilon unless given; for a survey design it may be
+    infinite, and then there is nothing to refute. A correct claim is refuted with probability at most 1 - `confidence`, over all
+    games together.
 
     >>> from deniable import DirectEncoding, seeded_source
     >>> audit = audit_mechanism(DirectEncoding(4, 1.0), n=100_000, source=seeded_source(1))
@@ -49,13 +49,13 @@ def audit_mechanism(
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that is none."""
+    """Refuse an invalid confidence."""
     if not 0 < confidence < 1:
         raise ParameterError("confidence", confidence, "must lie strictly between 0 and 1")
 
 
 def check_claim(claim: float) -> float:
-    """The claim, if it is one that a report can keep."""
+    """The claim, after checking that it is positive."""
     if not claim > 0:
         raise ParameterError("claim", claim, "must be above 0")
     return claim
@@ -64,7 +64,7 @@ def check_claim(claim: float) -> float:
 def play_each(
     games: Sequence[Game], parts: Sequence[float], n: int, confidence: float, progress: Progress | None = None
 ) -> tuple[Verdict, ...]:
-    """Play games one after the other, each with its part of `n` reports; all bounds together hold with the confidence."""
+    """Play games one after the other, each with its part of `n` reports; all bounds hold together with the stated confidence."""
     verdicts, done = [], 0.0
     for game, part in zip(games, parts, strict=True):
         verdicts.append(play(game, int(part * n), (1 - confidence) / len(games), progress=_within(progress, done, part)))
@@ -73,7 +73,7 @@ def play_each(
 
 
 def _within(progress: Progress | None, done: float, part: float) -> Progress | None:
-    """The progress of a part of the whole."""
+    """Progress of one part, scaled to the whole."""
     return None if progress is None else lambda share: progress(done + part * share)
 
 

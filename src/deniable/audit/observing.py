@@ -1,8 +1,8 @@
-"""All that can be seen of a device from outside, recorded, so that two devices that differ in their data alone can be compared.
+"""Record everything visible of a device from outside, so that two devices that differ only in their data can be compared.
 
-The coins are dealt by position: each station of each walk of a device draws from a stream of its own, named by the number of the
-walk and the station. A device that uses more coins than another to read its data still finds the same coins at every later
-station, as it would if all coins of its life were written down beforehand. So whatever differs, differs because of the data.
+Coins are assigned by position: each step of each walk of a device draws from its own stream, named by the walk's number and the
+step. A device that uses more coins than another to read its data still finds the same coins at every later step, as if all coins
+of its life had been written down beforehand. So any difference is due to the data.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["LEDGER_TABLES", "VISIBLE_BYTES", "ListeningNetwork", "Observed", "Po
 VISIBLE_BYTES = 32
 """Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message id."""
 LEDGER_TABLES = ("spent", "charges", "epochs", "versions", "proxies", "receipts", "counters")
-"""The tables of a store that decide what the device does next towards anybody, and the receipts."""
+"""The store's tables that determine what the device does next towards any other party, and the receipts."""
 
 
 class PositionedSource(Source):
-    """Coins that are found by where they are used, not by how many were used before. `step` is a device's `on_step`."""
+    """Coins determined by where they are used, not by how many were used before. `step` is a device's `on_step`."""
 
     def __init__(self, seed: str) -> None:
         self._seed, self._walks, self._step = seed, 0, ""
         self._inner: Source | None = None
 
     def step(self, name: str) -> None:
-        """The device has come to a station of its walk."""
+        """The device has reached a step of its walk."""
         self._walks += name == "verified"
         self._step, self._inner = name, None
 
@@ -44,7 +44,7 @@ class PositionedSource(Source):
 
 @dataclass
 class VirtualClock:
-    """A clock that goes when somebody sleeps, or works."""
+    """A clock that advances only when something sleeps or works."""
 
     time: float = 0
 
@@ -60,18 +60,18 @@ class VirtualClock:
 
 @dataclass
 class Observed:
-    """What came of one life: the same for two devices whose data differ, or the data show."""
+    """The observable results of one life. If they differ between two devices that differ only in their data, the data leak."""
 
     sends: list[tuple[Any, ...]] = field(default_factory=list)
-    """When what was sent to whom: all bytes for all proxies but the last, whose payloads hold the report, and of its records how
-    long they are and what the proxy can read in them."""
+    """What was sent to whom, and when: all bytes for every proxy but the last, whose payloads contain the report; for its
+    records, their length and what the proxy can read in them."""
     polls: list[tuple[Any, ...]] = field(default_factory=list)
     outcomes: list[tuple[Any, ...]] = field(default_factory=list)
     ledger: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     queue: list[tuple[Any, ...]] = field(default_factory=list)
 
     def difference(self, other: Observed) -> str | None:
-        """What tells the two apart, in a word; None if nothing does."""
+        """The name of the first thing that differs; None if nothing does."""
         for part in ("outcomes", "ledger", "queue", "sends", "polls"):
             if getattr(self, part) != getattr(other, part):
                 return part
@@ -79,7 +79,7 @@ class Observed:
 
 
 def shown_to_proxy(body: bytes, last: bool) -> Any:
-    """What of an upload has to be the same whatever the data are: all of it or, for the last proxy, all but the payloads."""
+    """The part of an upload that must be the same whatever the data: all of it or, for the last proxy, all but the payloads."""
     if not last:
         return body
     length = record_bytes(body[2])
@@ -88,14 +88,14 @@ def shown_to_proxy(body: bytes, last: bool) -> Any:
 
 @dataclass
 class ListeningNetwork:
-    """Proxies that relay queries and take all that they are sent, and somebody who notes the time of it."""
+    """Proxies that relay queries and accept everything they are sent, and an observer who notes the time."""
 
     clock: Callable[[], float]
     proxies: tuple[str, ...]
     relayed: list[bytes]
     seen: Observed = field(default_factory=Observed)
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
-    """What each proxy was sent."""
+    """Everything sent to each proxy."""
     concurrent: bool = False
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
@@ -110,9 +110,9 @@ class ListeningNetwork:
         return self.relayed
 
     def skew(self, proxy: str) -> float | None:
-        """How far a proxy's clock is ahead: not at all."""
+        """How far a proxy's clock is ahead: these proxies do not say."""
         return None
 
     def revoked(self, proxy: str) -> frozenset[str]:
-        """The keys that a proxy says were revoked: none."""
+        """The keys a proxy reports as revoked: none."""
         return frozenset()

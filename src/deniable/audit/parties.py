@@ -1,4 +1,4 @@
-"""The games of a pipeline's parties: what each may learn, and what it is shown to learn."""
+"""The games of a pipeline's parties: what each may learn, and what it demonstrably learns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["audit_pipeline"]
 
 _INPUTS = 3
 _WIDTH = 512
-"""Bytes that a game about bytes looks at."""
+"""How many bytes a game about bytes looks at."""
 _CROWD = 40
-"""People beside the one whom the analyst would like to know about: each is present half of the time."""
+"""People besides the one the analyst wants to know about; each is present half of the time."""
 _MOST_WINDOWS = 20_000
 
 
@@ -43,8 +43,8 @@ def audit_pipeline(
 ) -> Audit:
     """Send people with one answer or another through devices, proxies and aggregator, and attack what each party sees.
 
-    `n` people at most. The network and any proxies short of all of them may learn nothing at all (claim 0); all parties together
-    the local epsilon, or what is charged where answers are memoized; the analyst the sampled epsilon.
+    At most `n` people. The network, and any set of proxies short of all of them, may learn nothing at all (claim 0); all parties
+    together, the local epsilon, or what is charged where answers are memoized; the analyst, the sampled epsilon.
     """
     check_confidence(confidence)
     coins = source or system_source()
@@ -71,7 +71,7 @@ def audit_pipeline(
         f" {histories[0].epochs} epoch{'s' if histories[0].epochs > 1 else ''} of a person's answers.",
         "All messages that were sent came out of the aggregator's join, report for report.",
     )
-    verdicts.sort(key=lambda verdict: verdict.game != _TOGETHER)  # what the local epsilon is claimed for comes first
+    verdicts.sort(key=lambda verdict: verdict.game != _TOGETHER)  # the game about the local epsilon comes first
     people = max(verdict.n for verdict in verdicts)
     return Audit(
         f"the pipeline of {query.id!r}",
@@ -88,7 +88,7 @@ _TOGETHER = "all parties together"
 
 
 def _games(query: Query, histories: Sequence[History], places: NDArray[Any]) -> tuple[list[Game], list[Any]]:
-    """The games, and for each what its party sees of a passage."""
+    """The games, and what the party of each sees of a passage."""
     names = [history.name for history in histories]
     n_reports = histories[0].epochs * query.most_rows
     claim = float(encoding.cost_of_answer(query)) if query.memoize else query.epsilon_local
@@ -126,7 +126,7 @@ def _network(passed: Passage) -> NDArray[np.uint8]:
 
 
 def _bytes(passed: Passage, proxies: list[int]) -> NDArray[np.uint8]:
-    """All bytes that some proxies have of a person, and their XOR: what shares that belong together would show."""
+    """All bytes that some proxies hold about a person, and their XOR: what matching shares would reveal."""
     shares = [passed.shares[proxy] for proxy in proxies]
     width = min(shares[0].shape[1], _WIDTH // (len(shares) + (len(shares) > 1)))
     cut = [share[:, :width] for share in shares]
@@ -134,7 +134,7 @@ def _bytes(passed: Passage, proxies: list[int]) -> NDArray[np.uint8]:
 
 
 class _Noise:
-    """Whether the bytes of every single proxy's shares are uniform, whatever anybody answers: a chi-square of each place."""
+    """Whether the bytes of each single proxy's shares are uniform, whatever the answers: a chi-square test per position."""
 
     def __init__(self, proxies: int, length: int) -> None:
         self._length = length
@@ -152,13 +152,13 @@ class _Noise:
 
         n = int(self._counts[0, 0].sum())
         square = ((self._counts - n / 256) ** 2).sum(axis=2) * 256 / n
-        chance = float(chi2.sf(square, 255).min()) * square.size  # of the oddest of all places
+        chance = float(chi2.sf(square, 255).min()) * square.size  # of the most unusual position
         detail = f"{n:,} shares of each; as odd a byte has a chance of {min(chance, 1.0):.2g}"
         return ExactCheck("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
 
 
 def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None:
-    """Whether the place of a message in a proxy's log tells when it came: a token, and so a person, came with it."""
+    """Whether a message's position in a proxy's log reveals when it came: a token, and so a person, came with it."""
     halves = [order[order[:, 0] < 0.5, 1], order[order[:, 0] >= 0.5, 1]]
     size = min(n, 2 * min(half.size for half in halves)) * 4 // 5
     if size < FEWEST:
@@ -175,7 +175,7 @@ def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None
 
 
 def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: Source) -> Verdict:
-    """The counts of one epoch of a small crowd: one person has the one answer or the other, and who took part is not known."""
+    """The counts of one epoch of a small crowd: one person has one answer or the other, and who took part is unknown."""
     mechanism = query.mechanism
     dtype, shape = mechanism.layout
     names = [str(query.labels[place]) for place in places]
@@ -190,7 +190,7 @@ def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: S
             rest = np.full((truth.size, max(query.most_rows, query.ones) - 1), fill)
             truth = np.column_stack([truth, rest])
         present = source.below(2, count * people.size).astype(np.bool_)
-        present[:: people.size] = True  # the person is there in any case; whether they are drawn is the query's coin
+        present[:: people.size] = True  # the person is always there; whether they are sampled is the query's coin
         fleet = _Counted(query, count * people.size, source=source)
         fleet.answer(0, truth, present)
         world = np.repeat(fleet.answering // people.size, query.most_rows)
@@ -207,7 +207,7 @@ def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: S
 
 
 class _Counted(Fleet):
-    """A fleet that shows its reports before they are split."""
+    """A fleet that exposes its reports before they are split."""
 
     answering: NDArray[np.intp]
     drawn: NDArray[np.uint8]

@@ -1,9 +1,9 @@
 """Audits of the whole pipeline: people with one answer or another, and what each party sees of them.
 
-Shares are made by the code of devices (:class:`deniable.client.fleet.Fleet`), taken, shuffled and logged by that of proxies
-(:class:`deniable.proxy.intake.Intake`), and joined and counted by that of aggregators, on a clock that is moved by hand. Every
-person has the same history: a lifetime of answers that is one or the other. They do not depend on each other, so each is a
-trial of the game of every party.
+Shares are made by the devices' code (:class:`deniable.client.fleet.Fleet`), accepted, shuffled and logged by the proxies' code
+(:class:`deniable.proxy.intake.Intake`), and joined and counted by the aggregator's, on a simulated clock. Everyone in a passage
+has the same history, which is one of two lifetimes of answers. People are independent of each other, so each is a trial in every
+party's game.
 
     the network         how many messages of how many bytes go to each proxy
     one proxy           every byte of its share and its message id
@@ -42,16 +42,16 @@ __all__ = ["History", "Passage", "Pipeline", "histories_of"]
 
 _Words = NDArray[np.uint64]
 _UPLOADS = 4096
-"""Requests that a proxy takes at a time."""
+"""Requests a proxy accepts at a time."""
 _SECONDS = 7
-"""Between two such times."""
+"""Seconds between two such times."""
 _REPLAYS = 12
-"""Epochs of a permanent answer that speaks through fresh coins each time: enough for them to average out."""
+"""Epochs to observe a permanent answer that is reported through fresh coins each time: enough for the coins to average out."""
 
 
 @dataclass(frozen=True)
 class History:
-    """A person's true answers: the buckets of all rows, epoch by epoch."""
+    """A person's true answers: the buckets of all rows, per epoch."""
 
     name: str
     buckets: tuple[tuple[int, ...], ...]
@@ -62,7 +62,7 @@ class History:
 
 
 def histories_of(query: Query, places: Sequence[int]) -> list[History]:
-    """For each of some buckets, a life in it: one epoch or, where answers are memoized, several, in which nothing more shows."""
+    """For each of some buckets, a life in it: one epoch or, where answers are memoized, several, which reveal nothing more."""
     epochs = 1
     if query.memoize:
         epochs = _REPLAYS if isinstance(query.mechanism, MemoizedMechanism) else 2
@@ -74,20 +74,20 @@ def histories_of(query: Query, places: Sequence[int]) -> list[History]:
 
 @dataclass(frozen=True)
 class Passage:
-    """What came of many people with one history, as the parties see it, one row a person."""
+    """What the parties see of many people with the same history, one row per person."""
 
     took_part: NDArray[np.bool_]
-    """Person and epoch."""
+    """One row per person, one column per epoch."""
     shares: list[NDArray[np.uint8]]
     """For each proxy: all records of a person, as bytes."""
     reports: NDArray[np.uint8]
-    """All joined reports of a person; zeros where there is none."""
+    """All joined reports of a person; zeros where there are none."""
     order: NDArray[np.float64]
-    """Of messages of the first epoch, one a row: when it came and where it lies, as parts of those passed on together."""
+    """Messages of the first epoch, one per row: when each came and its position in the log, as fractions of its batch."""
 
 
 class _WatchedFleet(Fleet):
-    """A fleet that remembers who of it answered."""
+    """A fleet that remembers which of its people answered."""
 
     answering: NDArray[np.intp]
 
@@ -97,7 +97,7 @@ class _WatchedFleet(Fleet):
 
 
 class Pipeline:
-    """Proxies and an aggregator for one query, made afresh for each passage."""
+    """Proxies and an aggregator for one query, created anew for each passage."""
 
     def __init__(self, query: Query, folder: Path, source: Source) -> None:
         self.query, self._folder, self._source = query, folder, source
@@ -131,7 +131,7 @@ class Pipeline:
         return Passage(took_part, flat, reports.reshape(count, -1), order)
 
     def _through_proxies(self, epoch: int, records: list[NDArray[np.uint8]]) -> tuple[list[list[bytes]], NDArray[np.float64]]:
-        """The blocks in the log of each proxy; and of the first, when messages came and where they lie."""
+        """The blocks in each proxy's log and, for the first proxy, when messages came and their positions."""
         query = self.query
         logs: list[list[bytes]] = []
         order = np.empty((0, 2))
@@ -162,7 +162,7 @@ class Pipeline:
         return logs, order
 
     def _through_aggregator(self, epoch: int, logs: list[list[bytes]]) -> tuple[_Words, NDArray[np.uint8]]:
-        """The ids of the joined messages that are answers, and their reports."""
+        """The ids and reports of the joined messages that are answers."""
         query = self.query
         arrivals: Arrivals = {}
         ledger = Ledger()
@@ -184,7 +184,7 @@ class Pipeline:
     def _of_people(
         self, sent: _Words, ids: _Words, found: NDArray[np.uint8], answering: NDArray[np.intp], who: NDArray[np.intp]
     ) -> NDArray[np.uint8]:
-        """The reports of those who answered, put in the order in which their messages were sent."""
+        """The reports of everyone who answered, in the order in which their messages were sent."""
         rows = self.query.most_rows
         mine = np.isin(np.repeat(who, rows), answering)
         by_id = np.argsort(ids[0], kind="stable")
@@ -195,7 +195,7 @@ class Pipeline:
 
 
 def _records(query: Query, epoch: int, columns: _Words) -> NDArray[np.uint8]:
-    """Shares as they travel, one record a row."""
+    """Shares as they travel, one record per row."""
     head = np.array([VERSION, KIND, query.size_class or 0, 0], dtype=np.uint8)
     rows = np.ascontiguousarray(columns.T).view(np.uint8).reshape(columns.shape[1], -1)
     numbers = np.array([epoch], "<u4").view(np.uint8), np.array([query.channel_tag], "<u8").view(np.uint8)
@@ -204,7 +204,7 @@ def _records(query: Query, epoch: int, columns: _Words) -> NDArray[np.uint8]:
 
 
 def _order(records: NDArray[np.uint8], blocks: list[bytes], together: int) -> NDArray[np.float64]:
-    """For each message when it came, and where it lies in the log, both as parts of those that were passed on together."""
+    """For each message, when it came and its position in the log, both as fractions of the batch that was passed on together."""
     came = np.ascontiguousarray(records[:, 16:24]).view("<u8")[:, 0]
     lies = np.concatenate([Block.from_bytes(block).columns[0] for block in blocks])
     place = np.empty(came.size)

@@ -1,4 +1,4 @@
-"""The views that a mechanism's own estimator suggests: what a report supports, or how likely it is by the claimed channel."""
+"""Views suggested by a mechanism's own estimator: what a report supports, or how likely it is under the claimed channel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inputs_of(mechanism: Mechanism, most: int = MOST_INPUTS) -> tuple[list[Any],
 
 
 def report_views(mechanism: Mechanism, inputs: list[Any], encoded: NDArray[Any]) -> list[View]:
-    """Of reports as the mechanism draws them, one a row."""
+    """Views of reports as the mechanism draws them, one per row."""
     views: list[View] = [WholeReport(), ItemScores()]
     supports, most = _supports(mechanism, inputs, encoded)
     logs = None if supports is not None else _logs(mechanism, encoded)
@@ -47,7 +47,7 @@ def report_views(mechanism: Mechanism, inputs: list[Any], encoded: NDArray[Any])
 
 
 def sent_views(mechanism: Mechanism, places: NDArray[Any], reports: int) -> list[View]:
-    """Of all that a device sent: whether it did (a byte that is 0 or 1) and its `reports`, as bytes, one after the other."""
+    """Views of everything a device sent: whether it answered (a byte that is 0 or 1) and its `reports`, as consecutive bytes."""
     dtype, shape = mechanism.layout
     width = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.intp))
 
@@ -76,7 +76,7 @@ def sent_views(mechanism: Mechanism, places: NDArray[Any], reports: int) -> list
 
 
 def _supports(mechanism: Mechanism, inputs: Sequence[Any], encoded: NDArray[Any]) -> tuple[Supported | None, int]:
-    """Whether reports support two of the inputs, one column each, and the largest number that says so."""
+    """How strongly reports support two of the inputs, one column each, and the largest value possible."""
     if isinstance(mechanism, Rappor):
         return _bloom_bits(mechanism, inputs), mechanism.hashes
     places = encoded.tolist()
@@ -87,7 +87,7 @@ def _supports(mechanism: Mechanism, inputs: Sequence[Any], encoded: NDArray[Any]
 
 
 def _logs(mechanism: Mechanism, encoded: NDArray[Any]) -> Logs | None:
-    """How likely a report is under an input, but for what all inputs have in common; None if that is not known."""
+    """The log probability of a report under an input, up to terms common to all inputs; None if unknown."""
     places = encoded.tolist()
     if isinstance(mechanism, SummedHistogram):
         zero, one = mechanism.channel()
@@ -102,7 +102,7 @@ def _logs(mechanism: Mechanism, encoded: NDArray[Any]) -> Logs | None:
 
 
 def _bloom_bits(mechanism: Rappor, texts: Sequence[str]) -> Supported:
-    """How many bits of a text are set in a report that are not bits of the other text too."""
+    """How many bits set in a report belong to one text and not to the other."""
     filters = np.zeros((len(texts), mechanism.cohorts, mechanism.bits), dtype=np.uint8)
     for i, text in enumerate(texts):
         for cohort in range(mechanism.cohorts):

@@ -1,8 +1,8 @@
-"""Signed reports of audits: what was audited, when, with what, by whose key, what was found; as JSON or as a page to publish.
+"""Signed audit reports: what was audited, when, with what, signed by whom, and what was found; as JSON or as a page to publish.
 
-The signature is over the canonical bytes of the report, under a prefix of its own, so that it is good for nothing else. The page
-holds no script. It carries the signed JSON, and verifying it makes the page again from that: one that shows anything else than
-what was signed does not verify.
+The signature covers the canonical bytes of the report under its own prefix, so it is valid for nothing else. The page contains no
+script. It embeds the signed JSON, and verification renders the page again from that: a page that shows anything other than what
+was signed does not verify.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def sign_statement(statement: Mapping[str, Any], key: AnalystKey) -> dict[str, A
 
 
 def write_statement(path: Path, signed: Mapping[str, Any]) -> None:
-    """Write a signed report, as JSON or as a page, by the name's ending."""
+    """Write a signed report, as JSON or as a page, depending on the file's suffix."""
     if path.suffix not in (".json", ".html"):
         raise ParameterError("--report", str(path), "must end in .json or .html")
     content = json.dumps(signed, indent=2, ensure_ascii=False) + "\n" if path.suffix == ".json" else render(signed)
@@ -74,20 +74,20 @@ def write_statement(path: Path, signed: Mapping[str, Any]) -> None:
 
 
 def read_statement(path: Path, trusted: PublicKey | None = None) -> dict[str, Any]:
-    """The signed report in a file, if its signature holds, and is by the trusted key if one is given."""
+    """The signed report in a file, if its signature is valid and, where a trusted key is given, made by that key."""
     try:
         if path.stat().st_size > _LARGEST:
-            raise DocumentError(f"{path.name} is larger than {_LARGEST >> 20} MiB, and no audit report is")
+            raise DocumentError(f"{path.name} is larger than {_LARGEST >> 20} MiB, too large for an audit report")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DocumentError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise DocumentError(f"{path.name} is no audit report: it is no text") from None
+        raise DocumentError(f"{path.name} is not an audit report: it is not text") from None
     is_page = text.lstrip().startswith("<")
     if is_page:
         found = _MARK.search(text)
         if found is None:
-            raise DocumentError(f"{path.name} is no audit report: the page holds no signed JSON")
+            raise DocumentError(f"{path.name} is not an audit report: the page contains no signed JSON")
         content = html.unescape(found[1])
     else:
         content = text
@@ -101,7 +101,7 @@ def read_statement(path: Path, trusted: PublicKey | None = None) -> dict[str, An
     if is_page and render(signed) != text:
         made_by = signed["report"].get("software", {}).get("deniable")
         rule = f"or was rendered by another version ({made_by}): verify the JSON report with this one"
-        raise DocumentError(f"{path.name} shows something else than what was signed, {rule}")
+        raise DocumentError(f"{path.name} shows something other than what was signed, {rule}")
     if trusted is not None and trusted.raw != public.raw:
         raise DocumentError(f"{path.name} is signed by key {public.id}, and not by {trusted.id}")
     return signed

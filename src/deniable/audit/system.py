@@ -1,9 +1,9 @@
-"""A whole system on a clock that is moved by hand: proxies, their logs and an aggregator, without sockets, threads or waiting.
+"""A whole system on a simulated clock: proxies, their logs and an aggregator, without sockets, threads or waiting.
 
 The parts are the deployed ones: :class:`~deniable.proxy.intake.Intake` with its spool and log, the embedded engine with its
-state, signed queries on both sides. What a network and a clock would do is said by the caller: shares are handed to a proxy at a
-time, proxies stop and start, their logs cannot be read for a while, the aggregator is killed between two steps. Whole devices
-take part through :class:`SimulatedTransport`.
+state, signed queries on both sides. The caller plays network and clock: it hands shares to a proxy at a given time, stops and
+starts proxies, makes their logs unreadable for a while, kills the aggregator between two steps. Whole devices take part through
+:class:`SimulatedTransport`.
 
 Things happen at whole seconds, in this order: what the caller planned (:meth:`SimulatedSystem.at`), in the order it was planned;
 then every proxy that runs flushes and closes what is due; then the aggregator reads, counts and closes. Between two such times
@@ -63,27 +63,27 @@ from deniable.queries.signing import sign
 __all__ = ["Request", "SimulatedSystem", "SimulatedTransport", "scratch_folder"]
 
 _UNLIMITED = 1 << 40
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - of a system that has it; a folder of our own is made there
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - where the system has it; we make our own folder there
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards, in memory where the system has such: nothing simulated has to survive a power cut."""
+    """A temporary folder, in memory where the system supports it: nothing simulated has to survive a power cut."""
     with tempfile.TemporaryDirectory(prefix="deniable-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
         yield Path(folder)
 
 
 @dataclass(frozen=True, repr=False)
 class Request:
-    """One request to a proxy, as someone who sees the network and the proxy's replies sees it. Without a body, a poll."""
+    """One request to a proxy, as seen by an observer of the network and the proxy's replies. Without a body, a poll."""
 
     time: int
     proxy: int
     client: bytes
-    """What is the same for all requests of one device to this proxy: where it came from, or its token."""
+    """What all requests of one device to this proxy have in common: its address, or its token."""
     body: bytes
     status: int
-    """202 if it was taken, 0 if there was no reply."""
+    """202 if it was accepted, 0 if there was no reply."""
 
     def __repr__(self) -> str:
         return f"<request at {self.time}: {len(self.body)} bytes for proxy {self.proxy}, {self.status}>"
@@ -112,7 +112,7 @@ class _Planned(NamedTuple):
 
 
 class SimulatedSystem:
-    """The services of one query at :attr:`now`. A context that ends all of it.
+    """The services of one query at time :attr:`now`. A context manager that closes them all.
 
     `rules` and `limits` are those of a proxy's and an aggregator's settings file, with the same defaults. With `record`, every
     request is kept in :attr:`traffic`. `make_intake` and `make_engine` build the parts: a test plants faults there.
@@ -158,7 +158,7 @@ class SimulatedSystem:
         self.close()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._stop_engine()
         for log in self._logs:
             log.close()
@@ -168,17 +168,17 @@ class SimulatedSystem:
     # --- the clock --------------------------------------------------------------------------------------------------
 
     def at(self, time: int, action: Callable[[], object]) -> None:
-        """Have something happen at a time, now or later; proxies and aggregator get their turn right after it."""
+        """Schedule an action, now or later; proxies and aggregator get their turn right after it."""
         heapq.heappush(self._planned, _Planned(max(time, self.now), next(self._order), action))
 
     def turn_at(self, time: int) -> None:
-        """Have proxies and aggregator look at a time what is due. Once for each time, however often it is asked for."""
+        """Have proxies and aggregator do what is due at a time: once per time, however often it is requested."""
         if time not in self._asked:
             self._asked.add(time)
             heapq.heappush(self._turns, time)
 
     def run(self, until: int) -> None:
-        """Let everything happen that is planned up to a time, in the order of time, and let it be that time."""
+        """Run everything planned up to a time, in order, and advance the clock to that time."""
         for time in self._closing_times(until):
             self.turn_at(time)
         while True:
@@ -218,7 +218,7 @@ class SimulatedSystem:
         return self.folder / f"proxy-{proxy}"
 
     def start_proxy(self, proxy: int) -> None:
-        """Start a proxy, on the files that it left behind."""
+        """Start a proxy on the files it left behind."""
         if self._intakes[proxy] is None:
             intake = self._make_intake(self._proxy_folder(proxy), self.rules, lambda: self.now)
             intake.set_channels(channels_of([(self.query.header, None)]))
@@ -240,9 +240,9 @@ class SimulatedSystem:
         self._logs[proxy].readable = readable
 
     def take(self, proxy: int, uploads: Sequence[Upload]) -> list[Receipt | RefusedError] | None:
-        """Hand uploads to a proxy, each as a request of its own, now; what it replies, or None if it is down.
+        """Hand uploads to a proxy now, each as its own request; its reply, or None if it is down.
 
-        It flushes them after its deadline at the latest.
+        It flushes them by its deadline at the latest.
         """
         intake = self._intakes[proxy]
         replies = None if intake is None else intake.take(uploads)
@@ -260,7 +260,7 @@ class SimulatedSystem:
     ) -> Receipt | RefusedError | None:
         """Hand the shares of many devices to a proxy at once: columns as :class:`~deniable.client.fleet.FleetShares` has them.
 
-        They arrive at the same second and are of one epoch, so what becomes of one becomes of all.
+        They arrive in the same second and belong to one epoch, so all are treated alike.
         """
         body = records(self.query, epoch, columns)
         replies = self.take(proxy, [Upload(b"many devices", _UNLIMITED, body)])
@@ -271,7 +271,7 @@ class SimulatedSystem:
         return self._proxy_folder(proxy) / "log.db"
 
     def append(self, proxy: int, write: Callable[[BlockLog], object]) -> None:
-        """Let a proxy that cheats write to its log what it likes; it has to be stopped meanwhile."""
+        """Let a cheating proxy write what it likes to its log; it has to be stopped meanwhile."""
         log = BlockLog(self.log_path(proxy))
         try:
             write(log)
@@ -293,7 +293,7 @@ class SimulatedSystem:
         self.state.close()
 
     def restart_aggregator(self) -> None:
-        """Kill the aggregator between two steps, and start it on the state that it left behind."""
+        """Kill the aggregator between two steps, and start it on the state it left behind."""
         self._stop_engine()
         self._engine = self._start_engine()
 
@@ -311,7 +311,7 @@ class SimulatedSystem:
         return self.state.panes(self.query.id, range(self.query.schedule.n_epochs))
 
     def accounts(self) -> list[Account]:
-        """What became of all shares in each proxy's log, whatever epoch they were of."""
+        """What became of all shares in each proxy's log, whatever their epoch."""
         total = [Account() for _ in self.query.proxies]
         for epochs in (range(self.query.schedule.n_epochs), range(-1, 0)):
             for proxy, account in self.state.accounts(self.query.channel_tag, epochs).items():
@@ -321,7 +321,7 @@ class SimulatedSystem:
 
 @dataclass
 class SimulatedTransport:
-    """What a whole device sends its shares through: to the proxies of a simulated system, which knows it as `client`.
+    """The transport of a whole device to the proxies of a simulated system, which knows it as `client`.
 
     `offset` is how many seconds the device's clock is ahead of the system's; :meth:`clock` is that clock.
     """
@@ -339,7 +339,7 @@ class SimulatedTransport:
         return list(self.system.query.proxies).index(proxy)
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
-        """Bring the records to the proxy."""
+        """Deliver the records to the proxy."""
         replies = self.system.take(self._number(proxy), [Upload(self.client, None, body)])
         if replies is None:
             raise UploadError("did not answer in time")
@@ -362,5 +362,5 @@ class SimulatedTransport:
         return frozenset()
 
     def skew(self, proxy: str) -> float | None:
-        """What the proxy's clock says to that of the device."""
+        """The proxy's clock minus the device's."""
         return float(-self.offset)

@@ -1,9 +1,8 @@
-"""Vaults for a query's own SQL: made up so that it finds one answer in one of them and another in the other.
+"""Vaults for a query's own SQL: made up so that it finds a different answer in each of two.
 
-Which tables and columns the SQL reads, SQLite says itself when it compiles the text on an empty database. Values come from the
-buckets: their bounds, what lies between them, their labels. What SQL finds in a vault with one such row is looked at in the
-sandbox, like on a device. Where that finds no two answers (a condition on another column, say), the person who audits gives two
-vaults of their own.
+SQLite itself reports which tables and columns the SQL reads when it compiles the text on an empty database. Values come from the
+buckets: their bounds, values between them, their labels. The SQL is then run on a vault with one such row, in the sandbox, as on
+a device. Where that does not find two different answers (a condition on another column, say), the auditor supplies two vaults.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 @dataclass(frozen=True)
 class VaultPair:
-    """Two vaults, and the bucket of the answer that the SQL finds in each."""
+    """Two vaults, and the bucket of the answer the SQL finds in each."""
 
     vaults: tuple[Vault, Vault]
     answers: tuple[int, int]
 
 
 def given_pair(query: Query, one: Path, other: Path) -> VaultPair:
-    """Two vaults that exist; they have to differ in the answer, and to share the same."""
+    """Two existing vaults; they must give different answers and share the same tables and columns."""
     vaults = (Vault.open(one), Vault.open(other))
     if vaults[0].shares() != vaults[1].shares():
         raise ParameterError("--other", str(other), "must share the same tables and columns as the first vault")
@@ -48,7 +47,7 @@ def given_pair(query: Query, one: Path, other: Path) -> VaultPair:
 
 
 def made_pair(query: Query, folder: Path) -> VaultPair:
-    """Two vaults that are made up for the query."""
+    """Two vaults made up for the query."""
     tables = _tables(query.sql)
     found: dict[int, Vault] = {}
     for number, value in enumerate(_values(query)):
@@ -80,7 +79,7 @@ def _answer(query: Query, vault: Vault) -> int | None:
 
 
 def _tables(sql: str) -> dict[str, list[str]]:
-    """The tables that the SQL reads, and their columns: each that is missing is added until the text compiles."""
+    """The tables the SQL reads, and their columns: whatever is missing is added until the text compiles."""
     guard.check_text(sql)
     tables: dict[str, list[str]] = {}
     for _ in range(_MOST_NAMES):
@@ -99,7 +98,7 @@ def _tables(sql: str) -> dict[str, list[str]]:
 
 
 def _added(tables: dict[str, list[str]], problem: str) -> bool:
-    """Whether what SQLite misses was added."""
+    """Add what SQLite reports as missing; whether that was possible."""
     table = _TABLE.fullmatch(problem)
     if table is not None:
         tables[table[1]] = []
@@ -107,7 +106,7 @@ def _added(tables: dict[str, list[str]], problem: str) -> bool:
     column = _COLUMN.fullmatch(problem)
     if column is None:
         return False
-    # A qualifier may be an alias, and a bare name may be of any table: then all have it but where that makes it ambiguous.
+    # An unknown qualifier may be an alias of any table, so all get the column; a bare name in two tables would be ambiguous.
     where = [column[1]] if column[1] in tables else list(tables)[-1:] if column[1] is None else list(tables)
     fresh = [name for name in where if column[2] not in tables[name]]
     for name in fresh:
@@ -116,7 +115,7 @@ def _added(tables: dict[str, list[str]], problem: str) -> bool:
 
 
 def _values(query: Query) -> Iterator[float | str]:
-    """Values that may fall into different buckets: the first and last labels of each column, and what lies in them."""
+    """Values that may fall into different buckets: the first and last labels of each column, and values in them."""
     seen: set[float | str] = set()
     for column in query.columns:
         for label in dict.fromkeys([*column.labels[:2], *column.labels[-3:]]):

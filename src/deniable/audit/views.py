@@ -1,7 +1,7 @@
-"""What an attacker looks at in a report: each view turns reports into small numbers, of which an event is a set.
+"""What an attacker looks at in a report: each view maps reports to small numbers (cells), and an event is a set of them.
 
-A view may use everything that is public: the bytes, the hash functions, the channel that is claimed. It may be wrong about all of
-it: the bound comes from counting, and a bad view only makes it smaller.
+A view may use everything public: the bytes, the hash functions, the claimed channel. It may be wrong about all of it: the bound
+comes from counting, and a bad view only makes it smaller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEVELS = 48
 _MOST_DISTINCT = 4096
 _MOST_BYTES = 512
 _TELLING = 4.0
-"""Standard deviations above what chance explains from which on a byte is believed to tell something."""
+"""How many standard deviations above chance a byte must be to count as informative."""
 
 
 class View(Protocol):
@@ -29,7 +29,7 @@ class View(Protocol):
     name: str
 
     def fit(self, rows: Sequence[_Rows]) -> bool:
-        """Learn from the reports of each input; False if this view says nothing about them."""
+        """Fit the view to the reports of each input; False if this view says nothing about them."""
 
     def cells(self, rows: _Rows, one: int, other: int) -> Cells:
         """The cell of each report, for telling the inputs `one` and `other` apart."""
@@ -77,10 +77,10 @@ class WholeReport:
 
 
 class ItemScores:
-    """The bytes of a report, each weighed by how much more often it occurs under one input than under the other.
+    """The bytes of a report, each weighted by how much more often it occurs under one input than under the other.
 
-    Of many bytes that say nothing, the chance differences add up to more than what a few tell. So only those count whose values
-    differ by more than chance explains (a chi-square of each place).
+    The chance differences of many uninformative bytes add up to more than the signal of a few informative ones. So only bytes
+    whose values differ by more than chance explains are counted (a chi-square test per position).
     """
 
     name = "the report's bytes, weighed one by one"
@@ -104,7 +104,7 @@ class ItemScores:
         return True
 
     def _weigh(self, one: int, other: int) -> NDArray[np.float64]:
-        """What each value of each byte speaks for."""
+        """How strongly each value of each byte indicates one input over the other."""
         first, second = self._counts[one], self._counts[other]
         both = first + second
         degrees = np.maximum(np.count_nonzero(both, axis=1) - 1, 1)
@@ -129,9 +129,9 @@ class ItemScores:
 
 
 class Supports:
-    """Whether a report supports the one input, and the other: what its own estimator counts.
+    """Whether a report supports each of the two inputs, as the mechanism's own estimator counts it.
 
-    `supports(rows, inputs)` gives one column an input: a whole number from 0 to `most`.
+    `supports(rows, inputs)` returns one column per input: a whole number from 0 to `most`.
     """
 
     name = "what the report supports"
@@ -153,9 +153,9 @@ class Supports:
 
 
 class ClaimedLikelihood:
-    """How much more probable a report is under one input than under the other, by the channel that is claimed.
+    """How much more probable a report is under one input than under the other, by the claimed channel.
 
-    `logs(rows, i)` gives the logarithm of a report's probability under input i, but for what all inputs have in common.
+    `logs(rows, i)` returns the logarithm of a report's probability under input i, up to terms common to all inputs.
     """
 
     name = "the claimed likelihood ratio"
@@ -173,7 +173,7 @@ class ClaimedLikelihood:
 
 
 class EqualReports:
-    """Of two reports: how many of their bytes are equal, and whether all are."""
+    """For two reports: how many of their bytes are equal, and whether all are."""
 
     name = "how much of two reports is equal"
     n_cells = _LEVELS + 1
@@ -188,7 +188,7 @@ class EqualReports:
 
 
 class CountDifference:
-    """Of counts, one column a label: how many more there are of the one input than of the other."""
+    """For counts, one column per label: how many more there are of one input than of the other."""
 
     name = "the difference of two counts"
     n_cells = _LEVELS + 1

@@ -1,4 +1,4 @@
-"""`deniable audit`: attack what is deployed, fail if more is learnt than was claimed, and sign what was found."""
+"""`deniable audit`: attack what is deployed, fail if more can be learnt than was claimed, and sign the findings."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _run_of(audit_it: Callable[..., Audit], subject: Any, n: int, claim: float |
 def _run(
     what: str, parameters: Mapping[str, Any], runs: Mapping[str, Run], common: Mapping[str, Any], query: Query | None = None
 ) -> None:
-    """Run audits, print what they found, write the report if one is wanted, and end with the exit code."""
+    """Run audits, print what they found, write the report if requested, and exit with the right code."""
     report, key = common["report"], common["key"]
     if (report is None) != (key is None):
         raise ParameterError("--key", None if key is None else str(key), "and --report are given together, or neither")

@@ -68,7 +68,7 @@ def rehearse_query(
 
 
 def _proportions(given: str) -> Mapping[str, float] | Sequence[float]:
-    """Numbers with commas between them, or those in a file."""
+    """Numbers separated by commas, or read from a file."""
     parts = given.split(",")
     if all(_is_number(part) for part in parts):
         return [float(part) for part in parts]
@@ -76,10 +76,10 @@ def _proportions(given: str) -> Mapping[str, float] | Sequence[float]:
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        rule = f"must be numbers with commas between them, or a file that can be read ({error.strerror})"
+        rule = f"must be numbers separated by commas, or a readable file ({error.strerror})"
         raise ParameterError("proportions", given, rule) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError("proportions", given, f"is no TOML file: {error}") from None
+        raise ParameterError("proportions", given, f"is not a TOML file: {error}") from None
     for label, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ParameterError(f"proportions[{label!r}]", value, "must be a number")

@@ -1,8 +1,8 @@
-"""People who lie: what they send, how far it can move an estimate, and from how many on the diagnostics say so.
+"""People who lie: what they send, how far it can move an estimate, and how many it takes for the diagnostics to notice.
 
 The three kinds are those of Cao, Jia and Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security
-2021: a random report; an honest report of the label that is to be raised; the report that raises it the most, of which those are
-taken that look most like honest ones.
+2021: a random report; an honest report of the label to be raised; the report that raises it the most, chosen to look as much like
+an honest one as possible.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["diagnostics", "flagged_from", "lying_rows", "poisoning_bound"]
 _CANDIDATES = 512
 _MOST_OUTPUTS = 2048
 _FLAGS = ("improbable reports", "THESE REPORTS DO NOT FIT")
-"""How the notes of an estimate begin that say that its reports are not those of honest coins."""
+"""How an estimate's notes begin when they say that its reports do not come from honest coins."""
 _REPLICATES = 8
 _MOST_DRAWN = 100_000
 
 
 def lying_rows(query: Query, lie: str, target: int, n: int, source: Source, downwards: bool = False) -> NDArray[np.uint8]:
-    """`n` reports of liars, each a row of bytes as it travels."""
+    """`n` lying reports, each a row of bytes as it travels."""
     if lie == "targeted":
         claimed = np.full((n, query.ones), -1, dtype=np.intp)
         claimed[:, 0] = target
@@ -45,7 +45,7 @@ def lying_rows(query: Query, lie: str, target: int, n: int, source: Source, down
 
 
 def _random(mechanism: Mechanism, n: int, source: Source) -> NDArray[Any]:
-    """Reports drawn from all that are accepted, each equally likely where the mechanism's reports are numbers or bits."""
+    """Reports drawn from all accepted ones, uniformly where the mechanism's reports are numbers or bits."""
     if isinstance(mechanism, UnaryReports):
         return source.bit_rows(ONE // 2, n, len(mechanism.labels))
     if isinstance(mechanism, IndexReports):
@@ -65,9 +65,9 @@ def _extreme(mechanism: Mechanism, target: int, n: int, source: Source, downward
 def _candidates(mechanism: Mechanism, target: int, source: Source) -> NDArray[Any]:
     if isinstance(mechanism, IndexReports) and mechanism.n_outputs <= _MOST_OUTPUTS:
         return np.arange(mechanism.n_outputs)
-    # Honest reports of the label, among which are those that support it and those that do not.
+    # Honest reports of the label: some support it and some do not.
     rows = mechanism.draw(np.full(_CANDIDATES, target, dtype=np.intp), source)
-    if isinstance(mechanism, SummedHistogram):  # the extremes of a label's level are too rare to be met by chance
+    if isinstance(mechanism, SummedHistogram):  # the extremes of a label's level are too rare to occur by chance
         rows[: _CANDIDATES // 2, target] = mechanism.levels - 1
         rows[_CANDIDATES // 2 :, target] = 0
     return rows
@@ -83,9 +83,9 @@ def _contributions(mechanism: Mechanism, rows: NDArray[Any], target: int) -> NDA
 
 
 def poisoning_bound(query: Query, window: Window, liars: int, target: int) -> float:
-    """How far so many lying reports can move a label's proportion in a window, at the most.
+    """The furthest that so many lying reports can move a label's proportion in a window.
 
-    Exact for one stratum; with strata, what liars reach who are all in the one where a report weighs the most.
+    Exact for one stratum; with several, the liars are assumed to be all in the one where a report weighs the most.
     """
     if query.strata:
         return (window.influence or 0.0) * liars
@@ -100,9 +100,9 @@ def diagnostics(estimate: Estimate | None) -> tuple[str, ...]:
 def flagged_from(
     query: Query, weights: NDArray[np.float64], n: int, lie: str, target: int, random: np.random.Generator, source: Source
 ) -> tuple[int | None, int]:
-    """From how many liars on, of how many reports, at least half of the windows are flagged; None if half of all are too few.
+    """How many liars, among how many reports, get at least half of the windows flagged; None if half of all are too few.
 
-    Found by bisection on windows made of counts alone, with the rules that windows go by.
+    Found by bisection on windows made of counts alone, under the same rules as real windows.
     """
     n = min(n, _MOST_DRAWN)
     law = np.append(weights, max(0.0, 1 - weights.sum()))

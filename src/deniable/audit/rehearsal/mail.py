@@ -1,8 +1,8 @@
-"""Shares on their way to the proxies: sent at a time, lost, sent again by the rules of a device's queue, refused or given up.
+"""Shares on their way to the proxies: sent, lost, resent by the rules of a device's queue, refused or given up.
 
-What a device does alone (:mod:`deniable.client.upload`) is done here for many at once: waits after a failure have the same law,
-an early share is postponed, a late one is given up, and what is too old expires. Times are rounded up to a grid of `step`
-seconds, so that what happens within a step is one upload.
+What one device does (:mod:`deniable.client.upload`) is done here for many at once: waits after a failure have the same
+distribution, an early share is postponed, a late one is given up, and one that is too old expires. Times are rounded up to
+multiples of `step` seconds, so everything within a step is one upload.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class Mail:
         self.status = np.full((len(columns), n), _WAITING, dtype=np.uint8)
         """What the device knows of each share."""
         self.arrived = np.zeros((len(columns), n), dtype=np.bool_)
-        """Whether the proxy has it, though its reply may be lost."""
+        """Whether the proxy has it, even if its reply was lost."""
 
     def __len__(self) -> int:
         return int(self.status.shape[1])
 
     @property
     def delivered(self) -> NDArray[np.bool_]:
-        """The messages of which every proxy has its share."""
+        """The messages whose shares have reached every proxy."""
         return np.asarray(self.arrived.all(axis=0))
 
     @property
     def late(self) -> NDArray[np.bool_]:
-        """The messages of which a proxy has refused its share for good, and does not have it either."""
+        """The messages that some proxy has refused for good and does not have."""
         return np.asarray(((self.status == _REFUSED) & ~self.arrived).any(axis=0))
 
 
@@ -58,12 +58,12 @@ class MailRoom:
         self.system, self.faults, self._random, self._step = system, faults, random, step
         self.mails: dict[int, Mail] = {}
         self.counts: Counter[str] = Counter()
-        """Shares: early, resent, already taken, replayed, replays accepted. People, each time: asked, silent."""
+        """Shares: early, resent, already taken, replayed, replays accepted. People, counted once per epoch: asked, silent."""
         self._open: list[Mail] = []
         self._planned: set[int] = set()
 
     def send(self, epoch: int, columns: list[_Words], due: _Times, expires: int, lost: NDArray[np.bool_]) -> None:
-        """Have messages sent at these times; those that are `lost` never leave their device."""
+        """Schedule messages to be sent at these times; those that are `lost` never leave their device."""
         mail = Mail(epoch, columns, due, expires)
         mail.status[:, lost] = _GIVEN_UP
         self.mails[epoch] = mail
@@ -92,7 +92,8 @@ class MailRoom:
         self._open = [mail for mail in self._open if (mail.status == _WAITING).any()]
 
     def _upload(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
-        """What is due for one proxy, as one upload: it is of one epoch and one second, so it is taken or refused as a whole."""
+        """What is due for one proxy, as one upload: it belongs to one epoch and one second, so it is accepted or refused as a
+        whole."""
         self.counts["resent"] += int(np.count_nonzero(mail.failures[proxy, chosen]))
         faults, random = self.faults, self._random
         arriving = chosen
@@ -129,7 +130,7 @@ class MailRoom:
         self._postpone(mail, proxy, chosen, mail.failures[proxy, chosen])
 
     def _postpone(self, mail: Mail, proxy: int, chosen: NDArray[np.intp], failures: NDArray[np.integer]) -> None:
-        """As :func:`deniable.client.upload.backoff`, and soon enough to be tried again before it expires."""
+        """Like :func:`deniable.client.upload.backoff`, but early enough for a retry before the share expires."""
         now = self.system.now
         longest = np.minimum(LONGEST_WAIT, FIRST_WAIT * 2.0 ** np.minimum(failures, 20))
         waits = 1 + (self._random.random(chosen.size) * longest).astype(np.int64)
@@ -139,7 +140,7 @@ class MailRoom:
         self._plan(due)
 
     def _replay(self, proxy: int, epoch: int, columns: _Words) -> None:
-        """Someone who has captured shares sends them again: at once, an epoch later, and when the epoch is closed."""
+        """Someone who captured shares sends them again: at once, an epoch later, and after the epoch is closed."""
         if not columns.shape[1]:
             return
 

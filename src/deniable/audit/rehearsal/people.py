@@ -1,4 +1,4 @@
-"""The people of a rehearsal: how many, what is true of them, and the query as it is put to them."""
+"""The people of a rehearsal: how many there are, their true answers, and the query as it is put to them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MOST_EPOCHS_PER_WINDOW = 12
 
 
 def rehearsed_query(query: Query, people: int, windows: int) -> tuple[Query, list[str]]:
-    """The query as it is rehearsed, and what is different about it.
+    """The query as rehearsed, and how it differs from the original.
 
-    Windows do not overlap and have people of their own, so that they are independent. A stated population is the simulated one.
+    Windows do not overlap and have their own people, so they are independent. A stated population becomes the simulated one.
     """
     notes = []
     schedule = query.schedule
@@ -53,10 +53,10 @@ def rehearsed_query(query: Query, people: int, windows: int) -> tuple[Query, lis
 
 
 def assumed_proportions(query: Query, given: Mapping[str, float] | Sequence[float] | None) -> _Floats:
-    """What is taken for the truth: the proportion of each label.
+    """The assumed truth: the proportion of each label.
 
-    Without `given`, each label is as frequent as one over its place, so that some are common and some rare. What is missing to 1
-    answers outside every bucket, or `other` where there is one.
+    Without `given`, each label's frequency is proportional to 1/rank, so that some are common and some rare. The remainder up to
+    1 answers outside every bucket, or `other` where there is one.
     """
     labels = query.labels
     if given is None:
@@ -65,7 +65,7 @@ def assumed_proportions(query: Query, given: Mapping[str, float] | Sequence[floa
     if isinstance(given, Mapping):
         unknown = [label for label in given if label not in labels]
         if unknown:
-            raise ParameterError("proportions", unknown[0], f"is no label of the query, whose labels are {_some(labels)}")
+            raise ParameterError("proportions", unknown[0], f"is not a label of the query, whose labels are {_some(labels)}")
         values = [given.get(label, 0.0) for label in labels]
     else:
         values = list(given)
@@ -86,7 +86,7 @@ def _some(labels: Sequence[str]) -> str:
 
 
 def _stratum_sizes(query: Query, n: int) -> list[int]:
-    """How many of `n` people are in each stratum: as stated, or else equally many."""
+    """How many of `n` people are in each stratum: as stated, or else the same number in each."""
     stated = [stratum.population for stratum in query.strata]
     weights = np.array([1 if None in stated else each for each in stated], dtype=np.float64)
     edges = np.rint(np.cumsum(weights / weights.sum()) * n).astype(int)
@@ -98,14 +98,14 @@ def _stratum_sizes(query: Query, n: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cohort:
-    """The people of one window. Some are liars, who are no part of the fleet, though what is true of them counts as truth."""
+    """The people of one window. Liars are not part of the fleet, but their true answers are part of the truth."""
 
     fleet: Fleet
     answers: NDArray[np.intp]
     present: NDArray[np.bool_]
-    """Who is there in each epoch of the window, one row an epoch."""
+    """Who is present in each epoch of the window, one row per epoch."""
     truth: _Floats
-    """The proportions of everyone who is there, on average over the epochs."""
+    """The proportions among everyone present, averaged over the epochs."""
     n_liars: int
     liar_strata: Any
 
@@ -116,9 +116,9 @@ class Cohort:
 def make_cohort(
     query: Query, weights: _Floats | None, people: int, liars: int, churn: float, random: np.random.Generator, source: Source
 ) -> Cohort:
-    """People whose answers are drawn by the weights; with churn, some leave after each epoch and others come.
+    """People whose answers are drawn with the given weights; with churn, some leave after each epoch and others arrive.
 
-    Without weights, everyone has a bucket of their own.
+    Without weights, everyone has their own bucket.
     """
     epochs = query.schedule.window // query.schedule.every
     honest = people - liars
@@ -128,7 +128,7 @@ def make_cohort(
     there = np.arange(honest)
     for epoch in range(epochs):
         present[epoch, there] = True
-        there = np.concatenate([there[leaving:], honest + epoch * leaving + np.arange(leaving)])  # the longest there leave
+        there = np.concatenate([there[leaving:], honest + epoch * leaving + np.arange(leaving)])  # the longest-present leave
     answers = np.arange(total + liars) if weights is None else _draw(query, weights, total + liars, random)
     strata: Any = 0
     if query.strata:
@@ -150,7 +150,7 @@ def _draw(query: Query, weights: _Floats, n: int, random: np.random.Generator) -
         shape = (n,) if query.most_rows == 1 else (n, query.most_rows)
         drawn = random.choice(k + 1, shape, p=law)
         return np.where(drawn == k, NONE, drawn).astype(np.intp)
-    # Up to `ones` different buckets, the likelier the more often: the largest of keys that are drawn for each (Efraimidis 2006).
+    # Up to `ones` different buckets, sampled by weight: those with the largest random keys (Efraimidis 2006).
     with np.errstate(divide="ignore"):
         keys = np.log(random.random((n, k))) / np.where(weights > 0, weights, np.nan)
     order = np.argsort(np.where(np.isnan(keys), -np.inf, keys), axis=1)[:, ::-1][:, : query.ones].astype(np.intp)

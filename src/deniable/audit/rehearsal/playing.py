@@ -1,4 +1,4 @@
-"""One run of a scenario: people answer, shares travel, proxies and aggregator do their work, and all of it is written down."""
+"""One run of a scenario: people answer, shares travel, proxies and aggregator do their work, and everything is recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from deniable.wire.message import ANSWER
 __all__ = ["Parts", "Played", "play", "target_label"]
 
 _SLOTS, _FINE_SLOTS = 2, 6
-"""Times in an epoch at which what is due is sent; more where a minute decides whether it is early."""
+"""How many times per epoch due shares are sent; more where a minute decides whether a share is early."""
 _FOREVER = 1 << 40
 _WRONG_CLOCK = 3600
 _USUAL_SKEW = 30.0
@@ -42,26 +42,26 @@ _BLOCKS_REPEATED = 64
 
 @dataclass(frozen=True)
 class Parts:
-    """What the system of a run is made of. Tests put parts with planted faults here."""
+    """The parts of a run's system. Tests put parts with planted faults here."""
 
     rules: Rules = field(default_factory=Rules)
     limits: EngineLimits = field(default_factory=lambda: EngineLimits(workers=1, bucket_bits=0, retention=_FOREVER))
-    """Buckets, workers and retention change nothing that is counted."""
+    """Buckets, workers and retention do not change what is counted."""
     system: Callable[..., SimulatedSystem] = SimulatedSystem
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Played:
-    """What a run came to."""
+    """The results of a run."""
 
     query: Query
     windows: list[Window]
     truths: list[NDArray[np.float64]]
-    """For each window the proportions of the people there were."""
+    """For each window, the true proportions among its people."""
     released: list[int]
-    """For each window how many seconds after its end its last result came."""
+    """For each window, how many seconds after its end its last result came."""
     sent: NDArray[np.int64]
-    """For each epoch the messages that were made, those that reached every proxy, those that came too late, and those counted."""
+    """For each epoch, how many messages were made, reached every proxy, came too late, and were counted."""
     delivered: NDArray[np.int64]
     late: NDArray[np.int64]
     counted: NDArray[np.int64]
@@ -79,7 +79,7 @@ class Played:
 
 
 def target_label(weights: NDArray[np.float64]) -> int:
-    """The label that liars raise: the rarest that anybody has, which has most to gain."""
+    """The label that liars raise: the rarest one that anybody has, which has the most to gain."""
     return int(np.argmin(np.where(weights > 0, weights, np.inf)))
 
 
@@ -88,7 +88,7 @@ class _Run:
         self, query: Query, weights: NDArray[np.float64] | None, people: int, faults: Faults, seed: int, parts: Parts
     ) -> None:
         self.query, self.weights, self.people, self.faults, self.parts = query, weights, people, faults, parts
-        # Different streams, so that people and coins are the same in all scenarios, whatever goes wrong.
+        # Separate streams, so that people and coins are the same in all scenarios, whatever goes wrong.
         draws = np.random.SeedSequence(seed).spawn(2)
         self.people_random, self.faults_random = (np.random.default_rng(each) for each in draws)
         self.source, self.lies_source = seeded_source(seed), seeded_source(seed + (1 << 32))
@@ -130,7 +130,7 @@ class _Run:
         return self.cohorts[window], place
 
     def _answer(self, epoch: int) -> None:
-        """Everybody's answers of one epoch, each to be sent at a time of its own."""
+        """Everyone's answers for one epoch, each to be sent at its own time."""
         query, faults, random = self.query, self.faults, self.faults_random
         cohort, place = self._cohort(epoch)
         present = cohort.present[place]
@@ -190,7 +190,7 @@ class _Run:
             system.at(schedule.origin + int(random.random() * length), system.restart_aggregator)
 
     def _make_slow(self, system: SimulatedSystem, proxy: int) -> None:
-        """Have the log be readable now and then only: as seldom as still loses nothing."""
+        """Make the log readable only now and then: as rarely as possible without losing anything."""
         limits = self.parts.limits
         spare = limits.patience - max(0, self.parts.rules.grace - (self.query.grace or 0))
         pause = max(1, int(self.faults.slow * spare))
@@ -239,7 +239,7 @@ class _Run:
 
 
 def _repeat_blocks(system: SimulatedSystem) -> Callable[[BlockLog], None]:
-    """A proxy that writes its newest blocks once more."""
+    """A proxy that writes its newest blocks a second time."""
 
     def write(log: BlockLog) -> None:
         newest = max(log.dropped, log.end - _BLOCKS_REPEATED)

@@ -1,4 +1,4 @@
-"""A query rehearsed: scenarios played on simulated people; what one will see, what is lost, and whether to believe the ±."""
+"""Rehearse a query: play scenarios on simulated people, and say what to expect, what is lost, and whether to believe the ±."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _THIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ScenarioOutcome(Result):
-    """One scenario. Answers are messages of all epochs; `duplicates` are shares that were recognised and not counted again."""
+    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, recognised and not
+    counted again."""
 
     name: str
     happens: str
@@ -44,21 +45,21 @@ class ScenarioOutcome(Result):
     late: int
     """Answers that a proxy refused because their epoch was closed."""
     silent: float
-    """The part of the people, on average, who did not answer because their clock was too far off."""
+    """The average fraction of people who did not answer because their clock was too far off."""
     resent: int
     duplicates: int
     conditions: Mapping[str, int]
     """How many windows are in each condition."""
     thin: int
-    """How many windows lack more than a tenth of the answers that were made, and say so neither by condition nor by note."""
+    """How many windows lack more than a tenth of the answers that were made without a condition or note that says so."""
     released: int
-    """Seconds after its end that the slowest window's last result came."""
+    """How many seconds after its end the slowest window's last result came."""
     notes: Mapping[str, int]
-    """What the windows' estimates note, and how many of them do."""
+    """The notes on the windows' estimates, and how many windows have each."""
     accuracy: Accuracy | None
     liars: LiarsOutcome | None
     defects: tuple[str, ...]
-    """What must not happen in any scenario."""
+    """Things found that must not happen in any scenario."""
 
     @property
     def lost(self) -> int:
@@ -67,13 +68,13 @@ class ScenarioOutcome(Result):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing happened that must not and, without liars, intervals hold the truth as often as they say."""
+        """Whether nothing forbidden happened and, without liars, intervals contain the truth as often as they claim."""
         honest = self.accuracy is None or self.liars is not None or not (self.accuracy.biased or self.accuracy.covers_too_seldom)
         return honest and not self.defects
 
     @property
     def verdict(self) -> str:
-        """What one will see, what is lost, and whether the ± can be believed."""
+        """What to expect, what is lost, and whether the ± can be believed."""
         return verdict_text(self)
 
 
@@ -89,12 +90,12 @@ class Rehearsal(Result):
     assumed: NDArray[np.float64]
     seed: int
     notes: tuple[str, ...]
-    """What is different from the query as it is signed."""
+    """How the rehearsal differs from the query as signed."""
     outcomes: tuple[ScenarioOutcome, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether every scenario does."""
+        """Whether every scenario holds."""
         return all(outcome.holds for outcome in self.outcomes)
 
     def __str__(self) -> str:
@@ -142,10 +143,10 @@ def rehearse(
     parts: Parts | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rehearsal:
-    """Play scenarios with a query, on `people` simulated people who are new in each of `windows` windows.
+    """Play scenarios with a query on `people` simulated people, new ones in each of `windows` windows.
 
-    The people's answers are drawn by `proportions` (see :func:`~deniable.audit.rehearsal.people.assumed_proportions`), and pass
-    through the code of devices, proxies and aggregator. Everything is made from the seed.
+    The people's answers are drawn with `proportions` (see :func:`~deniable.audit.rehearsal.people.assumed_proportions`) and pass
+    through the code of devices, proxies and aggregator. Everything is derived from the seed.
 
     >>> from deniable.queries.buckets import Column
     >>> from deniable.queries.schedule import Schedule
@@ -216,13 +217,13 @@ def _outcome(
 
 
 def _duplicates(played: Played) -> int:
-    """Shares that came again: refused by a proxy, or by the aggregator, as repeated or because their epoch was closed."""
+    """Repeated shares: refused by a proxy or by the aggregator, as duplicates or because their epoch was closed."""
     logged = sum(account.duplicate + account.late for account in played.accounts)
     return played.mail["already taken"] + played.mail["replayed"] - played.mail["replays accepted"] + logged
 
 
 def _thin(played: Played) -> int:
-    """Complete windows that lack more than a tenth of their answers, without a note that tells."""
+    """Complete windows that lack more than a tenth of their answers without a note that says so."""
     found = 0
     for window in played.windows:
         if window.estimate is not None and any(NO_COUNTERPART in note for note in window.estimate.notes):
@@ -234,14 +235,14 @@ def _thin(played: Played) -> int:
 
 
 def _typical_reports(played: Played) -> int:
-    """The reports of a complete window; of one epoch, where devices repeat their coins and windows look at one epoch only."""
+    """The reports of a complete window, or of one epoch where devices repeat their coins and a window uses only one epoch."""
     if played.query.memoize:
         return max((pane.n for pane in played.panes.values()), default=0)
     return int(np.median([window.n for window in played.windows if window.condition == COMPLETE] or [0]))
 
 
 def _tracer(query: Query) -> Query:
-    """The same schedule with a bucket for each person, and so little noise that every count is the truth."""
+    """The same schedule with one bucket per person, and so little noise that every count is the truth."""
     schedule = query.schedule
     windows = min(_TRACED_WINDOWS, schedule.n_windows)
     return query.revised(
@@ -252,7 +253,7 @@ def _tracer(query: Query) -> Query:
         envelope=None,
         strata=(),
         population=None,
-        minimum_cohort=1 << 40,  # the counts are looked at, and no estimate
+        minimum_cohort=1 << 40,  # only the counts are used, not the estimates
         rows="random",
         most_rows=1,
         memoize=False,

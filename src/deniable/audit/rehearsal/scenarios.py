@@ -1,4 +1,4 @@
-"""What may go wrong, scenario by scenario: numbers that the simulation goes by."""
+"""What may go wrong, scenario by scenario: the parameters of the simulation."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ LIES = ("random", "targeted", "maximal")
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong in a run. Parts are of all, between 0 and 1."""
+    """What goes wrong in a run. Fractions are of the whole, between 0 and 1."""
 
     down: float = 0.0
-    """For this part of the run, in its middle, the last proxy is down."""
+    """Fraction of the run, in its middle, during which the last proxy is down."""
     slow: float = 0.0
-    """The last proxy's log can be read only once in this part of the time that the aggregator waits after the proxies' grace."""
+    """The last proxy's log can be read only once in this fraction of the time the aggregator waits after the proxies' grace."""
     replayed: float = 0.0
-    """Part of the uploads that someone sends again: at once, an epoch later, and when the epoch is closed. The last proxy also
-    writes blocks of its log a second time."""
+    """Fraction of the uploads that someone sends again: at once, an epoch later, and after the epoch is closed. The last proxy
+    also writes blocks of its log a second time."""
     requests_lost: float = 0.0
     responses_lost: float = 0.0
-    """Part of the uploads of which the proxy's reply is lost, so that the device sends them again."""
+    """Fraction of the uploads for which the proxy's reply is lost, so the device sends them again."""
     skewed: float = 0.0
-    """Part of the phones whose clocks are off by up to an hour; those of the others are off by half a minute or so."""
+    """Fraction of the phones whose clocks are off by up to an hour; the others' are off by half a minute or so."""
     churn: float = 0.0
-    """Part of the people who leave in each epoch and are replaced; half of them leave before their answer is sent."""
+    """Fraction of the people who leave in each epoch and are replaced; half of them leave before their answer is sent."""
     late: float = 0.0
-    """Part of the phones that lose the network after answering, for the time that answers are taken after an epoch on average."""
+    """Fraction of the phones that lose the network after answering, on average for as long as late answers are accepted."""
     restarts: int = 0
     """How often each proxy and the aggregator are killed and started again."""
     liars: float = 0.0
-    """Part of the people who send reports of their own making, whatever the sampling coin says."""
+    """Fraction of the people who send made-up reports, whatever the sampling coin says."""
     lie: str = ""
     downwards: bool = False
     """Whether maximal lies lower the target instead of raising it."""
@@ -78,7 +78,7 @@ SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 
 def scenarios_by_name(names: Sequence[str]) -> list[Scenario]:
-    """The scenarios of these names, or all of them."""
+    """The scenarios with these names, or all of them."""
     for name in names:
         if name not in SCENARIOS:
             close = difflib.get_close_matches(name, SCENARIOS, 1)

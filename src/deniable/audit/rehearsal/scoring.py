@@ -1,4 +1,4 @@
-"""From a run to figures: how far estimates are from the truth, how often intervals hold it, and what does not add up."""
+"""Score a run: how far estimates are from the truth, how often intervals contain it, and what does not add up."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["CONFIDENCE", "Accuracy", "LiarsOutcome", "accuracy", "defects", "lia
 
 CONFIDENCE = 0.95
 _FALSE_ALARM = 1e-3
-"""The chance that a rehearsal of something that is right says of a scenario that it is biased, or that it covers too seldom."""
+"""The chance that a rehearsal of a correct system reports a scenario as biased, or as covering too rarely."""
 _NUMBER = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True, eq=False)
 class Accuracy(Result):
-    """Estimates against what was true of the simulated people, over all windows that have an estimate."""
+    """Estimates compared with the truth about the simulated people, over all windows that have an estimate."""
 
     windows: int
     intervals: int
     coverage: float
-    """The part of the 95 % intervals that hold the truth."""
+    """The fraction of the 95 % intervals that contain the truth."""
     coverage_error: float
-    """The standard error of that, by the number of windows and labels, and by how far the labels' errors hang together."""
+    """Its standard error, from the number of windows and labels and the correlation of the labels' errors."""
     bias: float
-    """The mean error of the label where it is largest beside its own standard error; a proportion."""
+    """The mean error, as a proportion, of the label where it is largest relative to its own standard error."""
     bias_error: float
     bias_label: str
     biased: bool
@@ -43,7 +43,7 @@ class Accuracy(Result):
 
 
 def accuracy(played: Played) -> Accuracy | None:
-    """How good the estimates are; None if there is none."""
+    """How good the estimates are; None if there are none."""
     pairs = [(window.estimate, truth) for window, truth in zip(played.windows, played.truths, strict=True) if window.estimate]
     if not pairs:
         return None
@@ -84,10 +84,10 @@ def _normal_quantile(tail: float) -> float:
 
 
 def _independent_labels(covariance: NDArray[np.float64] | None, labels: int) -> float:
-    """How many independent intervals those of one window are worth.
+    """How many independent intervals the intervals of one window are worth.
 
-    Whether two intervals hold the truth goes together about as much as the square of their errors' correlation: two labels that
-    sum to 1 are worth one.
+    The events that two intervals contain the truth are correlated about as much as the square of their errors' correlation: two
+    labels that sum to 1 are worth one.
     """
     if covariance is None or len(covariance) != labels:
         return float(labels)
@@ -97,7 +97,7 @@ def _independent_labels(covariance: NDArray[np.float64] | None, labels: int) -> 
 
 
 def window_notes(windows: list[Window]) -> dict[str, int]:
-    """What the windows' estimates note, and how many of them do; numbers in the texts are left out."""
+    """The notes on the windows' estimates, with numbers removed, and how many windows have each."""
     counts: Counter[str] = Counter()
     for window in windows:
         notes = () if window.estimate is None else window.estimate.notes
@@ -106,9 +106,9 @@ def window_notes(windows: list[Window]) -> dict[str, int]:
 
 
 def defects(played: Played, tracer: Played | None) -> list[str]:
-    """What must not happen, whatever goes wrong outside: answers counted twice, acknowledged answers lost, books that differ.
+    """What must not happen, whatever goes wrong outside: answers counted twice, acknowledged answers lost, totals that disagree.
 
-    In the tracer everyone has a bucket of their own, so that a bucket above 1 is an answer that was counted twice.
+    In the tracer everyone has their own bucket, so a bucket above 1 is an answer that was counted twice.
     """
     found = []
     for run in (played, tracer):
@@ -138,7 +138,7 @@ def defects(played: Played, tracer: Played | None) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class LiarsOutcome(Result):
-    """What liars reached, beside what they could reach at the most."""
+    """What liars achieved, and the most they could have achieved."""
 
     label: str
     liars: int
@@ -147,17 +147,17 @@ class LiarsOutcome(Result):
     """Lying reports in a window, of `n` on average."""
     n: float
     moved: float
-    """How far the label's estimate is from the truth on average; a proportion."""
+    """How far the label's estimate is from the truth on average, as a proportion."""
     moved_error: float
     bound: float
-    """The largest change that so many lying reports can make to it: exact, the mean over the windows."""
+    """The largest change that so many lying reports can make to it: exact, averaged over the windows."""
     flagged: int
     """Windows whose notes doubt the reports."""
     windows: int
     flagged_from: int | None
-    """From how many lying reports on at least half of the windows are flagged; None if half of all reports are too few."""
+    """How many lying reports it takes for at least half of the windows to be flagged; None if half of all reports are too few."""
     flagged_of: int
-    """Among how many reports."""
+    """The number of reports that `flagged_from` refers to."""
 
 
 def liars_outcome(played: Played, target: int, liars: int, flagged_from: tuple[int | None, int]) -> LiarsOutcome | None:

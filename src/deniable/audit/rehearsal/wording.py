@@ -24,7 +24,7 @@ def _points(part: float, digits: int = 2) -> str:
 
 
 def verdict_text(outcome: ScenarioOutcome) -> str:
-    """What one will see, what is lost, whether the ± can be believed."""
+    """What to expect, what is lost, whether the ± can be believed."""
     return " ".join(text for _, text in _findings(outcome))
 
 
@@ -107,7 +107,7 @@ def _flagged(found: LiarsOutcome) -> str:
 
 
 def rehearsal_text(rehearsal: Rehearsal) -> str:
-    """The whole, for a terminal."""
+    """The whole rehearsal, for a terminal."""
     epochs = rehearsal.epochs_per_window
     lines = [
         f"{rehearsal.query}: {rehearsal.people:,} simulated people, {rehearsal.windows} windows of {epochs}"

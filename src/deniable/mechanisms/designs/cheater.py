@@ -1,4 +1,4 @@
-"""Cheater detection: two samples tell how many people say no whatever the dice say."""
+"""Cheater detection: two samples reveal how many people say no whatever the dice say."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Cheaters(TwoGroupDesign):
         return estimate.transformed(self.names, spread, np.array([0.0, 0.0, 1.0])).replaced(notes=(*estimate.notes, note))
 
     def at_null(self, values: tuple[float, ...], parameter: str, null: float) -> tuple[float, tuple[float, ...]]:
-        """Those who are not of the kind in question are honest others then, whose cheating is not in question."""
+        """People not of the kind in question then count as honest others; whether they cheat does not matter."""
         pi, beta = values
         if parameter == "gamma":
             return 1 - pi - beta, (pi, 1 - pi - null)
@@ -65,9 +65,9 @@ class _Cheaters(TwoGroupDesign):
 class CheaterDetection(_Cheaters):
     """Clark and Desharnais 1998: sample i is told to say yes with probability `p1` or `p2`, and to tell the truth otherwise.
 
-    Of the people, pi are honest carriers, beta honest others, gamma cheaters who always say no: lam_i = pi + p_i beta. Nobody is
-    ever told to say no, so a "no" is never an honest carrier's: epsilon is **infinite**. :class:`SymmetricCheaterDetection` has a
-    finite one. RRreg "CDM" has p = (p1, p2).
+    The proportions pi, beta and gamma are those of honest carriers, honest others and cheaters, who always say no: lam_i = pi +
+    p_i beta. Nobody is ever told to say no, so an honest carrier never does: epsilon is **infinite**.
+    :class:`SymmetricCheaterDetection` has a finite one. RRreg "CDM" has p = (p1, p2).
 
     >>> print(CheaterDetection(1 / 4, 3 / 4).estimate_counts(yes=(150, 260), n=(400, 400)))
     pi      23.75 % ±  7.50   honest carriers: a lower bound of the prevalence
@@ -108,7 +108,7 @@ class SymmetricCheaterDetection(_Cheaters):
     """Ostapczuk et al. 2009: as :class:`CheaterDetection`, but people may be told to say no as well, so that epsilon is finite.
 
     Sample i is told to say yes with probability y_i, no with n_i, and to tell the truth otherwise: lam_i = pi (1 - n_i) + beta
-    y_i. The epsilon is that of the instruction: a cheater's "no" is no answer to protect. RRreg "CDMsym" has p = (y1, n1, y2,
+    y_i. The epsilon is that of the instruction: a cheater's "no" is not an answer to protect. RRreg "CDMsym" has p = (y1, n1, y2,
     n2).
 
     >>> design = SymmetricCheaterDetection(3 / 10, 1 / 5, 3 / 5, 1 / 10)

@@ -20,8 +20,9 @@ class Crosswise(SurveyDesign):
     """Report whether the sensitive and the other answer are the "same" or "different" (Yu, Tian and Tang 2008).
 
     `p` is the known prevalence of the other question, such as a birthday in some months. P(same) = p pi + (1 - p)(1 - pi): the
-    law of Warner's design, with other labels. epsilon = |ln(p/(1 - p))| against anyone who does not know the other answer, and
-    once per such fact: two sensitive questions over the same birthday are not independent. With `epsilon`, p = 1/(1 + E).
+    distribution of Warner's design, with other labels. epsilon = |ln(p/(1 - p))| against anyone who does not know the other
+    answer, and once per such fact: two sensitive questions over the same birthday are not independent. With `epsilon`, p = 1/(1 +
+    E).
 
     People who answer at random pull the estimate towards 1/2: :meth:`estimate_with_anchor` measures and corrects that.
 
@@ -49,9 +50,9 @@ class Crosswise(SurveyDesign):
         """Prevalence corrected for people who answer at random, with a second crosswise question whose prevalence is 0.
 
         `same` and `anchor_same` of `n` people said "same" to the sensitive and to the anchor question, `both` of them to both;
-        `anchor_p` is the known prevalence in the anchor question, `p` unless given. A proportion t of people follows the
-        instructions, the others say "same" half of the time: t = (lam' - 1/2)/(1/2 - p'), pi = 1/2 + (naive - 1/2)/t (Atsusaka
-        and Stevenson 2023). Standard errors by the delta method, the covariance of the two answers included.
+        `anchor_p` is the known prevalence of the anchor's other question, `p` unless given. A proportion t of people follow the
+        instructions, and the others say "same" half of the time: t = (lam' - 1/2)/(1/2 - p'), pi = 1/2 + (naive - 1/2)/t
+        (Atsusaka and Stevenson 2023). Standard errors are by the delta method and include the covariance of the two answers.
 
         >>> print(Crosswise(0.15).estimate_with_anchor(same=1427, anchor_same=1541, both=1116, n=2000))
         pi   10.54 % ± 4.45

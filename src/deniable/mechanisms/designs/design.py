@@ -1,8 +1,8 @@
-"""What survey designs of one sample have in common: an exact channel from truth to report, and the way back from counts.
+"""What one-sample survey designs have in common: an exact channel from truth to report, and the way back from counts.
 
-In the field the coins are thrown by people, so what an analyst has are counts ("412 yes of 1,000"):
-:meth:`SurveyDesign.estimate_counts` takes those. `privatize` and `estimate` work as for every mechanism, with coins of exactly
-the stated fractions.
+In the field people throw the coins, so what an analyst has is counts ("412 yes of 1,000"), which
+:meth:`SurveyDesign.estimate_counts` takes. `privatize` and `estimate` work as for every mechanism, with coins of exactly the
+stated fractions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deniable.randomness import ONE, Source
 __all__ = ["YES_NO", "SurveyDesign", "draw_exactly", "drawable", "exact_loss"]
 
 Columns = Sequence[Sequence[Fraction]]
-"""One row a truth: the probabilities of the reports, which sum to 1."""
+"""One row per truth: the probabilities of the reports, which sum to 1."""
 
 YES_NO = ("no", "yes")
 _LARGEST_BOUND = 1 << 32
@@ -46,7 +46,7 @@ def exact_loss(columns: Columns) -> float:
 
 
 def drawable(columns: Columns) -> tuple[tuple[Fraction, ...], ...]:
-    """The columns as they can be drawn: as they are if their common denominator is at most 2**32, else in steps of 1/2**64.
+    """The columns as they can be drawn: unchanged if their common denominator is at most 2**32, else in steps of 1/2**64.
 
     A probability of 0 stays 0: the design says that this report is never given.
     """
@@ -62,7 +62,7 @@ def drawable(columns: Columns) -> tuple[tuple[Fraction, ...], ...]:
 
 
 def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) -> NDArray[np.int64]:
-    """One report a truth, each with exactly its probability: a whole number below the common denominator decides."""
+    """One report per truth, each with exactly its probability: a whole number below the common denominator decides."""
     bound = lcm(*(p.denominator for column in columns for p in column))
     ends = [[int(sum(column[: j + 1]) * bound) for j in range(len(column) - 1)] for column in columns]
     if bound <= _LARGEST_BOUND:
@@ -77,7 +77,7 @@ def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) ->
 
 
 class SurveyDesign(ValueReports):
-    """A design for one sample: `labels` are the truths, `report_domain` holds what people say."""
+    """A design for one sample: `labels` are the truths, `report_domain` is what people say."""
 
     requested_epsilon: Any
     _columns: tuple[tuple[Fraction, ...], ...]
@@ -86,7 +86,7 @@ class SurveyDesign(ValueReports):
     _inverse: NDArray[np.float64]
 
     def _derive(self, labels: Sequence[Any], reports: Sequence[Any], columns: Columns, blame: str) -> None:
-        """Take the exact channel, one row a truth, and derive what follows from it; `blame` names the parameter that decides."""
+        """Take the exact channel, one row per truth, and derive the rest; `blame` names the parameter that errors refer to."""
         drawn = drawable(columns)
         matrix = np.array([[float(p) for p in column] for column in drawn]).T
         if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
@@ -105,7 +105,7 @@ class SurveyDesign(ValueReports):
         )
 
     def _described(self, **given: Any) -> dict[str, Any]:
-        """Constructor arguments for JSON: fractions as texts, those left open and the usual labels left out."""
+        """Constructor arguments for JSON: fractions as texts; unset ones and default labels are left out."""
         out = {name: str(value) if isinstance(value, Fraction) else value for name, value in given.items() if value is not None}
         if self.domain.labels != YES_NO:
             out["labels"] = list(self.domain.labels)
@@ -124,7 +124,7 @@ class SurveyDesign(ValueReports):
         proportions, variance, covariance = solving.matrix_moments(counts, n, self._inverse, self._matrix)
         if self._matrix.shape == (2, 2):
             b, a = self._matrix[1]
-            rate = min(max(counts[1] / n, 0.5 / n), 1 - 0.5 / n)  # where all say the same, the next one still might not
+            rate = min(max(counts[1] / n, 0.5 / n), 1 - 0.5 / n)  # even if everyone says the same, the next person might not
             rate = min(max(rate, min(a, b) / 2), (1 + max(a, b)) / 2)
             variance = np.full(2, rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1)))
             covariance = variance[0] * np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -145,7 +145,7 @@ class SurveyDesign(ValueReports):
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         if self._matrix.shape != (2, 2):
             return None
-        # Which of the two reports speaks for "yes" depends on the parameters (crosswise with p above or below 1/2).
+        # Which of the two reports indicates "yes" depends on the parameters (crosswise with p above or below 1/2).
         yes = self._matrix[int(self._matrix[1, 1] < self._matrix[1, 0]) ^ 1]
         no_true, yes_true = float(yes[0]), float(yes[1])
         return np.array([1 - no_true, yes_true]), np.array([1 - yes_true, no_true])
@@ -169,7 +169,7 @@ class SurveyDesign(ValueReports):
     # --- from counts ------------------------------------------------------------------------------------------------
 
     def counted(self, counts: Any = None, *, n: int | None = None, **named: int) -> Tally:
-        """Counts as a tally: a sequence or mapping by report label, or by name, all but one of them with `n`.
+        """Counts as a tally: a sequence, a mapping by report label, or keywords; with `n`, one of them may be omitted.
 
         A report's name as a keyword is its label with underscores for spaces: ``yes=412, n=1000``, ``at_least_one=350, n=700``.
         """
@@ -210,7 +210,7 @@ class SurveyDesign(ValueReports):
     ) -> solving.DesignEstimate:
         """The prevalence `pi` from counts of reports (or from reports, or a tally); see :meth:`counted` for how to give them.
 
-        The moment estimate is also the likeliest one, as long as it lies between 0 and 1.
+        The moment estimate is also the maximum likelihood estimate, as long as it is between 0 and 1.
         """
         if method != "moment":
             raise ParameterError("method", method, "must be 'moment'")
@@ -231,11 +231,11 @@ class SurveyDesign(ValueReports):
     # --- before the field -------------------------------------------------------------------------------------------
 
     def rates(self, pi: float) -> NDArray[np.float64]:
-        """The expected proportions of the reports where the prevalence is `pi`."""
+        """The expected proportions of the reports if the prevalence is `pi`."""
         return np.asarray(self._matrix @ [1 - pi, pi])
 
     def expected_stderr(self, n: int, pi: float, parameter: str = "pi") -> float:
-        """The standard error of the estimate from `n` people where the prevalence is `pi`."""
+        """The standard error of the estimate from `n` people if the prevalence is `pi`."""
         if parameter != "pi":
             raise ParameterError("parameter", parameter, "must be 'pi'")
         rate = self.rates(pi)

@@ -1,4 +1,4 @@
-"""The direct question, to compare with: no chance, no protection."""
+"""The direct question, for comparison: no randomness, no protection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["DirectQuestion"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectQuestion(SurveyDesign):
-    """Everybody says what is true, or what they would rather have true. Epsilon is **infinite**: nothing is hidden.
+    """People say what is true, or what they would like to be true. Epsilon is **infinite**: nothing is hidden.
 
-    It is here because surveys ask a part of the sample directly, to see whether randomizing makes people admit more
+    It is here because surveys ask part of the sample directly, to see whether randomizing makes people admit more
     (:func:`~deniable.agreement_test`).
 
     >>> print(DirectQuestion().estimate_counts(yes=158, n=365))

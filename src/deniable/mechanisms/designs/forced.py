@@ -18,7 +18,7 @@ class ForcedResponse(SurveyDesign):
     """Tell the truth with probability `p`; say yes with probability `yes` and no otherwise, whatever is true (Boruch 1971).
 
     P(yes) = yes + p pi, so pi = (lam - yes)/p; epsilon = ln max(a/b, (1 - b)/(1 - a)), a = p + yes, b = yes: infinite where
-    nobody is forced to one of the two answers. Without `yes` both are forced equally often. Or give `epsilon`: then p = (E -
+    nobody is forced to one of the two answers. Without `yes`, both are forced equally often. With `epsilon` instead, p = (E -
     1)/(E + 1).
 
     Other names: RRreg "FR" has p = (forced no, forced yes); rr "forced-known" has p (truth), p1 (forced yes), p0 (forced no);

@@ -22,12 +22,12 @@ NOT_PRIVATE = "no coin protects an answer: a count of none or of all items gives
 
 @dataclass(frozen=True)
 class ItemCount:
-    """One sample counts how many of `items` harmless items apply, another how many of those and the sensitive one (Miller 1984).
+    """One sample counts how many of `items` harmless items apply; another includes the sensitive one in the count (Miller 1984).
 
     The prevalence is the difference of the two mean counts. **This is not private by coins**: what hides a person is that others
     with the same count differ, and a treated person who counts none, or all, of the items gives the answer away. So `epsilon` is
-    infinite, and no mechanism of this library would do it; it is here because much of what is known of sensitive behaviour was
-    asked this way.
+    infinite, which no mechanism of this library would accept; it is here because much of what is known about sensitive behaviour
+    was asked this way.
 
     >>> survey = ItemCount(items=3)
     >>> print(survey.estimate_counts(control=[8, 132, 222, 227], treated=[19, 123, 229, 219, 34]))
@@ -44,13 +44,13 @@ class ItemCount:
 
     @property
     def epsilon(self) -> float:
-        """Infinite: no chance is involved."""
+        """Infinite: no randomness is involved."""
         return math.inf
 
     def channel(self) -> _Floats:
         """P[count, type] of a treated person, all 0 or 1.
 
-        A type is how many harmless items apply: first those without the sensitive one, then those with it.
+        A type is how many harmless items apply: first the types without the sensitive item, then those with it.
         """
         size = self.items + 1
         matrix = np.zeros((size + 1, 2 * size))
@@ -59,7 +59,7 @@ class ItemCount:
         return matrix
 
     def estimate_counts(self, *, control: Sequence[int], treated: Sequence[int]) -> solving.DesignEstimate:
-        """The prevalence: the difference of means, from how many people of each sample counted 0, 1, … items."""
+        """The prevalence: the difference of means, from how many people in each sample counted 0, 1, … items."""
         lists = self._check(control, treated)
         means, spreads = zip(*(_mean(counts) for counts in lists), strict=True)
         sizes = [int(counts.sum()) for counts in lists]
@@ -70,10 +70,11 @@ class ItemCount:
         return self._estimate(("pi",), np.array([means[1] - means[0]]), {k: np.array([[v]]) for k, v in variances.items()}, sizes)
 
     def types(self, *, control: Sequence[int], treated: Sequence[int]) -> solving.DesignEstimate:
-        """The proportions of the types: to whom y harmless items apply, without (pi_y0) and with (pi_y1) the sensitive one.
+        """The proportions of the types: people to whom y harmless items apply, without (pi_y0) and with (pi_y1) the sensitive
+        one.
 
-        pi_y1 = F0(y) - F1(y), pi_y0 = F1(y) - F0(y - 1), with F0 and F1 the distributions of the control's and the treated's
-        counts (Blair and Imai 2012, equations 2 and 3). A clearly negative one shows that an item's presence changed the other
+        pi_y1 = F0(y) - F1(y), pi_y0 = F1(y) - F0(y - 1), where F0 and F1 are the distributions of the control's and the treated's
+        counts (Blair and Imai 2012, equations 2 and 3). A clearly negative value shows that an item's presence changed the other
         answers.
         """
         lists = self._check(control, treated)
@@ -81,7 +82,7 @@ class ItemCount:
         before = np.concatenate([[0.0], f0[:-1]])
         last = f1[: self.items + 1]
         values = np.concatenate([last - before, f0 - last])
-        # Both are differences of one proportion of each sample, so the variance is the sum of two binomial ones.
+        # Both are differences of one proportion per sample, so the variance is the sum of two binomial variances.
         own = [f * (1 - f) for f in (f1[: self.items + 1], f0, before)]
         covariances = {}
         for kind, less in (("n-1", 1), ("n", 0)):
@@ -95,9 +96,9 @@ class ItemCount:
     def estimate_with_direct(
         self, *, control_no: Sequence[int], treated_no: Sequence[int], control_yes: Sequence[int], treated_yes: Sequence[int]
     ) -> solving.DesignEstimate:
-        """Prevalence where everybody was asked directly too: those who admit it count as they say, the list is for the others.
+        """Prevalence if everyone was also asked directly: admissions count as such, and the list is used for the others.
 
-        mu = D + (1 - D)(V1 - V0 among those who said no), D being the proportion that said yes (Aronow, Coppock, Crawford and
+        mu = D + (1 - D)(V1 - V0 among those who said no), where D is the proportion that said yes (Aronow, Coppock, Crawford and
         Green 2015, equation 3 for the variance). It assumes that nobody admits falsely; `placebo`, the difference of means
         among those who said yes, is 1 if that and the list's own assumptions hold.
         """
@@ -129,9 +130,9 @@ class ItemCount:
         )
 
     def expected_stderr(self, n: Sequence[int], pi: float, spread: float, parameter: str = "pi") -> float:
-        """The standard error from `n` people in both samples, where the harmless count has the standard deviation `spread`.
+        """The standard error from `n` people in both samples, if the harmless count has the standard deviation `spread`.
 
-        The sensitive item is taken to be independent of the others.
+        The sensitive item is assumed to be independent of the others.
         """
         if parameter != "pi":
             raise ParameterError("parameter", parameter, "must be 'pi'")

@@ -1,4 +1,4 @@
-"""Kuk's design: draw cards from the deck that your answer names, and report how many are red."""
+"""Kuk's design: draw cards from the deck that matches your answer, and report how many are red."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MOST_DRAWS = 50
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kuk(SurveyDesign):
-    """Draw `draws` cards, with replacement, from the deck of "yes" or of "no", and report the number of red ones (Kuk 1990).
+    """Draw `draws` cards, with replacement, from the "yes" or the "no" deck, and report the number of red ones (Kuk 1990).
 
-    The decks have the proportions `p1` (yes) and `p2` (no) of red cards. All cards come from one deck, so the count is a
+    The proportions of red cards in the decks are `p1` (yes) and `p2` (no). All cards come from one deck, so the count is a
     mixture: Binomial(k, p1) with probability pi, else Binomial(k, p2). The loss is k times that of one draw. With `epsilon`,
     the decks mirror each other: p1 = E'/(1 + E'), p2 = 1 - p1, E' = e^(epsilon/draws). RRreg "Kuk" has p = (p1, p2) and Kukrep
     = draws.
 
-    The moment estimator (red/(n k) - p2)/(p1 - p2) is unbiased, and what `estimate` gives. `method="ml"` of
-    :meth:`estimate_counts` is maximum likelihood, which for k > 1 is another estimate with a smaller error.
+    The moment estimator (red/(n k) - p2)/(p1 - p2) is unbiased, and is what `estimate` returns. `method="ml"` of
+    :meth:`estimate_counts` is maximum likelihood, which for k > 1 is a different estimate with a smaller error.
 
     >>> print(Kuk(4 / 5, 3 / 10, draws=5).estimate_counts([60, 110, 130, 120, 110, 70]))
     pi   41.33 % ± 4.84
@@ -103,7 +103,7 @@ class Kuk(SurveyDesign):
         rate = counts / n
         red = self._inverse[1]
         value = float(red @ rate)
-        # At a possible truth, so that the coins' error is never missing.
+        # At a possible truth, so that the coins' error is never left out.
         pi = min(max(value, 0.0), 1.0)
         p1, p2, k = float(self.p1), float(self.p2), self.draws
         phi = pi * p1 + (1 - pi) * p2

@@ -1,4 +1,4 @@
-"""The stochastic lie detector: two samples tell how many carriers tell the truth."""
+"""The stochastic lie detector: two samples reveal how many carriers tell the truth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StochasticLieDetector(TwoGroupDesign):
     """Moshagen, Musch and Erdfelder 2012: Mangat's design in two samples; carriers follow it with probability t, else say no.
 
     Non-carriers say no with probability p_i: lam_i = pi t + (1 - pi)(1 - p_i). Here `pi` is the prevalence itself, and `t` the
-    proportion of carriers who tell the truth. A "no" clears everybody but a liar: epsilon is **infinite**. RRreg "SLD" has
+    proportion of carriers who tell the truth. Only a liar or a non-carrier says "no": epsilon is **infinite**. RRreg "SLD" has
     p = (p1, p2).
 
     >>> print(StochasticLieDetector(2 / 12, 10 / 12).estimate_counts(yes=(373, 398), n=(564, 692)))

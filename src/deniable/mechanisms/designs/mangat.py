@@ -16,9 +16,9 @@ __all__ = ["Mangat"]
 class Mangat(SurveyDesign):
     """Carriers say yes; everybody else says no with probability `p`, and yes otherwise (Mangat 1994).
 
-    P(yes) = pi + (1 - pi)(1 - p), so pi = (lam - 1 + p)/p. A "no" is never said by a carrier: it clears a person for certain,
-    so epsilon is **infinite** whatever p is. RRreg "Mangat" has the same p; RRTCS "Mangat" is the two-stage design of 1992,
-    another one.
+    P(yes) = pi + (1 - pi)(1 - p), so pi = (lam - 1 + p)/p. A carrier never says "no", so a "no" clears a person for certain and
+    epsilon is **infinite** whatever p is. RRreg "Mangat" has the same p; RRTCS "Mangat" is a different design, the two-stage one
+    of 1992.
 
     >>> print(Mangat(3 / 5).estimate_counts(yes=520, n=1000))
     pi   20.00 % ± 5.16

@@ -1,4 +1,4 @@
-"""The parameters of survey designs: chances thrown with dice, cards or birthdays, as the exact fractions they are."""
+"""The parameters of survey designs: probabilities from dice, cards or birthdays, as exact fractions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["chance", "count", "odds_chance", "one_of", "rounded", "two_labels"]
 
 _TEXT = re.compile(r"\d{1,18}(/[1-9]\d{0,17}|\.\d{1,18})?")
 _SIMPLE = 1000
-"""A float that is the nearest one to a fraction with a denominator up to this stands for that fraction: 1/6 and 0.15 as well."""
+"""A float that is the nearest to a fraction with at most this denominator is read as that fraction: 1/6, and 0.15 too."""
 
 
 def chance(name: str, value: Any, *, edges: bool = False) -> Fraction:
@@ -45,18 +45,18 @@ def _fraction(value: Any) -> Fraction | None:
     if value != value or abs(value) > 1e9:  # noqa: PLR0124 - a NaN is not equal to itself
         return None
     simple = Fraction(value).limit_denominator(_SIMPLE)
-    # What a person wrote in decimals is meant as those decimals.
+    # Decimals mean exactly what was written.
     return simple if float(simple) == value else Fraction(repr(value))
 
 
 def one_of(p: Any, epsilon: Any) -> None:
-    """Refuse both or neither of a chance and the epsilon that would decide it."""
+    """Require exactly one of a probability and the epsilon that would determine it."""
     if (p is None) == (epsilon is None):
         raise ParameterError("p", p, f"with epsilon = {epsilon!r}: give one of the two")
 
 
 def odds_chance(epsilon: float) -> Fraction:
-    """E/(1 + E), E = e^epsilon, rounded down to a multiple of 1/2**32, so that the coins can be thrown exactly."""
+    """E/(1 + E), E = e^epsilon, rounded down to a multiple of 1/2**32, so that coins can be drawn exactly."""
     growth = exact.exp(exact.check_epsilon(epsilon))
     return rounded(growth / (1 + growth))
 
@@ -78,7 +78,7 @@ def count(name: str, value: Any, most: int | None = None) -> int:
 
 
 def two_labels(labels: Sequence[Hashable]) -> tuple[Hashable, Hashable]:
-    """The labels of a yes/no question: first that of those who do not have the trait, then of those who do."""
+    """The labels of a yes/no question: first for people without the trait, then for people with it."""
     if isinstance(labels, str) or len(labels) != 2:
         raise ParameterError("labels", labels, "must be two, that of 'no' first")
     no, yes = labels

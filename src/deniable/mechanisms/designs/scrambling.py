@@ -1,4 +1,4 @@
-"""Quantitative scrambling: report the number multiplied, shifted or replaced by one that chance chose."""
+"""Quantitative scrambling: report the number multiplied, shifted or replaced by a random one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Deck:
-    """Numbers on cards, each with its exact probability: what a respondent draws a multiplier or an addend from."""
+    """Numbers on cards, each with its exact probability, from which a respondent draws a multiplier or an addend."""
 
     numbers: tuple[float, ...]
     chances: tuple[Fraction, ...]
@@ -70,15 +70,14 @@ _ZERO, _ONE = Deck((0.0,), (Fraction(1),)), Deck((1.0,), (Fraction(1),))
 
 @dataclass(frozen=True)
 class Scrambling:
-    """Means and variances of a number that people report as it is, as W y + U, or as S, by chance.
+    """Means and variances of a number that people report, at random, as it is, as W y + U, or as S.
 
-    With probability `truth` a person reports the true y, with probability `substituted` a number S that has nothing to do with
-    it, and otherwise W y + U, with W, U and S drawn from known decks. r = (z - p2 mU - p3 mS)/(p1 + p2 mW) is an unbiased guess
-    of one person's y, its mean one of the population's. :meth:`additive` (Pollock and Bek 1976: y + U), :meth:`multiplicative`
-    (Eichhorn and Hayre 1983: W y) and :meth:`optional` (truth, or S: BarLev, Bobovitch and Boukai 2004's family) are the usual
-    forms.
+    With probability `truth` a person reports the true y, with probability `substituted` an unrelated number S, and otherwise W y
+    + U, with W, U and S drawn from known decks. r = (z - p2 mU - p3 mS)/(p1 + p2 mW) is an unbiased guess of one person's y, and
+    its mean one of the population mean. :meth:`additive` (Pollock and Bek 1976: y + U), :meth:`multiplicative` (Eichhorn and
+    Hayre 1983: W y) and :meth:`optional` (truth, or S: BarLev, Bobovitch and Boukai 2004's family) are the usual forms.
 
-    **Epsilon is infinite**: cards from a finite deck exclude values that lie too far from the report, and a multiplied 0 stays 0.
+    **Epsilon is infinite**: cards from a finite deck exclude values too far from the report, and a multiplied 0 stays 0.
     :class:`~deniable.SquareWave` has a finite one.
 
     >>> import numpy as np
@@ -109,12 +108,12 @@ class Scrambling:
 
     @classmethod
     def additive(cls, addend: Any) -> Scrambling:
-        """Everybody reports y + U."""
+        """Everyone reports y + U."""
         return cls(addend=addend)
 
     @classmethod
     def multiplicative(cls, multiplier: Any) -> Scrambling:
-        """Everybody reports W y."""
+        """Everyone reports W y."""
         return cls(multiplier=multiplier)
 
     @classmethod
@@ -154,11 +153,12 @@ class Scrambling:
         return np.choose(which, [true, self.substitute.draw(true.size, coins), scrambled])
 
     def guesses(self, reports: Any) -> _Floats:
-        """For each report an unbiased guess of the true number, with too large a variance to judge a person by."""
+        """For each report, an unbiased guess of the true number, with too large a variance to judge a person by."""
         return np.asarray((_finite_reports(reports) - self._offset) / self._slope)
 
     def square_guesses(self, reports: Any) -> _Floats:
-        """For each report an unbiased guess of the square of the true number: not the square of the guess, which is too large."""
+        """For each report, an unbiased guess of the square of the true number: not the square of the guess, which is too
+        large."""
         z = _finite_reports(reports)
         p1, p2, p3 = float(self.truth), self._scrambled, float(self.substituted)
         w, u, s = self.multiplier, self.addend, self.substitute
@@ -177,10 +177,10 @@ class Scrambling:
     def estimate(self, reports: Any, population: int | None = None) -> solving.DesignEstimate:
         """The mean and the variance of the true numbers, with standard errors.
 
-        From the first two moments of the reports: E z = p1 m + p2(mW m + mU) + p3 mS and E z^2 = p1 m2 + p2(E W^2 m2 + 2 mW mU
-        m + E U^2) + p3 E S^2, with m and m2 those of y. Errors by the delta method from the sample covariance of z and z^2,
-        with intervals that know how skewed they are. In a finite population the sampling part of the mean's error is that of
-        a sample without replacement.
+        From the first two moments of the reports: E z = p1 m + p2(mW m + mU) + p3 mS and E z^2 = p1 m2 + p2(E W^2 m2 + 2 mW mU m
+        + E U^2) + p3 E S^2, where m and m2 are those of y. Errors are by the delta method from the sample covariance of z and
+        z^2, and intervals are corrected for skewness. In a finite population the sampling part of the mean's error is that of a
+        sample without replacement.
         """
         z = _finite_reports(reports)
         n = z.size
@@ -242,7 +242,7 @@ class Scrambling:
 
 
 def _shapes(contributions: _Floats) -> _Floats:
-    """Skewness and kurtosis of each column; those of a normal law where it does not vary."""
+    """Skewness and kurtosis of each column; those of a normal distribution where it does not vary."""
     gaps = contributions - contributions.mean(axis=0)
     spread = np.sqrt((gaps**2).mean(axis=0))
     unit = gaps / np.where(spread > 0, spread, 1.0)

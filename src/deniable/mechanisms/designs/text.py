@@ -1,4 +1,4 @@
-"""Designs from the text of an option: NAME:PARAMETER=VALUE,…"""
+"""Designs from the text of a command-line option: NAME:PARAMETER=VALUE,…"""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ __all__ = ["Triangular"]
 class Triangular(SurveyDesign):
     """Report "neither" if both the sensitive and the other answer are no, else "at least one" (Yu, Tian and Tang 2008).
 
-    `p` is the known prevalence of the other question, such as a birthday in some months. P(neither) = (1 - pi)(1 - p).
-    "neither" is never said by a carrier, so epsilon is **infinite**. What protects those who say "at least one" holds against
-    anyone who does not know the other answer, and once per such fact. RRreg codes 1 for "at least one".
+    `p` is the known prevalence of the other question, such as a birthday in some months. P(neither) = (1 - pi)(1 - p). A carrier
+    never says "neither", so epsilon is **infinite**. People who say "at least one" are protected against anyone who does not know
+    the other answer, and once per such fact. RRreg codes 1 for "at least one".
 
     >>> print(Triangular(1 / 4).estimate_counts(neither=350, n=700))
     pi   33.33 % ± 4.94

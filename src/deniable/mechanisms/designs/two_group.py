@@ -1,7 +1,7 @@
-"""What designs with two samples have in common: two rates of "yes" that are linear in two unknowns.
+"""What two-sample designs have in common: two rates of "yes" that are linear in two unknowns.
 
 Respondents fall into classes that nobody sees (carriers and others, honest and not). Each sample has its own exact channel from
-class to answer; neither tells the classes' proportions alone, both together do.
+class to answer; neither alone determines the classes' proportions, but both together do.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _Floats = NDArray[np.float64]
 
 
 class TwoGroupDesign(ABC):
-    """A frozen dataclass of chances; `names` are the parameters that are estimated."""
+    """A frozen dataclass of probabilities; `names` are the parameters that are estimated."""
 
     names: ClassVar[tuple[str, ...]]
     meanings: ClassVar[dict[str, str]] = {}
     """What a parameter is, where its name does not say so."""
     compliance: ClassVar[str]
-    """The rate that :meth:`answer_chances` depend on: who follows the instructions, or says yes to another question."""
+    """The rate that :meth:`answer_chances` depends on: how many follow the instructions, or say yes to another question."""
     _rows: _Floats
     _shift: _Floats
     _inverse: _Floats
     _bounds: list[tuple[float, float]]
-    """The least and the largest rate of yes in each sample."""
+    """The smallest and the largest possible rate of yes in each sample."""
 
     def _derive(self, groups: Sequence[Any], rows: Sequence[Sequence[Any]], shift: Sequence[Any]) -> None:
         """Take lam = rows @ unknowns + shift; `groups` are the exact parameters, in the order of the fields."""
@@ -59,12 +59,12 @@ class TwoGroupDesign(ABC):
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    # --- what a design says of itself -------------------------------------------------------------------------------
+    # --- what a design says about itself ----------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def epsilon(self) -> float:
-        """The loss of the instruction, for people who follow it: the worse of both answers and both samples."""
+        """The loss of the instruction, for people who follow it: the worst over both answers and both samples."""
 
     @property
     @abstractmethod
@@ -81,10 +81,10 @@ class TwoGroupDesign(ABC):
 
     @abstractmethod
     def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-        """Of those whose true answer is no, then yes: P(yes said) in one sample as constant + slope × the rate `compliance`."""
+        """For a true answer of no, then yes: P(yes said) in one sample as constant + slope × the rate `compliance`."""
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
-        """The parameters that people ask for, from the two linear unknowns."""
+        """The parameters of interest, from the two linear unknowns."""
         return estimate
 
     @property
@@ -93,7 +93,7 @@ class TwoGroupDesign(ABC):
         return ()
 
     def channel(self, index: int) -> _Floats:
-        """P[report, class] in one sample, reports being no and yes: more classes than reports."""
+        """P[report, class] in one sample; the reports are no and yes, and there are more classes than reports."""
         return np.array([[float(p) for p in row] for row in self.class_channel(index)]).T
 
     def rates(self, *values: float) -> _Floats:
@@ -113,7 +113,7 @@ class TwoGroupDesign(ABC):
 
     @staticmethod
     def counted(yes: Sequence[int], n: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The numbers of yes and of people in both samples, if they can be."""
+        """The numbers of yes and of people in both samples, after checking that they are possible."""
         for name, pair in (("yes", yes), ("n", n)):
             if isinstance(pair, int | float | str) or len(pair) != 2:
                 raise ParameterError(name, pair, "must be two numbers, one a sample")
@@ -141,7 +141,7 @@ class TwoGroupDesign(ABC):
         return draw_exactly(drawable(self.class_channel(index)), places, source or system_source()).astype(np.uint8)
 
     def expected_stderr(self, n: Sequence[int], *values: float, parameter: str = "pi") -> float:
-        """The standard error of a parameter from `n` people in both samples, where the first two parameters have these values."""
+        """The standard error of a parameter from `n` people in both samples, if the first two parameters have these values."""
         rates = self.rates(*values)
         inverse = self._inverse
         spread = rates * (1 - rates) / np.asarray(n, dtype=np.float64)
@@ -150,7 +150,7 @@ class TwoGroupDesign(ABC):
         return math.sqrt(float(gradient @ covariance @ gradient))
 
     def at_null(self, values: tuple[float, ...], parameter: str, null: float) -> tuple[float, tuple[float, ...]]:
-        """The parameter's value, and the first two parameters if it were `null` and the others as they are."""
+        """The parameter's value, and the first two parameters if it were `null` and the others unchanged."""
         at = self._place(parameter)
         moved = list(values)
         moved[at] = null
@@ -162,7 +162,7 @@ class TwoGroupDesign(ABC):
         return self.names.index(parameter)
 
     def _gradient(self, parameter: str, unknowns: _Floats) -> _Floats:
-        """Of a parameter by the two linear unknowns."""
+        """The derivatives of a parameter with respect to the two linear unknowns."""
         return np.asarray(np.eye(2)[self._place(parameter)])
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The unrelated question: the sensitive question, or a harmless one, by chance."""
+"""The unrelated question: chance decides between the sensitive question and a harmless one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ __all__ = ["UnrelatedQuestion", "UnrelatedQuestionUnknown"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnrelatedQuestion(SurveyDesign):
-    """With probability `p` the sensitive question is put, else a harmless one to which a known proportion `u` says yes.
+    """With probability `p` the sensitive question is asked, else a harmless one to which a known proportion `u` says yes.
 
-    P(yes) = p pi + (1 - p) u, so pi = (lam - (1 - p) u)/p (Greenberg et al. 1969); epsilon = ln max(a/b, (1 - b)/(1 - a)), a =
-    p + (1 - p) u, b = (1 - p) u. With `u` and `epsilon`, p is the largest that loses no more. Where `u` is not known, two
-    samples with different p tell it: :meth:`unknown`. If the harmless answer is a fact such as a birthday, the loss holds
-    against anyone who does not know that fact, and once per fact. RRreg "UQTknown" and RRTCS "Horvitz" use the same p; RRTCS
-    calls u alpha.
+    P(yes) = p pi + (1 - p) u, so pi = (lam - (1 - p) u)/p (Greenberg et al. 1969); epsilon = ln max(a/b, (1 - b)/(1 - a)), a = p
+    + (1 - p) u, b = (1 - p) u. With `u` and `epsilon`, p is the largest that loses no more. If `u` is unknown, two samples with
+    different p determine it: :meth:`unknown`. If the harmless answer is a fact such as a birthday, the loss applies to anyone who
+    does not know that fact, and once per fact. RRreg "UQTknown" and RRTCS "Horvitz" use the same p; RRTCS calls u alpha.
 
     >>> print(UnrelatedQuestion(p=7 / 10, u=1 / 4).estimate_counts(yes=301, n=900))
     pi   37.06 % ± 4.41
@@ -58,7 +57,7 @@ class UnrelatedQuestion(SurveyDesign):
 
     @staticmethod
     def unknown(p1: Any, p2: Any) -> UnrelatedQuestionUnknown:
-        """The design for two samples, whose different p tell `u` as well."""
+        """The two-sample design, whose different p determine `u` as well."""
         return UnrelatedQuestionUnknown(p1, p2)
 
     def parameters(self) -> dict[str, Any]:
@@ -67,10 +66,10 @@ class UnrelatedQuestion(SurveyDesign):
 
 @dataclass(frozen=True)
 class UnrelatedQuestionUnknown(TwoGroupDesign):
-    """The unrelated question with an unknown prevalence u: two samples, in which the sensitive question is put with p1 and p2.
+    """The unrelated question with an unknown prevalence u: two samples, asked the sensitive question with p1 and p2.
 
-    lam_i = p_i pi + (1 - p_i) u (Greenberg et al. 1969; RRreg "UQTunknown"). The loss is that at the estimated u, of the sample
-    with the larger p: it is known only afterwards.
+    lam_i = p_i pi + (1 - p_i) u (Greenberg et al. 1969; RRreg "UQTunknown"). The loss is that of the sample with the larger p at
+    the estimated u, so it is known only afterwards.
 
     >>> print(UnrelatedQuestion.unknown(7 / 10, 3 / 10).estimate_counts(yes=(180, 220), n=(400, 500)))
     pi   45.75 % ± 9.15
@@ -90,7 +89,7 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
         self._derive((p1, p2), [[p1, 1 - p1], [p2, 1 - p2]], [0, 0])
 
     def group(self, index: int, u: Any) -> UnrelatedQuestion:
-        """What one sample is asked, if the prevalence of the unrelated question were `u`."""
+        """The design of one sample, if the prevalence of the unrelated question is `u`."""
         return UnrelatedQuestion(p=(self.p1, self.p2)[index], u=u)
 
     @property
@@ -111,11 +110,11 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
 
     @property
     def epsilon(self) -> float:
-        """Not known before `u` is: see :meth:`epsilon_at`."""
+        """Unknown until `u` is known: see :meth:`epsilon_at`."""
         return float("nan")
 
     def epsilon_at(self, u: float) -> float:
-        """The loss where the unrelated question has the prevalence `u`."""
+        """The loss if the unrelated question has the prevalence `u`."""
         share = chance("u", min(max(u, 0.0), 1.0), edges=True)
         return max(
             exact_loss([[1 - (1 - p) * share, (1 - p) * share], [(1 - p) * (1 - share), p + (1 - p) * share]])

@@ -13,7 +13,7 @@ __all__ = ["Warner"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Warner(SurveyDesign):
-    """With probability `p` the question is put, else its negation; only the person knows which (Warner 1965).
+    """With probability `p` the question is asked, else its negation; only the person knows which (Warner 1965).
 
     P(yes) = p pi + (1 - p)(1 - pi), so pi = (lam - (1 - p))/(2p - 1); epsilon = |ln(p/(1 - p))|. `p` may be a Fraction, a float
     or a text; or give `epsilon`, and p = E/(1 + E) with E = e^epsilon. RRreg and RRTCS call it "Warner" with the same p; rr

@@ -162,7 +162,7 @@ class HttpLog:
 
     def __init__(self, url: str, token: str | Callable[[], str], client: Any = None) -> None:
         """`token` may be a function that returns it, so that a replaced token is picked up at the next reading."""
-        import httpx  # noqa: PLC0415 - only where a proxy is elsewhere
+        import httpx  # noqa: PLC0415 - needed only for a remote proxy
 
         self.url = url.rstrip("/")
         self._token = token if callable(token) else lambda: token

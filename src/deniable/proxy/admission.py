@@ -23,31 +23,31 @@ _ONE_TAKEN = Reply(202, b"content-type: application/json\r\n", b'{"accepted":1,"
 
 @dataclass
 class _Holder:
-    """What is under way under one token."""
+    """Uploads in progress under one token."""
 
     n_uploads: int = 0
     n_bytes: int = 0
 
 
 class Admission:
-    """The tokens that are known, and what is under way under each."""
+    """The known tokens, and the uploads in progress under each."""
 
     def __init__(
         self, limits: ConnectionLimits, tokens: Callable[[], Mapping[bytes, Token]], workers_token: Token | None = None
     ) -> None:
-        """`tokens` gives all tokens by their hash, as they are at the moment; that of a proxy's own workers is in no file."""
+        """`tokens` returns all current tokens by hash; the token of a proxy's own workers is in no file."""
         self.limits, self._workers_token = limits, workers_token
         self.on_refused: Callable[[str, str, int], None] = lambda *_: None
-        """Told of each refusal: whose token it was, the address and the status."""
+        """Called with each refusal: whose token it was, the address and the status."""
         self._tokens = tokens
         self._known: Mapping[bytes, Token] | None = None
         self.n_receiving = 0
-        """Bytes of bodies that have come and are still being received or examined. What is only announced takes no room."""
+        """Bytes of bodies that have arrived and are still being received or examined. Announced bytes do not count."""
         self.holders: dict[bytes, _Holder] = {}
-        """Who has uploads under way, by the hash of the token."""
+        """Holders of uploads in progress, by token hash."""
 
     def authorize(self, authorization: bytes, address: str, *roles: Role) -> Token:
-        """The token that a header shows, if it has one of these roles. `address` is what is asked for."""
+        """The token in a header, if it has one of these roles. `address` is the requested endpoint."""
         scheme, _, shown = authorization.partition(b" ")
         token = self._find(shown.strip()) if scheme.lower() == b"bearer" else None
         if token is None:
@@ -63,13 +63,13 @@ class Admission:
         if self._workers_token is not None and name == self._workers_token.hash:
             return self._workers_token
         found = self.known().get(name)
-        if found is None:  # it may have been made while the loop was still busy with the round in which tokens were last read
+        if found is None:  # it may have been created after tokens were last read in this round of the loop
             self._known = None
             found = self.known().get(name)
         return found
 
     def known(self) -> Mapping[bytes, Token]:
-        """All tokens by their hash. Requests that the loop handles in one round ask once whether they have changed."""
+        """All tokens by hash. Checked for changes once per round of the event loop, not once per request."""
         known = self._known
         if known is None:
             known = self._known = self._tokens()
@@ -80,7 +80,7 @@ class Admission:
         self._known = None
 
     def hold(self, token: Token) -> _Holder:
-        """Note one more upload under a token; refused where it has as many under way as it may."""
+        """Count one more upload under a token; refused if it has reached its limit of concurrent uploads."""
         most = self.limits.most_uploads_per_token
         holder = self.holders.get(token.hash)
         if holder is None:
@@ -92,7 +92,7 @@ class Admission:
 
 
 class ShareUploads:
-    """`POST /v1/shares`: share records, one or many. All of them are taken, or none; 202 once they are durable."""
+    """`POST /v1/shares`: one or more share records. Either all are accepted or none; 202 once they are durable."""
 
     method, path = b"POST", b"/v1/shares"
 
@@ -101,7 +101,7 @@ class ShareUploads:
         self.largest, self.deadline = admission.limits.largest_body, float(admission.limits.body_deadline)
 
     def begin(self, headers: Headers) -> _ShareUpload:
-        """Who sends it, if they may, and it says that it is shares."""
+        """Authorize the sender and check the media type."""
         authorization = media_type = b""
         for name, value in headers:
             if name == b"authorization":
@@ -115,7 +115,7 @@ class ShareUploads:
 
 
 class _ShareUpload:
-    """An upload that is under way, and how many of its bytes have come."""
+    """An upload in progress, and how many of its bytes have arrived."""
 
     __slots__ = ("_holder", "_n_bytes", "_token", "_uploads")
 
@@ -124,7 +124,7 @@ class _ShareUpload:
         self._n_bytes = 0
 
     def received(self, n_bytes: int) -> None:
-        """Count bytes that have come, and refuse them where one token, or all together, have brought as much as they may."""
+        """Count bytes that have arrived, and refuse them if one token, or all together, exceed their limit."""
         admission = self._uploads.admission
         self._n_bytes += n_bytes
         self._holder.n_bytes += n_bytes
@@ -136,7 +136,7 @@ class _ShareUpload:
             raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Hand it in, and answer once it is durable or refused."""
+        """Hand it in, and respond once it is durable or refused."""
 
         def done(results: Sequence[Result]) -> None:
             (result,) = results
@@ -149,7 +149,7 @@ class _ShareUpload:
         self._uploads.worker.hand_in([Upload(self._token.hash, self._token.quota, body)], done)
 
     def close(self) -> None:
-        """Give back what it took."""
+        """Release what it held."""
         admission = self._uploads.admission
         self._holder.n_uploads -= 1
         self._holder.n_bytes -= self._n_bytes
@@ -163,22 +163,22 @@ def _taken(receipt: Receipt) -> Reply:
 
 
 class QueryList:
-    """`GET /v1/queries`: the signed queries that devices may answer, as a JSON list. Nobody has to say who asks."""
+    """`GET /v1/queries`: the signed queries that devices may answer, as a JSON list. No token is needed."""
 
     method, path = b"GET", b"/v1/queries"
 
     def __init__(self, limits: ConnectionLimits, listed: Callable[[], tuple[bytes, str, str]]) -> None:
-        """`listed` gives the list, its tag, and the ids of revoked keys, with commas between."""
+        """`listed` returns the list, its ETag, and the comma-separated ids of revoked keys."""
         self.largest, self.deadline = limits.largest_body, float(limits.body_deadline)
         self.listed = listed
 
     def begin(self, headers: Headers) -> _Poll:
-        """Anybody may ask."""
+        """Anyone may ask."""
         return _Poll(self, header(headers, b"if-none-match"))
 
 
 class _Poll:
-    """Somebody who asks for the list, and the tags of what they have."""
+    """A request for the list, and the ETags its sender already has."""
 
     __slots__ = ("_list", "_shown")
 
@@ -186,10 +186,10 @@ class _Poll:
         self._list, self._shown = queries, shown
 
     def received(self, n_bytes: int) -> None:
-        """Whatever it brings is not looked at."""
+        """Ignore the body."""
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Send the list, or say that it has not changed."""
+        """Send the list, or 304 if it has not changed."""
         content, etag, revoked = self._list.listed()
         lines = b"etag: %b\r\ncache-control: no-cache\r\n" % etag.encode()
         if revoked:
@@ -201,4 +201,4 @@ class _Poll:
             send(Reply(200, lines + b"content-type: application/json\r\n", content))
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""

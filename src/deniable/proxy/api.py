@@ -1,4 +1,4 @@
-"""The proxy's HTTP service: shares in, signed queries out, and what an operator needs. See docs/proxy.md for the interface."""
+"""The proxy's HTTP service: shares in, signed queries out, and endpoints for the operator. docs/proxy.md is the reference."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _LARGEST_QUERY = 1 << 21
 _LARGEST_ENROLMENT = 1 << 12
 _MOST_BLOCKS = 256
 _ENOUGH = 8 << 20
-"""Bytes of the log after which an answer holds no further block."""
+"""Bytes of the log after which a response ends."""
 _FRAME = struct.Struct("<QI")
 _SECONDS_BETWEEN_WATCHES = 1.0
 _LOGGER = logging.getLogger("deniable.proxy")
 
 
 class Proxy:
-    """All that a running proxy holds. What was acknowledged is durable; `stop` passes on what waits."""
+    """The state of a running proxy. What was acknowledged is durable; `stop` flushes what is waiting."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Proxy:
         self.intake.set_channels(self.board.channels())
         self.worker = IntakeWorker(self.intake, on_failure)
         self.refusals: Counter[str] = Counter()
-        """What the service itself refused, by reason, beside what the intake did."""
+        """What the service itself refused, by reason, in addition to the intake's refusals."""
         inside = Token(sha256(workers_token.encode()).digest(), "collector", None) if workers_token else None
         self.admission = Admission(settings.limits, self.tokens.by_hash, inside)
         self.admission.on_refused = self.refusal_log.note
@@ -93,16 +93,16 @@ class Proxy:
         self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
-        """Begin to take uploads."""
+        """Start accepting uploads."""
         before = last_event(self.audit.path, "service.started", "service.stopped")
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after)
         self.refusal_log.start()
         newest = {}
-        for query, signed, stopped in self.board.all():  # what was relayed before there was a feed
+        for query, signed, stopped in self.board.all():  # queries relayed before the feed existed
             self.feed.published(query, signed, self.clock())
             newest[query.id] = (query, stopped)
-        for query, stopped in newest.values():  # the versions before it ended when it was published
+        for query, stopped in newest.values():  # earlier versions ended when it was published
             if stopped is not None:
                 self.feed.stopped(query, stopped)
         self.follow_ring()
@@ -110,13 +110,13 @@ class Proxy:
         self.watch.start()
 
     def stop(self) -> None:
-        """Flush, and let go of all files."""
+        """Flush, and close all files."""
         self.watch.stop()
         self.worker.stop()
         try:
             self.refusal_log.stop()
             self.audit.record("service.stopped")
-        except AuditLogError as error:  # a disk that is full keeps nobody from stopping
+        except AuditLogError as error:  # a full disk must not prevent a stop
             _LOGGER.error("the stop could not be recorded", extra={"fields": {"problem": str(error)}})
         self.audit.close()
         self.feed.close()
@@ -125,7 +125,7 @@ class Proxy:
         self.board.close()
 
     def address_of(self, request: Request) -> str:
-        """The network address that a request came from: of its workers', the one that the worker names."""
+        """The network address a request came from; for a request relayed by a worker, the address the worker names."""
         if self._has_workers:
             return request.headers.get(PEER, "")
         return request.client.host if request.client else ""
@@ -154,14 +154,14 @@ class Proxy:
         return health_document(self.faults(), waiting=self.intake.n_waiting, log=self.intake.log_problem or "running")
 
     def queries_changed(self) -> None:
-        """Have the intake know the channels of the board as it is now."""
+        """Pass the board's current channels to the intake."""
         rules = self.settings.intake
         self.board.forget(self.clock() - rules.grace - rules.retention)
         channels = self.board.channels()
         self.worker.call(lambda: self.intake.set_channels(channels))
 
     def follow_ring(self) -> None:
-        """Take the queries off the board whose key was revoked on the ring, or is no longer there."""
+        """Remove from the board all queries whose key was revoked on the ring or is no longer on it."""
         ring = self.ring_file.ring() if self.ring_file else None
         if ring is None or ring is self._checked:
             return
@@ -173,7 +173,7 @@ class Proxy:
             self.queries_changed()
 
     def revoke(self, keys: Sequence[str], actor: str) -> bool:
-        """Relay nothing more that these keys signed, and tell devices so; whether any was not revoked here before."""
+        """Stop relaying anything these keys signed, and notify devices; returns whether any key is newly revoked."""
         for key in keys:
             if key not in self.board.revoked:
                 self.audit.record("key.revoked", actor=actor, subject=f"key:{key}")
@@ -181,7 +181,7 @@ class Proxy:
         return bool(self.board.revoke(keys, self._recorder("query.withdrawn", actor, why="its key was revoked")))
 
     def _recorder(self, event: str, actor: str, **details: Any) -> Callable[[QueryHeader, SignedQuery], None]:
-        """What writes down, before it is committed, that something happened to a query."""
+        """A callback that records an event about a query before the change is committed."""
 
         def record(query: QueryHeader, signed: SignedQuery) -> None:
             named = {"analyst": query.analyst, "serial": query.serial, "key": signed.key_id, "digest": query.digest.hex()}
@@ -194,31 +194,31 @@ class Proxy:
         return record
 
     def publish(self, query_id: str, content: bytes, actor: str) -> bool:
-        """Relay a signed query from now on; whether this version is new here."""
+        """Start relaying a signed query; returns whether this version is new here."""
         fresh = self.board.publish(query_id, content, self._recorder("query.published", actor))
         self.queries_changed()
         return fresh
 
     def stop_query(self, query_id: str, actor: str) -> None:
-        """Relay a query no longer."""
+        """Stop relaying a query."""
         self.board.stop(query_id, self._recorder("query.stopped", actor))
         self.queries_changed()
 
     def authorize(self, request: Request, *roles: Role) -> Token:
-        """The token that the request shows, if it has one of these roles."""
+        """The token in the request, if it has one of these roles."""
         address = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
         token = self.admission.authorize(request.headers.get("authorization", "").encode("latin-1"), address, *roles)
         self.tokens.note_use(token, self.clock())
         return token
 
     async def receive(self, request: Request, largest: int) -> bytes:
-        """The body of a request, if it comes in time and is not too long."""
+        """The body of a request, if it arrives in time and is not too long."""
         content = await read_body(request, largest, self.settings.limits.body_deadline)
         request.state.received = True
         return content
 
     def hot_addresses(self) -> list[HotAddress]:
-        """What is answered without a framework."""
+        """The endpoints that are served without a framework."""
 
         def count(reason: str, n: int = 1) -> None:
             self.refusals[reason] += n
@@ -232,7 +232,7 @@ class Proxy:
 
 
 def create_app(proxy: Proxy) -> HotFront:
-    """The service of a proxy. It is started and stopped with the application's lifespan."""
+    """A proxy's HTTP application. The proxy starts and stops with the application's lifespan."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -255,17 +255,17 @@ def create_app(proxy: Proxy) -> HotFront:
 
 
 async def _watch(proxy: Proxy) -> None:
-    """Follow the ring's file. Here, not in a thread of its own: the board belongs to this one."""
+    """Follow changes to the ring file. Done here and not in another thread because the board belongs to this one."""
     while True:
         await asyncio.sleep(_SECONDS_BETWEEN_WATCHES)
         try:
             proxy.follow_ring()
-        except (AuditLogError, sqlite3.Error) as error:  # tried again at the next look
+        except (AuditLogError, sqlite3.Error) as error:  # retried at the next check
             _LOGGER.error("the ring could not be followed", extra={"fields": {"problem": str(error)}})
 
 
 def _describe_batches(app: FastAPI) -> None:
-    """As :func:`describe_uploads`, for what only collectors ask."""
+    """Like :func:`describe_uploads`, for the endpoints that only collectors use."""
 
     @app.post("/v1/batches")
     async def take_batch() -> Response:
@@ -359,7 +359,7 @@ def _page(path: Path, after: int, limit: int) -> Response:
         records: list[Record] = []
         n_bytes = 0
         continues = reader.continues
-        if continues and after > reader.end:  # restored, and not as far again: the reader learns so from the headers
+        if continues and after > reader.end:  # restored and not caught up yet: the reader learns this from the headers
             limit = 0
         while len(records) < limit and n_bytes < _ENOUGH and (one := reader.read(records[-1].offset if records else after, 1)):
             records += one

@@ -1,4 +1,4 @@
-"""What a proxy's and a collector's interface answer, as types that describe it in `/openapi.json`."""
+"""The responses of a proxy and a collector, as types that describe them in `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PROXY_OPERATIONS: dict[str, Operation] = {
 
 
 def describe_uploads(app: FastAPI) -> None:
-    """The description of what :class:`HotFront` answers, so that a request never comes here; other methods are refused here."""
+    """Describe what :class:`HotFront` serves. Those requests never reach these handlers; other methods are refused here."""
 
     @app.post("/v1/shares", status_code=202)
     async def take_shares() -> Response:

@@ -1,4 +1,4 @@
-"""What a framework's errors are answered with: the same problem documents as everywhere, counted by reason."""
+"""Responses to a framework's errors: the same problem documents as everywhere, counted by reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _response(error: RefusedError) -> Response:
 
 
 async def _drain(request: Request) -> None:
-    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
+    """Keep reading and discarding for a moment, so that the response reaches a client that is still sending."""
     announced = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
     if not announced or getattr(request.state, "received", False):
         return
@@ -35,12 +35,12 @@ async def _drain(request: Request) -> None:
         async with asyncio.timeout(_SECONDS_TO_DRAIN):
             async for _ in request.stream():
                 pass
-    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused when its last bytes had come
+    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was refused after its last bytes had arrived
         return
 
 
 def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
-    """Have an application answer its errors so."""
+    """Make an application respond to errors with problem documents."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone

@@ -1,4 +1,4 @@
-"""What only collectors and workers ask of a proxy: to take the uploads that they gathered, and for the tokens that it knows."""
+"""Requests that only collectors and workers send to a proxy: batches of gathered uploads, and the list of known tokens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BINARY = f"content-type: {SHARES}\r\n".encode()
 
 
 class BatchUploads:
-    """`POST /v1/batches`: the uploads of many devices. Each is taken whole or refused whole, whatever becomes of the others.
+    """`POST /v1/batches`: the uploads of many devices. Each is accepted or refused whole, independently of the others.
 
-    Tokens are looked up once more: one that was revoked is refused at once, however long ago a collector heard of it.
+    Tokens are looked up again here: a revoked one is refused at once, even if the collector does not know of it yet.
     """
 
     method, path = b"POST", b"/v1/batches"
@@ -34,7 +34,7 @@ class BatchUploads:
         self.deadline = float(admission.limits.body_deadline)
 
     def begin(self, headers: Headers) -> _Batch:
-        """Who sends it, if they may."""
+        """Authorize the sender."""
         self.admission.authorize(header(headers, b"authorization"), "POST /v1/batches", "collector")
         for reason, n in parse_refusals(header(headers, _REFUSALS_HEADER).decode("latin-1")).items():
             self.count(reason, n)
@@ -47,7 +47,7 @@ class _Batch:
         self._n_bytes = 0
 
     def received(self, n_bytes: int) -> None:
-        """Count bytes that have come, and refuse them where all together have brought as much as they may."""
+        """Count bytes that have arrived, and refuse them if all requests together exceed the limit."""
         admission = self._batches.admission
         self._n_bytes += n_bytes
         admission.n_receiving += n_bytes
@@ -55,7 +55,7 @@ class _Batch:
             raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Hand in the uploads of tokens that are known, and answer for all of them."""
+        """Hand in the uploads whose tokens are known, and respond for all of them."""
         try:
             brought = unpack_batch(body)
         except WireError as error:
@@ -85,7 +85,7 @@ class _Batch:
         return Outcome(*result)
 
     def close(self) -> None:
-        """Give back what it took."""
+        """Release what it held."""
         self._batches.admission.n_receiving -= self._n_bytes
 
 
@@ -93,7 +93,7 @@ _UNKNOWN = Outcome(0, 0, ("token", 401, "a bearer token that this proxy knows is
 
 
 class TokenList:
-    """`GET /v1/tokens`: the SHA-256 of each device's token, 32 bytes each, for a collector to check them where devices are."""
+    """`GET /v1/tokens`: the SHA-256 of each device's token, 32 bytes each, so that a collector can check tokens itself."""
 
     method, path = b"GET", b"/v1/tokens"
     largest = 0
@@ -104,12 +104,12 @@ class TokenList:
         self._listed: tuple[Mapping[bytes, Token], bytes, bytes] | None = None
 
     def begin(self, headers: Headers) -> _TokenRequest:
-        """Who asks, if they may."""
+        """Authorize the sender."""
         self.admission.authorize(header(headers, b"authorization"), "GET /v1/tokens", "collector")
         return _TokenRequest(self, header(headers, b"if-none-match"))
 
     def listed(self) -> tuple[bytes, bytes]:
-        """The hashes and their tag, made anew when the tokens have changed."""
+        """The hashes and their ETag, recomputed when the tokens have changed."""
         known = self.admission.known()
         if self._listed is None or self._listed[0] is not known:
             content = b"".join(sorted(token.hash for token in known.values() if token.role == "device"))
@@ -122,13 +122,13 @@ class _TokenRequest:
         self._tokens, self._shown = tokens, shown
 
     def received(self, n_bytes: int) -> None:
-        """Whatever it brings is not looked at."""
+        """Ignore the body."""
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Send the list, or say that it has not changed."""
+        """Send the list, or 304 if it has not changed."""
         content, tag = self._tokens.listed()
         lines = _BINARY + b"etag: " + tag + b"\r\n"
         send(Reply(304, lines, b"") if self._shown == tag else Reply(200, lines, content))
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""

@@ -1,6 +1,6 @@
-"""The board: the signed queries that a proxy relays to devices, so that the aggregator never meets one.
+"""The board: the signed queries that a proxy relays, so that devices never contact the aggregator.
 
-Devices verify every query themselves. A proxy with a key ring also does, so as not to carry what no device would take.
+Devices verify every query themselves. A proxy with a key ring does too, so that it does not relay what no device would accept.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ LAYOUT = Layout(
     upgrades={1: "CREATE TABLE revoked (key TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID"},
 )
 _MOST_TOLD = 256
-"""Revoked keys of which devices are told, the newest: as many as fit into a header."""
+"""How many revoked keys devices are told about, newest first: as many as fit into a header."""
 
 
 class Board:
-    """The queries of one proxy, in a file of its own. Stopped ones are kept while shares of their epochs may still come."""
+    """The queries of one proxy, in their own file. Stopped ones are kept while shares for their epochs may still arrive."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int], ring: Callable[[], KeyRing] | None = None) -> None:
-        """`ring` gives the keys that are trusted at the moment; without it, what is relayed is not verified."""
+        """`ring` returns the currently trusted keys; without it, relayed queries are not verified."""
         self._connection = LAYOUT.connect(Path(path))
         self._clock, self._ring = clock, ring
         self._written = -1
@@ -75,32 +75,32 @@ class Board:
                 self._signed[name] = signed
         revoked = self._connection.execute("SELECT key FROM revoked ORDER BY since DESC, key LIMIT ?", (_MOST_TOLD,))
         self.revoked = tuple(key for (key,) in revoked)
-        """The ids of the keys that were revoked, the newest first."""
+        """The ids of revoked keys, newest first."""
         self.content = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
-        """A JSON list of the queries that are not stopped, each as `SignedQuery.to_bytes` writes it."""
+        """A JSON list of the active queries, each as `SignedQuery.to_bytes` writes it."""
         self.etag = f'"{hashlib.sha256(self.content + ",".join(self.revoked).encode()).hexdigest()[:32]}"'
 
     def listed(self) -> tuple[bytes, str, str]:
-        """What devices are told: the list, its tag, and the keys that were revoked."""
+        """What devices receive: the list, its ETag, and the revoked keys."""
         return self.content, self.etag, ",".join(self.revoked)
 
     def all(self) -> list[tuple[QueryHeader, SignedQuery, int | None]]:
-        """Every version that is kept, and when it was stopped, if it was."""
+        """Every stored version, and when it was stopped, if it was."""
         rows = self._connection.execute("SELECT signed, stopped FROM versions ORDER BY id, serial").fetchall()
         found = [(SignedQuery.from_bytes(content), stopped) for content, stopped in rows]
         return [(signed.header(), signed, stopped) for signed, stopped in found]
 
     def channels(self) -> dict[int, Channel]:
-        """The channels of all queries, the stopped ones included."""
+        """The channels of all queries, including stopped ones."""
         return channels_of(self._versions)
 
     def __len__(self) -> int:
         return sum(stopped is None for _, stopped in self._versions)
 
     def publish(self, query_id: str, content: bytes, before_commit: BeforeCommit = lambda *_: None) -> bool:
-        """Put a signed query on the board, in the place of its older version; False if this very version is there already.
+        """Put a signed query on the board, replacing its older version; False if this exact version is already there.
 
-        `before_commit` is told of it: if it fails, nothing is changed.
+        `before_commit` is called with it first: if that fails, nothing is changed.
         """
         now = self._clock()
         try:
@@ -137,14 +137,14 @@ class Board:
         return True
 
     def _check_room(self, query_id: str, signed: SignedQuery) -> None:
-        """Refuse what would make the list longer than devices read it: they would have no query at all."""
+        """Refuse what would make the list longer than devices accept: they would then have no query at all."""
         others = sum(stopped is None and known.id != query_id for known, stopped in self._versions)
         if others >= MOST_LISTED or len(self.content) + len(signed.to_bytes()) > LARGEST_LIST:
             rule = f"a board holds up to {MOST_LISTED} queries, of {LARGEST_LIST} bytes together"
             raise RefusedError("board_full", 409, f"{rule}: stop one that is over")
 
     def stop(self, query_id: str, before_commit: BeforeCommit = lambda *_: None) -> None:
-        """Take a query off the board. Answers to the epoch that is running are still taken."""
+        """Take a query off the board. Answers for the current epoch are still accepted."""
         running = [query for query, stopped in self._versions if query.id == query_id and stopped is None]
         if not running:
             raise RefusedError("unknown_query", 404, "there is no such query on the board")
@@ -155,7 +155,7 @@ class Board:
         self._load()
 
     def revoke(self, keys: Iterable[str], before_commit: BeforeCommit = lambda *_: None) -> list[str]:
-        """Relay nothing that these keys signed, from now on and forever, and tell devices so; the keys that are new here."""
+        """Permanently stop relaying anything these keys signed, and notify devices; returns the newly revoked keys."""
         fresh = sorted(set(keys) - {key for (key,) in self._connection.execute("SELECT key FROM revoked")})
         if fresh:
             with self._connection:
@@ -167,7 +167,7 @@ class Board:
         return fresh
 
     def withdraw_unknown(self, before_commit: BeforeCommit = lambda *_: None) -> bool:
-        """Take off the queries whose key is no longer on the ring; whether there were any."""
+        """Remove the queries whose key is no longer on the ring; returns whether there were any."""
         if self._ring is None:
             return False
         known = {trusted.key.id for trusted in self._ring()}
@@ -180,7 +180,7 @@ class Board:
         return True
 
     def _withdraw(self, is_bad: Callable[[SignedQuery], bool], before_commit: BeforeCommit) -> None:
-        """Inside a transaction of the caller."""
+        """Must run inside the caller's transaction."""
         headers = {query.id: query for query, stopped in self._versions if stopped is None}
         for query_id, signed in self._signed.items():
             if is_bad(signed):
@@ -191,9 +191,9 @@ class Board:
         self._connection.execute("UPDATE versions SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
 
     def forget(self, before: int) -> int:
-        """Forget versions that were stopped, or expired, their own grace before a time; how many there were.
+        """Delete versions that were stopped or expired more than their grace period before a time; returns how many.
 
-        The newest version of a stopped query is forgotten with the others: devices, not proxies, refuse to go back.
+        The newest version of a stopped query is deleted too: it is devices, not proxies, that refuse older versions.
         """
         old = [
             (query.id, query.serial)

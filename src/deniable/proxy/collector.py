@@ -1,9 +1,9 @@
-"""A collector: ends the connections of devices near them, and brings what they upload to the one proxy it belongs to.
+"""A collector: terminates connections close to the devices, and forwards their uploads to the one proxy it belongs to.
 
-It is a part of that proxy: it sees who sends, as the proxy would, and shares that are noise without those of the other proxies.
-It must never serve two proxies of one query. It keeps nothing on disk, and acknowledges an upload when its proxy has it durably.
-Tokens are checked here and once more by the proxy, which also counts quotas: it alone has seen every message id, so that a retry
-costs nothing and nobody has a quota at each of two collectors.
+It is part of that proxy: like the proxy, it sees who sends, and shares that are noise without those of the other proxies.
+It must never serve two proxies of one query. It stores nothing, and acknowledges an upload once its proxy has it durably.
+Tokens are checked here and again by the proxy, which also counts quotas: only the proxy has seen every message id, so a retry
+costs nothing and two collectors do not give a device two quotas.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOGGER = logging.getLogger("deniable.collector")
 _HASH_BYTES = 32
 _LARGEST_TOKEN_LIST = 1 << 30
 _SWITCH = 0.0005
-"""Seconds after which the thread that sends batches lets that of the connections go on."""
+"""Seconds after which the thread that sends batches yields to the one that handles connections."""
 _COUNTERS = {
     "uploads": ("uploads_forwarded_total", "Uploads of which the proxy has said what became of them."),
     "shares": ("shares_accepted_total", "Shares that the proxy took and that are durable."),
@@ -57,7 +57,7 @@ _COUNTERS = {
 
 
 class Collector:
-    """All that a running collector holds: what its proxy knows, as it was a few seconds ago, and what is under way."""
+    """The state of a running collector: what its proxy knew a few seconds ago, and what is in progress."""
 
     def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
@@ -75,13 +75,13 @@ class Collector:
         self.watch = FaultWatch(self.faults, _LOGGER)
 
     def start(self) -> None:
-        """Begin to take uploads."""
+        """Start accepting uploads."""
         self.worker.start()
         self._following.start()
         self.watch.start()
 
     def stop(self) -> None:
-        """Bring what was handed in, and let go of the connections."""
+        """Forward what was handed in, and close the connections."""
         self.watch.stop()
         self._following.stop()
         self.worker.stop()
@@ -89,14 +89,14 @@ class Collector:
 
     @property
     def problem(self) -> str:
-        """Why it cannot serve devices, if so."""
+        """Why it cannot serve devices; empty if it can."""
         if self._queries is None or self._following.problem:
             return self._following.problem or "the proxy has not been reached yet"
         return "" if self.worker.reachable else "the proxy cannot be reached"
 
     @property
     def alive(self) -> bool:
-        """Whether all its threads run: if one has ended, only a restart helps."""
+        """Whether all its threads are running: if one has ended, only a restart helps."""
         return not self._following.ended and not self.worker.failed
 
     def faults(self) -> list[Fault]:
@@ -135,17 +135,17 @@ class Collector:
         return float(self.settings.refresh)
 
     def _known_tokens(self) -> dict[bytes, Token]:
-        self.listed()  # before the proxy was reached nobody is known, and nobody is refused for that
+        self.listed()  # until the proxy is reached no token is known, and none must be refused for that
         return self._tokens
 
     def listed(self) -> tuple[bytes, str, str]:
-        """The proxy's list of queries, its tag, and the keys that were revoked."""
+        """The proxy's list of queries, its ETag, and the revoked keys."""
         if self._queries is None:
             raise RefusedError("upstream", 503, "the proxy behind this collector has not been reached yet", retry_after=5)
         return self._queries
 
     def feed_page(self, after: int, limit: int) -> bytes:
-        """A page of the proxy's public feed, as the proxy gives it."""
+        """A page of the proxy's public feed, unchanged."""
         try:
             found = self._reading.fetch(f"{FEED_ADDRESS}?after={after}&limit={limit}", "", 3 * LARGEST_FEED_PAGE)
         except ResponseError:
@@ -172,7 +172,7 @@ class Collector:
 
 
 def create_collector_app(collector: Collector) -> HotFront:
-    """The service of a collector: what devices ask of a proxy, and what an operator needs."""
+    """A collector's HTTP application: the endpoints devices use, and those an operator needs."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -219,11 +219,11 @@ def create_collector_app(collector: Collector) -> HotFront:
 
 
 def serve_collector(settings: CollectorSettings, announce: Callable[[str], None] = lambda _: None) -> None:
-    """Run a collector until it is told to stop (SIGTERM, SIGINT)."""
+    """Run a collector until SIGTERM or SIGINT."""
     write_json_lines("deniable.collector")
     sys.setswitchinterval(_SWITCH)
     place = Endpoint(settings.host, settings.port, settings.tls)
-    _ = place.tls_context  # a mistake in it is said before anything is opened
+    _ = place.tls_context  # report a mistake in it before anything is opened
     collector = Collector(settings)
     listener = place.listen()
     server = place.server(create_collector_app(collector), settings.limits, collector.refusals)

@@ -19,21 +19,21 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True)
 class CollectorSettings:
-    """All that a collector is told."""
+    """A collector's settings."""
 
     proxy: str
-    """The address of the one proxy that it belongs to."""
+    """The address of the one proxy it belongs to."""
     token_file: FilePath
-    """A file that holds a token of the proxy with the role collector, and nothing else."""
+    """A file that contains a token of the proxy with the role collector, and nothing else."""
     ca: FilePath | None = None
-    """Certificates that vouch for the proxy's, in PEM; by default those that the operating system trusts."""
+    """CA certificates to verify the proxy's, in PEM; by default those that the operating system trusts."""
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
     refresh: Seconds = 2
-    """Seconds between looks at whether the proxy's tokens and queries have changed."""
+    """Seconds between checks for changes in the proxy's tokens and queries."""
     silent: Seconds = 10
-    """Seconds without an answer to such a look after which the proxy is called silent."""
+    """Seconds without a response to such a check after which the proxy counts as silent."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: Tls | None = None
 
@@ -54,7 +54,7 @@ class CollectorSettings:
             raise ParameterError("host", self.host, "must be a host's name or address")
 
     def token(self) -> str:
-        """The token under which it brings uploads."""
+        """The token under which it forwards uploads."""
         try:
             token = self.token_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeError) as error:
@@ -77,5 +77,5 @@ class CollectorSettings:
 
 
 def read_collector_settings(path: str | Path) -> CollectorSettings:
-    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    """The settings in a TOML file. Paths in it are relative to the file's folder."""
     return read_settings_file(path, CollectorSettings)

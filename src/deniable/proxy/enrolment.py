@@ -1,7 +1,7 @@
-"""Enrolment: how a device gets its token from a proxy, by the operator's policy, and how floods of requests are held off.
+"""Enrolment: how a device gets its token from a proxy under the operator's policy, and how floods of requests are limited.
 
-Each proxy hands out its own tokens for its own invitations or tickets, so that nothing a device shows to one proxy is known to
-another. Addresses are counted in memory, for an hour at most, and are never written down.
+Each proxy issues its own tokens for its own invitations or tickets, so nothing a device presents to one proxy is known to
+another. Addresses are counted in memory, for an hour at most, and never written to disk.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class EnrolmentRules:
     """Who gets a token, and how fast."""
 
     mode: Literal["closed", "open", "invitation", "ticket"] = "closed"
-    """`closed`: tokens are made by `deniable proxy token add` alone. `open`: anyone who asks gets one. `invitation`: for a code
-    that `deniable proxy invite` made, once. `ticket`: for a statement that the app's own server signed, once."""
+    """`closed`: only `deniable proxy token add` creates tokens. `open`: anyone who asks gets one. `invitation`: in exchange for a
+    single-use code from `deniable proxy invite`. `ticket`: in exchange for a single-use statement signed by the app's server."""
     per_hour_and_address: int = 20
-    """Tokens for one network address (of IPv6, its first 64 bits)."""
+    """Tokens for one network address (for IPv6, its first 64 bits)."""
     per_second: int = 50
-    """Tokens for all together."""
+    """Tokens for all addresses together."""
     ticket_key: str = ""
-    """The public key of the app's server, 64 hexadecimal digits: with `ticket`."""
+    """The public key of the app's server, 64 hexadecimal digits; with `ticket`."""
 
     def __post_init__(self) -> None:
         whole("enrolment.per_hour_and_address", self.per_hour_and_address, 1, 1 << 30)
@@ -73,7 +73,7 @@ def _is_key(text: str) -> bool:
 
 
 class RateLimit:
-    """A bucket that fills steadily and holds so much: each request takes one.
+    """A token bucket: it refills steadily up to `most`, and each request takes one.
 
     >>> now = [0.0]
     >>> limit = RateLimit(per_second=2, most=3, clock=lambda: now[0])
@@ -86,7 +86,7 @@ class RateLimit:
         self._level, self._at = most, clock()
 
     def take(self) -> float:
-        """0 if there is room, and else the seconds until there is."""
+        """0 if the request may proceed, otherwise the seconds until it may."""
         now = self._clock()
         self._level = min(self._most, self._level + (now - self._at) * self._rate)
         self._at = now
@@ -97,7 +97,7 @@ class RateLimit:
 
 
 class Enrolment:
-    """Hands out tokens for devices."""
+    """Issues tokens to devices."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Enrolment:
         self._all = RateLimit(rules.per_second, rules.per_second, ticks)
         self._addresses: OrderedDict[str, RateLimit] = OrderedDict()
         self.counters: Counter[str] = Counter()
-        """Tokens handed out and requests refused, by reason."""
+        """Tokens issued and requests refused, by reason."""
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
     def enrol(self, request: Any, address: str) -> str:
-        """A new token for a device, if the rules let it have one."""
+        """A new token for a device, if the rules allow it."""
         try:
             self._check(request, address)
         except RefusedError as error:
@@ -129,7 +129,7 @@ class Enrolment:
         return self._tokens.add("device")[0]
 
     def rotate(self, token: str, address: str) -> str:
-        """A new token in the place of one that a device shows."""
+        """A new token that replaces the one a device presents."""
         self._limit(address)
         found = self._tokens.find(token)
         if found is None or found.role != "device":
@@ -146,7 +146,7 @@ class Enrolment:
         if not isinstance(request, dict) or set(request) - {"invitation", "ticket", "signature"}:
             what = "a JSON object with an invitation, or with a ticket and its signature"
             raise RefusedError("enrolment_request", 400, f"the body must be {what}")
-        self._limit(address)  # before anything is looked up: a guess costs as much as a request
+        self._limit(address)  # before anything is looked up, so that a guess costs as much as a request
         if mode == "invitation":
             self._use_invitation(request.get("invitation"))
         elif mode == "ticket":
@@ -195,7 +195,7 @@ class Enrolment:
 
 
 def invite(folder: Path, count: int, until: int) -> Sequence[str]:
-    """New invitations, each good for one token before `until`. This is the only time that they are seen in clear."""
+    """New invitations, each valid for one token until `until`. This is the only time they are visible in clear."""
     whole("count", count, 1, 1 << 20)
     codes = [secrets.token_urlsafe(16) for _ in range(count)]
     connection = _LAYOUT.connect(folder / "enrolment.db")
@@ -213,7 +213,7 @@ def _hash(code: str) -> bytes:
 
 
 def _network(address: str) -> str:
-    """What is counted as one address: a household has one of IPv4, and of IPv6 the first 64 bits."""
+    """What counts as one address: the whole IPv4 address, or the first 64 bits of an IPv6 one, as a household shares them."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""All uploads of a group commit as one array of records: what would be Python per upload is NumPy per commit.
+"""All uploads of a group commit as one array of records: NumPy once per commit instead of Python once per upload.
 
-Most uploads carry records of one channel, epoch and size class. They are gathered by that; what is left over (bytes that are no
-records, several epochs in one upload) is for the caller to look at one by one.
+Most uploads contain records of one channel, epoch and size class, and are grouped by these. The rest (bytes that are not
+records, several epochs in one upload) are left for the caller to examine one by one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["Gathered", "gather"]
 
 _Words = NDArray[np.uint64]
 _HEADS = {bytes((VERSION, KIND, size_class, 0)): record_bytes(size_class) for size_class in SIZE_CLASSES}
-"""How a record of each size class begins, and how long it is."""
+"""The first bytes of a record of each size class, and its length."""
 
 
 class Gathered(NamedTuple):
-    """The records of uploads that are all of one channel, epoch and size class."""
+    """The records of uploads that all have one channel, epoch and size class."""
 
     key: tuple[int, int, int]
     columns: _Words
-    """Message ids and shares, a column each."""
+    """Message ids and shares, one column per record."""
     uploads: NDArray[np.intp]
-    """Which uploads they are of, in this order."""
+    """The uploads they belong to, in order."""
     starts: NDArray[np.intp]
     """Where the records of each upload begin."""
 
@@ -44,7 +44,7 @@ class Gathered(NamedTuple):
 
 
 def gather(contents: Sequence[bytes]) -> tuple[list[Gathered], list[int]]:
-    """The uploads by what they carry, and those that have to be looked at one by one."""
+    """The uploads grouped by content, and those that must be examined one by one."""
     by_head: dict[bytes, list[int]] = {}
     odd: list[int] = []
     for i, content in enumerate(contents):
@@ -69,7 +69,7 @@ def _of_one_size(head: bytes, contents: list[bytes], uploads: NDArray[np.intp]) 
     starts = np.cumsum(sizes) - sizes
     size_class = head[2]
     first = records[0, :2]
-    if (records[:, :2] == first).all():  # nearly always; looking for the distinct ones sorts
+    if (records[:, :2] == first).all():  # nearly always; finding the distinct ones would need a sort
         return [_part(size_class, records, uploads, starts)], []
     keys, kind = np.unique(records[:, :2], axis=0, return_inverse=True)
     kind = kind.reshape(-1)

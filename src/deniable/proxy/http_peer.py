@@ -1,4 +1,4 @@
-"""The header by which a proxy's worker names the address that a request came from. Whatever a client puts there is dropped."""
+"""The header in which a proxy's worker names the address a request came from. A value sent by a client is dropped."""
 
 __all__ = ["PEER"]
 

@@ -1,8 +1,8 @@
-"""Several processes that end connections in front of one intake, which alone knows ids and quotas.
+"""Several processes that terminate connections in front of one intake, which alone knows ids and quotas.
 
-A supervisor opens the sockets, forks the process of the intake and the workers, and starts again whichever of them is killed. A
-worker checks tokens, gathers uploads and carries them to the intake over loopback (:mod:`deniable.proxy.uplink`); all other
-requests it relays. Workers are forked with one TLS context, so that a session that began with one is resumed by another.
+A supervisor opens the sockets, forks the intake process and the workers, and restarts any of them that is killed. A worker
+checks tokens, gathers uploads and sends them to the intake over loopback (:mod:`deniable.proxy.uplink`); it relays all other
+requests. Workers are forked with one TLS context, so that one worker can resume a session that began with another.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def supervise(
     run_intake: Callable[[socket.socket, str, Callable[[], None]], bool],
     announce: Callable[[str], None],
 ) -> bool:
-    """Run an intake and `settings.workers` workers until told to stop; False if the intake gave up because the disk failed.
+    """Run an intake and `settings.workers` workers until stopped; False if the intake gave up because the disk failed.
 
     `run_intake` serves the intake on a socket, knows the workers' token, and calls back when it is ready.
     """
     inner = Endpoint("127.0.0.1", 0, None)
     inside = inner.listen()
-    # TLS was set up before the first fork: all workers have the same keys for tickets.
+    # TLS was set up before the first fork, so all workers have the same ticket keys.
     return _Supervisor(settings, place, listener, inside, inner.address(inside), run_intake).run(announce)
 
 
@@ -71,7 +71,7 @@ class _Supervisor:
         self._settings, self._place, self._listener, self._inside = settings, place, listener, inside
         self._address, self._run_intake = address, run_intake
         self._token = secrets.token_urlsafe(32)
-        self._alive, self._held = os.pipe()  # a child reads the end of it when the supervisor is gone
+        self._alive, self._held = os.pipe()  # a child reads end-of-file when the supervisor is gone
         self._intake = 0
         self._workers: set[int] = set()
         self._stopping = False
@@ -96,7 +96,7 @@ class _Supervisor:
                     _LOGGER.warning("worker ended", extra={"fields": {"status": os.waitstatus_to_exitcode(status)}})
                     time.sleep(_SECONDS_BETWEEN_STARTS)
                     self._workers.add(self._fork(self._work))
-                elif not self._workers:  # what they had gathered is answered; now the intake may flush and end
+                elif not self._workers:  # everything they had gathered is answered; now the intake may flush and exit
                     os.kill(self._intake, signal.SIGTERM)
 
     def _stop(self, *_: object) -> None:
@@ -105,7 +105,7 @@ class _Supervisor:
             os.kill(pid, signal.SIGTERM)
 
     def _ended(self, code: int) -> bool:
-        """The intake has ended: so do the workers."""
+        """The intake has ended: end the workers too."""
         self._stopping = True
         for pid in self._workers:
             os.kill(pid, signal.SIGTERM)
@@ -114,10 +114,10 @@ class _Supervisor:
         return code == 0
 
     def _start_intake(self) -> None:
-        """Fork it, and wait until it has read what is on the disk."""
-        heard, told = os.pipe()
-        self._intake = self._fork(lambda: self._serve_intake(told))
-        os.close(told)
+        """Fork the intake, and wait until it has read the disk."""
+        heard, ready_pipe = os.pipe()
+        self._intake = self._fork(lambda: self._serve_intake(ready_pipe))
+        os.close(ready_pipe)
         with os.fdopen(heard, "rb") as file:
             word = file.read()
         if word != _READY:
@@ -125,15 +125,15 @@ class _Supervisor:
             self._ended(1)
             raise LogError(word.decode() or "the process of the intake ended before it was ready")
 
-    def _serve_intake(self, told: int) -> int:
+    def _serve_intake(self, ready_pipe: int) -> int:
         def ready() -> None:
-            os.write(told, _READY)
-            os.close(told)
+            os.write(ready_pipe, _READY)
+            os.close(ready_pipe)
 
         try:
             return 0 if self._run_intake(self._inside, self._token, ready) else 1
         except DeniableError as error:
-            os.write(told, str(error).encode())
+            os.write(ready_pipe, str(error).encode())
             return 2
 
     def _work(self) -> int:
@@ -164,7 +164,7 @@ def _end_with_the_supervisor(alive: int) -> None:
 
 
 def worker_app(settings: Settings, address: str, token: str) -> HotFront:
-    """What a worker answers: uploads, by way of the intake at an address; polls; and all else as the intake does."""
+    """A worker's application: it passes uploads to the intake at an address, answers polls, and relays everything else."""
     refusals: Counter[str] = Counter()
     tokens = TokenStore(settings.folder / "tokens.db")
     board = Board(settings.folder / "queries.db", lambda: int(time.time()))
@@ -203,7 +203,7 @@ def _add_relay(app: FastAPI, settings: Settings) -> None:
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
     async def relay(request: Request) -> Response:
-        """Ask the intake's process the same, and answer what it answers."""
+        """Forward the request to the intake process, and return its response."""
         body = await read_body(request, _LARGEST_RELAYED, seconds)
         request.state.received = True
         headers = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in _NOT_RELAYED]

@@ -1,12 +1,12 @@
-"""The intake: from the bodies of uploads to blocks in the log. No HTTP here, and a clock that is given.
+"""The intake: from the bodies of uploads to blocks in the log. No HTTP here, and the clock is injected.
 
-What is acknowledged is durable: uploads are taken several at a time, what is new of them is written to the spool, and one sync
-of the disk stands for all of them before any is acknowledged (group commit). A flush mixes what waits of one channel and epoch:
-rows leave in the order of their random message ids, so nothing is left of the order in which they came. It moves them to the
-log and notes the spool's segment there in one transaction, so that a crash at any point neither loses nor repeats a share.
+What is acknowledged is durable: uploads are taken several at a time, the new shares among them are written to the spool, and one
+disk sync covers them all before any is acknowledged (group commit). A flush mixes the waiting shares of one channel and epoch:
+rows leave in the order of their random message ids, so nothing remains of their arrival order. It moves them to the log and
+records the spool segment there in the same transaction, so a crash at any point neither loses nor repeats a share.
 
-A log that is elsewhere can be away for a while. Shares are then taken as before, up to `Rules.most_waiting` of them, and wait in
-the spool. What was about to be moved when it went away is moved as it was, for it may have arrived; what came later waits behind.
+A remote log can be unreachable for a while. Shares are then still accepted, up to `Rules.most_waiting` of them, and wait in the
+spool. A move that was interrupted is repeated unchanged, because it may have succeeded; later shares wait behind it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = ["ROWS_PER_BLOCK", "Intake", "Receipt", "Rules", "Upload"]
 _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
 ROWS_PER_BLOCK = 512
-"""Blocks are cut by so many bits that they hold as many rows on average, or by `Rules.prefix_bits` if those are fewer."""
+"""The target number of rows per block: the prefix has as many bits as that takes, but at most `Rules.prefix_bits`."""
 _LARGEST_SEGMENT = 8 << 20
-"""Bytes (and `Rules.threshold` shares) from which a segment of the spool is not written on: it is moved in one transaction."""
+"""Once a spool segment has this many bytes (and `Rules.threshold` shares), no more is added: one transaction moves it."""
 _SECONDS_TO_RETRY = 2
-"""Between attempts to reach a log that is away. While one is made, uploads have to wait."""
+"""Seconds between attempts to reach an unreachable log. Uploads have to wait during an attempt."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """When shares are taken, and when they are passed on. Times are in seconds."""
+    """When shares are accepted, and when they are passed on. Times are in seconds."""
 
     threshold: int = 4096
-    """As soon as so many shares of a channel and epoch wait, they are flushed."""
+    """Shares of a channel and epoch are flushed as soon as this many are waiting."""
     deadline: Seconds = 10
     """No share waits longer than this, however few there are."""
     grace: Seconds = 600
@@ -62,12 +62,12 @@ class Rules:
     """How long blocks stay in the log."""
     prefix_bits: int = 6
     most_ids: int = 50_000_000
-    """How many message ids of open epochs are held, at up to 32 bytes of memory each while an epoch has less than some millions,
-    and a fourth of that beyond, where they are laid on the disk; above it, uploads are put off."""
+    """How many message ids of open epochs are held. Each takes up to 32 bytes of memory while an epoch has at most a few million,
+    and a quarter of that beyond, where they are kept on disk. Above this limit, uploads are deferred."""
     most_waiting: int = 4_000_000
-    """How many shares wait, in memory and in the spool, for a log that is away; above it, uploads are put off."""
+    """How many shares may wait, in memory and in the spool, for an unreachable log; above it, uploads are deferred."""
     reserve: Bytes = 64 << 20
-    """Bytes that stay free on the disk, for what was taken has to be passed on; below it, uploads are put off."""
+    """Bytes to keep free on the disk, because accepted shares must still be passed on; below it, uploads are deferred."""
 
     def __post_init__(self) -> None:
         for name in ("threshold", "deadline", "grace", "skew", "retention", "prefix_bits", "most_ids", "most_waiting", "reserve"):
@@ -76,26 +76,26 @@ class Rules:
 
 
 class Upload(NamedTuple):
-    """What one request brought."""
+    """The content of one request."""
 
     client: bytes
-    """Something that is the same for all requests under one token: its hash."""
+    """The token's hash, the same for all requests under one token."""
     quota: int | None
-    """How many messages the token may send in an epoch of a channel; None for what the channel's queries allow a device."""
+    """How many messages the token may send per epoch of a channel; None for what the channel's queries allow a device."""
     content: bytes
 
 
 class Receipt(NamedTuple):
-    """What became of an upload that was taken."""
+    """The result of an accepted upload."""
 
     accepted: int
     already: int
-    """How many of its shares had been taken before, byte for byte."""
+    """How many of its shares had already been accepted, byte for byte."""
 
 
 @dataclass
 class _Waiting:
-    """Shares that wait to be moved to the log, and the segment of the spool that holds them."""
+    """Shares waiting to be moved to the log, and the spool segment that holds them."""
 
     segment: Segment
     since: int
@@ -111,12 +111,12 @@ class _Waiting:
 
 @dataclass
 class _Epoch:
-    """What is known of one channel and epoch while it is open; all of it is forgotten when it is closed."""
+    """The state of one channel and epoch while it is open; discarded when it is closed."""
 
     seen: Seen
     used: MessageCounts = field(default_factory=MessageCounts)
     moving: list[_Waiting] = field(default_factory=list)
-    """What is being moved, oldest first: nothing is added to it any more, for it may be in the log already."""
+    """What is being moved, oldest first: nothing more is added to it, because it may already be in the log."""
     waiting: _Waiting | None = None
 
     def all_waiting(self) -> list[_Waiting]:
@@ -133,7 +133,7 @@ class _Epoch:
 
 
 class _Part(NamedTuple):
-    """What of an upload goes to one epoch, once it is found to be in order."""
+    """The part of a valid upload that belongs to one epoch."""
 
     group: Group
     epoch: _Epoch
@@ -143,18 +143,18 @@ class _Part(NamedTuple):
 
 
 class _Commit:
-    """Uploads that are taken together, and what becomes of each."""
+    """Uploads that are taken together, and the result of each."""
 
     def __init__(self, uploads: Sequence[Upload], now: int, room_for_ids: int, room_to_wait: int) -> None:
         self.uploads, self.now = uploads, now
         self.results: list[Receipt | RefusedError | None] = [None] * len(uploads)
         self.fresh: dict[Group, list[_Words]] = {}
-        """What is new, and has to be on the disk before anything is acknowledged."""
+        """New shares, which must be on the disk before anything is acknowledged."""
         self.n_accepted = self.n_already = 0
         self._room_for_ids, self._room_to_wait = room_for_ids, room_to_wait
 
     def no_room(self, n_new: int) -> RefusedError | None:
-        """Why so many more shares cannot be taken now, if so."""
+        """Why `n_new` more shares cannot be accepted now; None if they can."""
         if self.n_accepted + n_new > self._room_for_ids:
             return RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
         if self.n_accepted + n_new > self._room_to_wait:
@@ -162,7 +162,7 @@ class _Commit:
         return None
 
     def receipt(self, i: int, n_new: int, n_already: int) -> None:
-        """Note that an upload is taken."""
+        """Record that an upload is accepted."""
         self.n_accepted += n_new
         self.n_already += n_already
         self.results[i] = Receipt(n_new, n_already)
@@ -173,16 +173,16 @@ def _changed(n: int) -> RefusedError:
 
 
 class Intake:
-    """The shares of one proxy on their way to its log. One thread uses it at a time.
+    """The shares of one proxy on their way to its log. Used by one thread at a time.
 
-    After an `OSError` of :meth:`take` it must not be used again: what was written is then not known to be on the disk, and only a
-    new start, which reads the disk, tells.
+    After :meth:`take` raises an `OSError` it must not be used again: it is then unknown what reached the disk, and only a
+    restart, which reads the disk, finds out.
     """
 
     def __init__(
         self, folder: Path, rules: Rules, clock: Callable[[], int], open_log: Callable[[], ProxyLog] | None = None
     ) -> None:
-        """`open_log` gives the log, once nobody else has the folder; by default it is the SQLite file `log.db` in it."""
+        """`open_log` opens the log once the folder is locked; by default it is the SQLite file `log.db` in it."""
         self.rules, self._clock, self._folder = rules, clock, folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = lock(folder / "lock")
@@ -192,7 +192,7 @@ class Intake:
             self._lock.close()
             raise
         self.log_problem = ""
-        """Why the log cannot be written at the moment, if so."""
+        """Why the log cannot be written at the moment; empty if it can."""
         self._retry_at = 0
         self._spool = Spool(folder / "spool")
         self._ids = folder / "ids"
@@ -217,13 +217,13 @@ class Intake:
         for block in self.log.open_blocks():
             group = Group(block.channel, block.epoch, block.size_class)
             self._epoch(group).seen.add(block.columns[:2], self._check(block.columns))
-        for segment, parts in self._spool.recover():  # in the order in which they were begun
+        for segment, parts in self._spool.recover():  # in the order they were begun
             epoch = self._epoch(segment.group)
             if epoch.waiting is not None:
                 epoch.moving.append(epoch.waiting)
             epoch.waiting = _Waiting(segment, self._clock())
             for part in parts:
-                # A spool that was restored from a backup may hold what a log elsewhere has got since.
+                # A spool restored from a backup may hold shares that a remote log has received since.
                 columns = part[:, epoch.seen.look(part[:2], self._check(part)).new]
                 epoch.seen.add(columns[:2], self._check(columns))
                 epoch.waiting.add(columns)
@@ -235,7 +235,7 @@ class Intake:
 
     @property
     def n_waiting(self) -> int:
-        """How many shares wait for a flush."""
+        """How many shares are waiting for a flush."""
         return sum(epoch.n_waiting for epoch in list(self._epochs.values()))  # a copy: other threads may look
 
     @property
@@ -245,24 +245,24 @@ class Intake:
 
     @property
     def disk_full(self) -> bool:
-        """Whether less of the disk is free than has to stay so."""
+        """Whether free disk space is below the reserve."""
         return free_bytes(self._folder) < self.rules.reserve
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds as many shares or message ids as it may."""
+        """Whether the limit on waiting shares or message ids is reached."""
         return self.n_waiting >= self.rules.most_waiting or self.n_ids >= self.rules.most_ids
 
     def set_channels(self, channels: Mapping[int, Channel]) -> None:
-        """Take shares of these channels from now on, and of no others."""
+        """Accept shares of these channels from now on, and of no others."""
         self._channels = dict(channels)
 
     # --- taking -----------------------------------------------------------------------------------------------------
 
     def take(self, uploads: Sequence[Upload]) -> list[Receipt | RefusedError]:
-        """What becomes of each upload. What a receipt counts as accepted is on the disk when this returns.
+        """The result of each upload. What a receipt counts as accepted is on the disk when this returns.
 
-        An upload is taken whole or refused whole.
+        An upload is accepted or refused as a whole.
         """
         if self.disk_full:
             return [RefusedError("disk_full", 503, "The proxy's disk is full; retry later.", retry_after=30)] * len(uploads)
@@ -279,9 +279,9 @@ class Intake:
         return [result for result in commit.results if result is not None]
 
     def _take_gathered(self, part: Gathered, commit: _Commit) -> list[int]:
-        """Take uploads of one channel and epoch; which of them have to be looked at after the others.
+        """Take uploads of one channel and epoch; returns those that must be examined after the others.
 
-        Those are the ones that repeat an id of another: whether it counts depends on what becomes of the other.
+        These are uploads that repeat an id of another: whether it counts depends on the result of the other.
         """
         group = Group(*part.key)
         try:
@@ -392,7 +392,7 @@ class Intake:
         return channel
 
     def _epochs_over(self, channel: Channel, now: int) -> int:
-        """How many epochs of a channel, from the first on, are over for longer than their grace."""
+        """How many epochs of a channel, counted from the first, ended longer ago than their grace period."""
         return channel.epochs_over(now - max(self.rules.grace, channel.grace))
 
     def _store(self, group: Group, rows: list[_Words], now: int) -> None:
@@ -409,7 +409,7 @@ class Intake:
     # --- passing on -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Flush what is due, close the epochs whose time is over, and drop a few old blocks."""
+        """Flush what is due, close the epochs that are over, and drop a few old blocks."""
         now = self._clock()
         if self.log_problem and now < self._retry_at:
             return
@@ -427,7 +427,7 @@ class Intake:
             self._note_back()
 
     def flush(self) -> None:
-        """Pass on all that waits, however little: before the proxy stops. If the log is away, it stays in the spool."""
+        """Pass on everything that is waiting, before the proxy stops. If the log is unreachable, it stays in the spool."""
         try:
             for group, epoch in self._epochs.items():
                 if epoch.n_waiting:
@@ -455,7 +455,7 @@ class Intake:
             del epoch.moving[0]
 
     def _move(self, group: Group, waiting: _Waiting, now: int) -> None:
-        """To the log, and out of the spool."""
+        """Move shares to the log and out of the spool."""
         number = waiting.segment.number
         columns = np.concatenate(waiting.parts, axis=1)
         bits = min(self.rules.prefix_bits, max(0, (columns.shape[1] // ROWS_PER_BLOCK).bit_length() - 1))
@@ -468,11 +468,11 @@ class Intake:
         self.counters["blocks"] += len(blocks)
 
     def _close(self, now: int) -> None:
-        """Declare of each channel up to which epoch everything is in the log; from then on those epochs are refused as late."""
+        """Declare for each channel up to which epoch the log is complete; later shares for those epochs are refused as late."""
         marks = {}
         for tag, channel in self._channels.items():
             due = self._epochs_over(channel, now)
-            if due == channel.n_epochs:  # the channel has ended, also for what came ahead of its last epoch
+            if due == channel.n_epochs:  # the channel has ended, including epochs opened early by fast clocks
                 due = max([due, *(group.epoch + 1 for group in self._epochs if group.channel == tag)])
             if due > self._closed.get(tag, 0):
                 marks[tag] = due
@@ -492,7 +492,7 @@ class Intake:
         self.counters["closed"] += len(over)
 
     def close(self) -> None:
-        """Let go of all files. What waits stays in the spool, and is found there by the next start."""
+        """Close all files. Waiting shares stay in the spool, where the next start finds them."""
         for epoch in self._epochs.values():
             for waiting in epoch.all_waiting():
                 waiting.segment.close()

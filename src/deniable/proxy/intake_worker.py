@@ -1,6 +1,6 @@
-"""One thread takes all uploads that wait, together: requests hand them in and are told what became of them.
+"""One thread takes all waiting uploads together: requests hand them in and receive the results.
 
-The thread either owns the intake, or carries the uploads to a proxy that does (:mod:`deniable.proxy.uplink`).
+The thread either owns the intake or sends the uploads to a proxy that does (:mod:`deniable.proxy.uplink`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["IntakeWorker", "Result", "UploadWorker"]
 _LOGGER = logging.getLogger("deniable.proxy")
 _MOST_AT_ONCE = 8192
 _TICK = 0.25
-"""Seconds between looks at what is due."""
+"""Seconds between checks for what is due."""
 _PAUSE = 0.01
-"""Seconds that an upload may wait for more of them while they come often: each commit costs a sync of the disk."""
+"""Seconds an upload may wait for others while they arrive often, because each commit costs a disk sync."""
 _LONGER_PAUSE, _FEW = 0.025, 8
-"""The same while fewer than so many wait, and the last commit was of several."""
+"""The same while fewer than `_FEW` are waiting and the last commit had several."""
 _OFTEN = 0.05
-"""Uploads come often if one came so many seconds after the last was taken."""
+"""Uploads arrive often if one came within this many seconds of the last commit."""
 Result = Receipt | RefusedError
 Done = Callable[[Sequence[Result]], None]
 
@@ -41,7 +41,7 @@ class _Handed(NamedTuple):
 
 
 class UploadWorker:
-    """A thread that takes uploads, all that wait at a time. If taking fails it takes nothing more and calls `on_failure`."""
+    """A thread that takes all waiting uploads at once. If that fails, it takes no more and calls `on_failure`."""
 
     def __init__(self, on_failure: Callable[[], None], name: str) -> None:
         self._on_failure = on_failure
@@ -50,7 +50,7 @@ class UploadWorker:
         self._woken = threading.Event()
         self._stopping = False
         self._taken_at = self._since = 0.0
-        """When uploads were last taken, and when the first of those that wait now was handed in."""
+        """When uploads were last taken, and when the first of those now waiting was handed in."""
         self._several = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.failed = False
@@ -61,35 +61,35 @@ class UploadWorker:
 
     @property
     def n_uploads_waiting(self) -> int:
-        """How many requests were handed in and are not taken yet."""
+        """How many requests were handed in and not taken yet."""
         return len(self._handed)
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
-        """What becomes of each upload; what is acknowledged is durable when this returns."""
+        """The result of each upload; what is acknowledged is durable when this returns."""
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Do what is due, after every take and a few times a second."""
+        """Do what is due; called after every take and a few times per second."""
 
     def end(self) -> None:
-        """Do what is left, once nothing more comes."""
+        """Do what is left, once nothing more arrives."""
 
     def start(self) -> None:
-        """Begin to take uploads."""
+        """Start taking uploads."""
         self._thread.start()
 
     def hand_in(self, uploads: Sequence[Upload], done: Done) -> None:
-        """Hand in uploads, in the thread of a loop; `done` is called there with what became of each, once it is durable."""
+        """Hand in uploads from an event loop's thread; `done` is called there with the result of each, once it is durable."""
         if not self._handed:
             self._since = time.monotonic()
         self._handed.append(_Handed(uploads, done, asyncio.get_running_loop()))
         if not self._woken.is_set():
             self._woken.set()
-        if self.failed:  # looked at after handing in: whoever failed in between has answered this one too, or does not any more
+        if self.failed:  # checked after handing in: a failure in between may or may not have answered this one
             self._refuse_all()
 
     async def submit(self, upload: Upload) -> Receipt:
-        """Hand in an upload, and wait until it is durable or refused."""
+        """Hand in an upload and wait until it is durable or refused."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
         def done(results: Sequence[Result]) -> None:
@@ -104,7 +104,7 @@ class UploadWorker:
         return await future
 
     def call(self, action: Callable[[], None]) -> None:
-        """Have something done by this thread, before the uploads that are handed in after it are taken."""
+        """Run an action in this thread before any uploads handed in later are taken."""
         self._actions.append(action)
         self._woken.set()
 
@@ -125,7 +125,7 @@ class UploadWorker:
             self.fault = name_of_error(error)
             fields = {"fault": self.fault, "subject": self._thread.name, "error": type(error).__name__}
             _LOGGER.critical("storage failed", extra={"fields": fields})
-        except MemoryError as error:  # in the middle of something: only a new start, which reads the disk, knows what was done
+        except MemoryError as error:  # anything may be half done: only a restart, which reads the disk, finds out what was
             self.fault = name_of_error(error)
             _LOGGER.critical("out of memory", extra={"fields": {"fault": self.fault, "subject": self._thread.name}})
         except LogError as error:
@@ -138,14 +138,14 @@ class UploadWorker:
                 self._refuse_all()
 
     def _turn(self) -> bool:
-        """One round: wait for something, take all that is there, and look what is due. False when it is the last."""
+        """One round: wait for something, take all that is there, and do what is due. False if it was the last."""
         self._woken.wait(_TICK)
         if self._handed and not self._stopping and self._since - self._taken_at < _OFTEN:
             time.sleep(max(0.0, self._since + _PAUSE - time.monotonic()))
             if self._several and len(self._handed) < _FEW:
                 time.sleep(max(0.0, self._since + _LONGER_PAUSE - time.monotonic()))
         self._woken.clear()
-        going_on = not self._stopping  # looked at before the uploads: what was handed in before the stop is taken
+        going_on = not self._stopping  # read before the uploads, so that what was handed in before the stop is taken
         handed: list[_Handed] = []
         n_uploads = 0
         while self._handed and n_uploads < _MOST_AT_ONCE:
@@ -181,7 +181,7 @@ class UploadWorker:
 
 
 class IntakeWorker(UploadWorker):
-    """Owns an intake. If the disk fails, or the log cannot be used any more, a new start finds out what is there."""
+    """Owns an intake. If the disk fails or the log becomes unusable, a restart finds out what was stored."""
 
     def __init__(self, intake: Intake, on_failure: Callable[[], None]) -> None:
         super().__init__(on_failure, "intake")
@@ -196,7 +196,7 @@ class IntakeWorker(UploadWorker):
         self._intake.tick()
 
     def end(self) -> None:
-        """Pass on all that waits."""
+        """Pass on everything that is waiting."""
         self._intake.flush()
         self._intake.close()
 
@@ -208,17 +208,17 @@ def _refuse(handed: Sequence[_Handed]) -> None:
 
 
 def _answer(handed: Sequence[_Handed], results: Sequence[Result]) -> None:
-    """Tell each loop of all its uploads at once: waking a loop costs more than telling."""
+    """Give each loop all its results at once, because waking a loop is what costs."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Done, Sequence[Result]]]] = {}
     at = 0
     for each in handed:
         by_loop.setdefault(each.loop, []).append((each.done, results[at : at + len(each.uploads)]))
         at += len(each.uploads)
-    for loop, told in by_loop.items():
+    for loop, answers in by_loop.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_tell, told)
+            loop.call_soon_threadsafe(_deliver, answers)
 
 
-def _tell(told: list[tuple[Done, Sequence[Result]]]) -> None:
-    for done, results in told:
+def _deliver(answers: list[tuple[Done, Sequence[Result]]]) -> None:
+    for done, results in answers:
         done(results)

@@ -1,8 +1,8 @@
-"""Backup and restore of a proxy: its log, spool, tokens, queries and invitations, as they were together at one moment.
+"""Backup and restore of a proxy: its log, spool, tokens, queries and invitations, all as of one moment.
 
-The log of a restored proxy has another identity and says which log it continues, and up to which offset: an aggregator that had
-read further goes on at the end of what both have, so that nothing is counted twice, and closes the epochs that may lack shares as
-epochs without this proxy. Shares that were acknowledged after the backup, and not read by then, are lost.
+A restored proxy's log has a new identity and records which log it continues and up to which offset. An aggregator that had read
+further continues from the end of what both have, so nothing is counted twice, and closes epochs that may lack shares as epochs
+without this proxy. Shares that were acknowledged after the backup, and that no aggregator had read, are lost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _KIND = "proxy"
 _TRIES = 100
 _DATABASES = ("tokens.db", "queries.db", "enrolment.db")
 _FILES = ("name", "audit.jsonl.head", "audit.jsonl", "public.jsonl.head", "public.jsonl")
-"""The head of a log first: lines added meanwhile go beyond it, but a head beyond the lines would look like a loss."""
+"""The head of a log first: lines added meanwhile go beyond it, whereas a head beyond the lines would look like a loss."""
 
 
 def back_up_proxy(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
-    """Write a backup of a running or stopped proxy into a new folder; what is in it."""
+    """Write a backup of a running or stopped proxy into a new folder; returns its manifest."""
     settings = read_settings(settings_file)
     folder = settings.folder
     if not folder.is_dir():
@@ -59,9 +59,9 @@ def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
 
 
 def _copy_shares(settings: Settings, writer: BackupWriter) -> None:
-    """Copy the spool, then the log, until nothing was moved from the one to the other meanwhile.
+    """Copy the spool, then the log, until nothing is moved from one to the other during the copy.
 
-    A share that was acknowledged before is then in one of them, and in one only.
+    Every share acknowledged before is then in exactly one of them.
     """
     log = settings.folder / "log.db"
     for _ in range(_TRIES):
@@ -99,7 +99,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) -> dict[str, Any]:
-    """Put a backup in the place that the settings name, and say what is lost. What is there is only moved aside, if asked for."""
+    """Restore a backup to where the settings point, and report what is lost. `replace` moves existing data aside."""
     manifest = check_backup(backup, _KIND)
     if not settings_file.exists():
         copy_in(backup / "settings" / "settings.toml", settings_file)
@@ -137,7 +137,7 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
 
 
 def _lost(folder: Path, manifest: dict[str, Any], now: int) -> list[dict[str, Any]]:
-    """The epochs of each channel of which shares may have been acknowledged after the backup."""
+    """The epochs of each channel whose shares may have been acknowledged after the backup."""
     board = Board(folder / "queries.db", lambda: now)
     marks = (manifest["log"] or {"closed_before": {}})["closed_before"]
     found = []

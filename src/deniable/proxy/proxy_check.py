@@ -1,4 +1,4 @@
-"""What `deniable proxy check` and `deniable collector check` look at, beside the settings themselves."""
+"""What `deniable proxy check` and `deniable collector check` examine besides the settings themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_collector", "check_proxy"]
 
 
 def check_proxy(settings: Settings, found: Inspection, url: str | None = None) -> None:
-    """Look at the files, disk, certificate and port of a proxy, and at its broker."""
+    """Check the files, disk, certificate and port of a proxy, and its Kafka broker."""
     running = _is_running(settings)
     found.folder("folder", settings.folder)
     if settings.folder.is_dir() and settings.folder.stat().st_mode & 0o077:
@@ -49,7 +49,7 @@ def _check_tokens(settings: Settings, found: Inspection) -> None:
         if not path.exists():
             found.warn("folder", str(settings.folder), "holds no tokens yet: deniable proxy token add --role operator makes one")
             return
-        store = TokenStore(path, read_only=True)  # one of an earlier release stays as it is
+        store = TokenStore(path, read_only=True)  # a file of an earlier release is not upgraded
         roles = Counter(token.role for token in store.tokens())
         store.close()
         if not roles["operator"]:
@@ -69,7 +69,7 @@ def _check_kafka(settings: Settings, found: Inspection) -> None:
 
 
 def check_collector(settings: CollectorSettings, found: Inspection, url: str | None = None) -> None:
-    """Look at the token, certificates and port of a collector, and at its proxy."""
+    """Check the token, certificates and port of a collector, and its proxy."""
     token = found.token_file("token_file", settings.token_file)
     found.endpoint(settings.host, settings.port, settings.tls, url)
     with found.looking_at("ca", None if settings.ca is None else str(settings.ca)):

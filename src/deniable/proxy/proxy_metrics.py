@@ -1,4 +1,4 @@
-"""What a proxy counts, as Prometheus reads it. Nothing here is of one client or one message."""
+"""A proxy's metrics for Prometheus. None is about a single client or message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a proxy as a process: its socket, its TLS, its log lines, and a stop that loses nothing."""
+"""Running a proxy as a process: its socket, TLS, log lines, and a clean stop that loses nothing."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from deniable.service.hosting import Endpoint, freeze_garbage, write_json_lines
 __all__ = ["serve"]
 
 _SWITCH = 0.0005
-"""Seconds after which the thread of the intake lets that of the connections go on: by default uploads wait ten times as long."""
+"""Seconds after which the intake thread yields to the one that handles connections: a tenth of Python's default."""
 _LOGGER = logging.getLogger("deniable.proxy")
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda _: None) -> bool:
-    """Run a proxy until it is told to stop (SIGTERM, SIGINT); then flush. False if it had to give up because the disk failed.
+    """Run a proxy until SIGTERM or SIGINT, then flush. False if it had to give up because the disk failed.
 
-    `announce` is called with the address once connections can be made.
+    `announce` is called with the address once it accepts connections.
     """
     keep_files_private()
     write_json_lines("deniable.proxy")
     sys.setswitchinterval(_SWITCH)
     place = Endpoint(settings.host, settings.port, settings.tls)
-    _ = place.tls_context  # a mistake in it is said before anything is opened
+    _ = place.tls_context  # report a mistake in it before anything is opened
     listener = place.listen()
     try:
         if settings.workers:
@@ -55,7 +55,10 @@ def _run(
     with usable_storage("folder", settings.folder):
         proxy = Proxy(settings, on_failure=give_up, workers_token=workers_token)
     server = place.server(create_app(proxy), settings.limits, proxy.refusals)
-    for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
+    for each in (
+        signal.SIGTERM,
+        signal.SIGINT,
+    ):  # uvicorn installs its own handlers while it runs, and re-raises the signals when it has ended
         signal.signal(each, give_up)
     ready()
     document = {"port": listener.getsockname()[1], "tls": place.tls is not None, "waiting": proxy.intake.n_waiting}

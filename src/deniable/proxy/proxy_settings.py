@@ -1,4 +1,4 @@
-"""A proxy's settings, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+"""A proxy's settings, written as TOML. Errors name the file, the line, the key, the value and what is accepted."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["Settings", "read_settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a proxy is told."""
+    """A proxy's settings."""
 
     folder: FilePath
-    """Where the log, the spool, the tokens and the queries are kept; nobody else may read it."""
+    """Where the log, the spool, the tokens and the queries are kept; readable only by the proxy."""
     host: str = "127.0.0.1"
     port: int = 8600
     """0 lets the operating system choose."""
     workers: int = 0
-    """Processes that end connections in front of the intake; 0 for a proxy of one process."""
+    """Processes that terminate connections in front of the intake; 0 for a single-process proxy."""
     ring: FilePath | None = None
-    """A key ring: queries that are not signed by one of its keys are not relayed."""
+    """A key ring: only queries signed by one of its keys are relayed."""
     intake: Rules = field(default_factory=Rules)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     enrolment: EnrolmentRules = field(default_factory=EnrolmentRules)
     tls: Tls | None = None
     kafka: Annotated[KafkaSettings | None, WITHIN] = None
-    """The log is a topic of Kafka, instead of a file in the folder."""
+    """If set, the log is a Kafka topic instead of a file in the folder."""
 
     def __post_init__(self) -> None:
         if self.kafka is not None and self.intake.prefix_bits < self.kafka.partition_bits:
@@ -50,16 +50,16 @@ class Settings:
 
     @property
     def feed_path(self) -> Path:
-        """Where its public feed stands."""
+        """The path of its public feed."""
         return self.folder / "public.jsonl"
 
     @property
     def audit_path(self) -> Path:
-        """Where its audit log stands."""
+        """The path of its audit log."""
         return self.folder / "audit.jsonl"
 
     def open_log(self) -> ProxyLog:
-        """The proxy's log, made if it is not there."""
+        """The proxy's log, created if it does not exist."""
         if self.kafka is None:
             return BlockLog(self.folder / "log.db")
         require_client()
@@ -69,7 +69,7 @@ class Settings:
 
 
 def _name_of(folder: Path) -> str:
-    """A name that no other proxy's folder has, drawn when it is first asked for."""
+    """A name unique to this proxy's folder, drawn on first use."""
     path = folder / "name"
     if not path.exists():
         half = folder / "name.new"
@@ -79,5 +79,5 @@ def _name_of(folder: Path) -> str:
 
 
 def read_settings(path: str | Path) -> Settings:
-    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    """The settings in a TOML file. Paths in it are relative to the file's folder."""
     return read_settings_file(path, Settings)

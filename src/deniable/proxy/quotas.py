@@ -1,7 +1,7 @@
-"""How many messages each client has sent in one epoch, in memory alone and under names that mean nothing once it is over.
+"""How many messages each client has sent in one epoch, kept only in memory, under pseudonyms that mean nothing afterwards.
 
-A name is 64 bits of BLAKE2b of the client's token hash, keyed with 256 random bits drawn for this epoch. A count takes 12 bytes:
-recent ones stand in a dictionary, the others in sorted runs that are merged as they grow.
+A pseudonym is 64 bits of BLAKE2b of the client's token hash, keyed with 256 random bits drawn for this epoch. A count takes 12
+bytes: recent ones are in a dictionary, the others in sorted runs that are merged as they grow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["MessageCounts"]
 
 _MOST_RECENT = 1 << 16
 _LARGEST_RUN = 1 << 20
-"""Counts from which a run is not merged any more: to merge larger ones would take several times their memory for a moment."""
+"""Runs with at least this many counts are no longer merged: merging them would briefly take several times their memory."""
 _Run = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 
 
@@ -37,10 +37,10 @@ class MessageCounts:
         self._most_recent = most_recent
         self._recent: dict[int, int] = {}
         self._runs: list[_Run] = []
-        """The oldest first: large ones, then none more than half as large as the one before it."""
+        """Oldest first: large ones, then each at most half as large as the one before it."""
 
     def pseudonym(self, client: bytes) -> int:
-        """The name of a client, which nobody can compute once the key is dropped."""
+        """The pseudonym of a client, which cannot be computed once the key is dropped."""
         keyed = self._keyed.copy()
         keyed.update(client)
         return int.from_bytes(keyed.digest(), "little")
@@ -50,7 +50,7 @@ class MessageCounts:
         return (name.to_bytes(8, "little") for name in names)
 
     def of(self, pseudonyms: Sequence[int]) -> NDArray[np.int64]:
-        """How many messages each of these has sent."""
+        """How many messages each of these clients has sent."""
         found = np.fromiter((self._recent.get(each, 0) for each in pseudonyms), dtype=np.int64, count=len(pseudonyms))
         if self._runs:
             wanted = np.array(pseudonyms, dtype=np.uint64)
@@ -60,7 +60,7 @@ class MessageCounts:
         return found
 
     def add(self, sent: dict[int, int]) -> None:
-        """Count what these have sent now."""
+        """Add to the counts of these clients."""
         recent = self._recent
         for name, n in sent.items():
             recent[name] = recent.get(name, 0) + n

@@ -1,10 +1,10 @@
-"""The message ids that one epoch of one channel has had, each with a check of its share: 24 bytes a message, and a filter.
+"""The message ids seen in one epoch of one channel, each with a check of its share: 24 bytes per message, and a filter.
 
-Ids are uniform, so the first bits of an id say where to look in a bitmap that is mostly empty: nearly every new id is
-known to be new after one look. The others are searched in sorted runs, four of which are merged into one of the next size.
+Ids are uniform, so the first bits of an id say where to look in a mostly empty bitmap: nearly every new id is
+recognised as new in one lookup. The others are searched in sorted runs, four of which are merged into one of the next size.
 
-An epoch may stay open for days. Runs of a million ids are not merged any more but laid on the disk, in files that have no name
-and end with the process: the filter, 4 to 8 bytes an id, is what stays in memory.
+An epoch may stay open for days. Runs of a million ids are no longer merged but written to disk, in unnamed files that vanish
+with the process: only the filter, 4 to 8 bytes per id, stays in memory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ __all__ = ["Checker", "Found", "Seen"]
 
 _Words = NDArray[np.uint64]
 _HALF = np.uint64(0xFFFFFFFF)
-_CHUNK = 8192  # columns at once: as many as stay in a core's cache
+_CHUNK = 8192  # columns at a time: as many as fit in a core's cache
 _FEW = 256
 _LARGEST_RUN = 1 << 20
-"""Ids from which a run is not merged any more."""
+"""Runs with at least this many ids are no longer merged."""
 _FAN_IN = 4
 _SLOTS_PER_ID = 32
 _FEWEST_SLOT_BITS = 12
 
 
 class Checker:
-    """Tells whether two shares are the same by 64 bits: the universal hash NH of UMAC, under a secret of this process.
+    """Compares shares by a 64-bit check: the universal hash NH of UMAC, under a secret of this process.
 
     With a(i), b(i) the halves of word i and k(i), l(i) those of the key, the check is the sum over i of
-    ((a(i) + k(i)) mod 2**32) ((b(i) + l(i)) mod 2**32), modulo 2**64. Two shares that differ have the same check with a
-    probability of at most 2**-32, whoever chose them (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC", CRYPTO
-    1999).
-    A changed share that slips through is answered like an identical one, and the first still counts.
+    ((a(i) + k(i)) mod 2**32) ((b(i) + l(i)) mod 2**32), modulo 2**64. Two different shares have the same check with
+    probability at most 2**-32, even if an attacker chose them (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC",
+    CRYPTO 1999). A changed share that goes unnoticed is answered like an identical one, and the first one still counts.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -48,11 +47,11 @@ class Checker:
 
     @classmethod
     def fresh(cls) -> Checker:
-        """One with a secret that nobody knows, long enough for the largest size class."""
+        """A checker with a fresh random secret, long enough for the largest size class."""
         return cls(secrets.token_bytes(8 * row_words(SIZE_CLASSES[-1])))
 
     def __call__(self, columns: _Words) -> _Words:
-        """The check of each column's share: of all its words but the two of the message id."""
+        """The check of each column's share: of all its words except the two of the message id."""
         if columns.shape[1] <= _FEW:  # all words at once: less work in Python, and still in a core's cache
             low = (columns[2:] + self._low[: len(columns) - 2, None]) & _HALF
             low *= ((columns[2:] >> np.uint64(32)) + self._high[: len(columns) - 2, None]) & _HALF
@@ -72,23 +71,23 @@ class Checker:
 
 
 class Found(NamedTuple):
-    """What is known of some messages."""
+    """What is known about a batch of messages."""
 
     new: NDArray[np.intp]
-    """Where those stand that were not seen before; of equal ones, the first."""
+    """The indices of messages not seen before; of equal ones, the first."""
     n_same: int
-    """How many were seen before, with the same share."""
+    """How many were seen before with the same share."""
     n_changed: int
-    """How many were seen before, with another share."""
+    """How many were seen before with a different share."""
     same: NDArray[np.bool_]
-    """For each, whether it was seen before, with the same share."""
+    """For each, whether it was seen before with the same share."""
     repeated: NDArray[np.bool_]
-    """For each, whether its id stands before it already."""
+    """For each, whether its id occurs earlier in the batch."""
 
 
 class _Run(NamedTuple):
     ids: NDArray[np.bytes_]
-    """Sixteen bytes each, ascending: compared whole, so that ids that somebody chose alike cost no more than others."""
+    """Sixteen bytes each, ascending: compared whole, so that maliciously similar ids cost no more than others."""
     checks: _Words
 
 
@@ -106,7 +105,7 @@ class Seen:
     """
 
     def __init__(self, folder: Path | None = None, largest_run: int = _LARGEST_RUN) -> None:
-        """Large runs are laid into the folder; without one, they stay in memory."""
+        """Large runs are written to the folder; without one, they stay in memory."""
         self._folder, self._largest_run = folder, largest_run
         self._tiers: list[list[_Run]] = [[]]
         self._settled: list[_Run] = []
@@ -118,7 +117,7 @@ class Seen:
         return self._n
 
     def look(self, ids: _Words, checks: _Words) -> Found:
-        """Which of these messages are new. `ids` has two rows, the high and the low words; nothing is remembered yet."""
+        """Which of these messages are new. `ids` has two rows, the high and the low words; nothing is stored yet."""
         first = _first_of_equal(ids)
         repeated = first != np.arange(first.size)
         known = np.zeros(first.size, dtype=bool)
@@ -137,7 +136,7 @@ class Seen:
         return Found(np.flatnonzero(~old), n_same, int(np.count_nonzero(old)) - n_same, same, repeated)
 
     def add(self, ids: _Words, checks: _Words) -> None:
-        """Remember messages, all of which are new."""
+        """Store messages, all of which must be new."""
         if not checks.size:
             return
         self._n += checks.size
@@ -178,7 +177,7 @@ class Seen:
 
     def _set(self, high: _Words) -> None:
         byte, bit = self._slots(high)
-        while byte.size:  # of two ids in one byte only one is written at a time; nearly always once is enough
+        while byte.size:  # of two ids in one byte, one pass writes only one; a single pass is nearly always enough
             self._filter[byte] |= bit
             left = self._filter[byte] & bit == 0
             byte, bit = byte[left], bit[left]
@@ -193,14 +192,14 @@ def _names(ids: _Words) -> NDArray[np.bytes_]:
 
 
 def _order(ids: _Words, kind: Literal["quicksort", "stable"] = "quicksort") -> NDArray[np.intp]:
-    """The places of the ids in ascending order; of equal ones, the first comes first."""
+    """The indices that sort the ids; of equal ones, the first comes first."""
     order = np.argsort(ids[0], kind=kind)
     ordered = ids[0][order]
     return np.lexsort((ids[1], ids[0])) if (ordered[1:] == ordered[:-1]).any() else order
 
 
 def _first_of_equal(ids: _Words) -> NDArray[np.intp]:
-    """For each id the place where the same id stands first."""
+    """For each id, the index of its first occurrence."""
     ordered = np.sort(ids[0])
     if not (ordered[1:] == ordered[:-1]).any():
         return np.arange(ordered.size)
@@ -214,5 +213,5 @@ def _first_of_equal(ids: _Words) -> NDArray[np.intp]:
 
 def _merged(runs: list[_Run]) -> _Run:
     names, checks = np.concatenate([run.ids for run in runs]), np.concatenate([run.checks for run in runs])
-    order = _order(names.view(">u8").reshape(-1, 2).T.astype(np.uint64), "stable")  # which merges runs that are in order
+    order = _order(names.view(">u8").reshape(-1, 2).T.astype(np.uint64), "stable")  # a stable sort merges sorted runs
     return _Run(names[order], checks[order])

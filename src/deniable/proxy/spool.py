@@ -1,16 +1,16 @@
-"""The spool: where shares wait, durably, between their acknowledgement and the flush that mixes them with others.
+"""The spool: where shares wait durably between their acknowledgement and the flush that mixes them with others.
 
-One file (a segment) for what waits of one channel and epoch. Shares stand in it in the order they came, without a word of who
-sent them; after the flush the file is deleted.
+There is one file (a segment) for the waiting shares of one channel and epoch. It holds them in order of arrival, with nothing
+about who sent them, and is deleted after the flush.
 
     header    magic, channel, epoch, size class, 16 random bytes (the segment's key), digest of all that       64 bytes
     record    position in the file, length of the rows, keyed digest of both and of the rows                   32 bytes, rows
     seal      32 bytes that follow from the key, written once the record is on the disk
 
-Each record is synced before it is sealed and the next one written. So a crash can only spoil the last record, which is not
-sealed, and of which nothing was acknowledged: the next start cuts it off. Whatever else does not fit its digest is damage to what
-was acknowledged. It stops the start, and the file is left as it is. Only someone who reads the file knows what a seal looks like,
-so no share can be made to look like one.
+Each record is synced before it is sealed and the next one is written. So a crash can only spoil the last record, which is
+unsealed and was not acknowledged: the next start truncates it. Any other digest mismatch is damage to acknowledged shares. The
+proxy then refuses to start, and the file is left as it is. Only someone who can read the file knows what a seal looks like, so
+no share can be made to look like one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _SEAL_BYTES = 32
 _OLD_MAGIC = b"dnspool1"
 _OLD_HEADER = struct.Struct("<8sQII")
 _OLD_RECORD = struct.Struct("<II")
-_sync = getattr(os, "fdatasync", os.fsync)  # not every system has the cheaper one
+_sync = getattr(os, "fdatasync", os.fsync)  # fdatasync is cheaper, but not every system has it
 
 
 class Group(NamedTuple):
-    """What shares have in common that may be mixed with each other."""
+    """What shares must have in common to be mixed with each other."""
 
     channel: int
     epoch: int
@@ -52,20 +52,20 @@ class Group(NamedTuple):
 
 
 class _Checks:
-    """What the bytes of one segment must be, as its key says."""
+    """The digests and seals of one segment, derived from its key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.seal = hashlib.blake2b(b"sealed", digest_size=_SEAL_BYTES, key=key).digest()
 
     def record(self, position: int, rows: bytes) -> bytes:
-        """The head of a record at a position."""
+        """The header of a record at a position."""
         digest = hashlib.blake2b(struct.pack("<QQ", position, len(rows)), digest_size=16, key=self._key)
         digest.update(rows)
         return _RECORD.pack(position, len(rows), digest.digest())
 
     def sealed_after(self, content: bytes, at: int) -> bool:
-        """Whether there is a seal, or a part of one, anywhere behind a position."""
+        """Whether there is a seal, or part of one, anywhere after a position."""
         return any(content.find(self.seal[i : i + 8], at) >= 0 for i in range(0, _SEAL_BYTES, 8))
 
 
@@ -75,10 +75,10 @@ def _header(group: Group, key: bytes) -> bytes:
 
 
 class Segment:
-    """A file of the spool that is being written."""
+    """A spool file that is being written."""
 
     def __init__(self, path: Path, number: int, group: Group, key: bytes | None = None) -> None:
-        """A new file, on the disk when this returns; or, with the key that its header holds, one that is there."""
+        """A new file, on the disk when this returns; or, given the key from its header, an existing one."""
         self.path, self.number, self.group = path, number, group
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._checks = _Checks(key or secrets.token_bytes(16))
@@ -91,19 +91,19 @@ class Segment:
             raise OSError(f"{self.path} took only a part of what was written: is the disk full?")
 
     def write(self, columns: _Words) -> None:
-        """Write rows, and come back when they are on the disk."""
+        """Write rows, and return once they are on the disk."""
         rows = np.ascontiguousarray(columns, dtype="<u8").tobytes()
         self._write(self._checks.record(os.fstat(self._file).st_size, rows) + rows)
         _sync(self._file)
         self._write(self._checks.seal)
 
     def close(self) -> None:
-        """Let go of the file, which stays."""
+        """Close the file without deleting it."""
         os.close(self._file)
 
 
 class Spool:
-    """The folder of segments. One process uses it."""
+    """The folder of segments, used by a single process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -124,14 +124,14 @@ class Spool:
         return segment
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Delete segments, for good: when this returns, a crash does not bring them back."""
+        """Delete segments permanently: once this returns, a crash does not bring them back."""
         for number in numbers:
             self._path(number).unlink(missing_ok=True)
             self._next = max(self._next, number + 1)
         self._sync_folder()
 
     def recover(self) -> list[tuple[Segment, list[_Words]]]:
-        """The segments that are there, ready to be written on, each with its rows."""
+        """The existing segments, ready for more rows, each with the rows it has."""
         found = []
         for path in self._paths():
             content = path.read_bytes()
@@ -160,7 +160,7 @@ class Spool:
         return found
 
     def _renewed(self, path: Path, content: bytes) -> bytes:
-        """A segment of the format before, which had no checks of its header and lengths, written anew in its place."""
+        """A segment of the previous format, which had no checks on its header and lengths, rewritten in place."""
         group, rows = _read_old(path, content)
         fresh = path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ class Spool:
 
 
 def _only_begun(content: bytes) -> bool:
-    """Whether a crash came before the header was on the disk: then nothing was acknowledged of what would follow."""
+    """Whether a crash came before the header was on the disk, so that nothing in the file was acknowledged."""
     return len(content) <= _HEADER.size and (_MAGIC.startswith(content[:8]) or not any(content)) and not _is_whole(content)
 
 
@@ -198,7 +198,7 @@ def _damage(path: Path, at: int) -> LogError:
 
 
 def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[list[_Words], int, bool]:
-    """The rows of a segment, where its last whole record ends, and whether that is sealed."""
+    """The rows of a segment, where its last complete record ends, and whether that record is sealed."""
     n_words = row_words(group.size_class)
     at, rows, sealed = _HEADER.size, [], True
     while at < len(content):
@@ -206,8 +206,8 @@ def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[li
         position, length, digest = _RECORD.unpack(head) if len(head) == _RECORD.size else (-1, 0, b"")
         part = content[at + _RECORD.size : at + _RECORD.size + length]
         if head != checks.record(at, part):
-            # Behind a record stands its seal, which is written when the record is on the disk, whatever it looks like. A crash
-            # leaves nothing there, unless zeros came where the length should be, and then of the digest, too.
+            # A record is followed by its seal, written once the record is on the disk. So bytes after it mean that it was
+            # complete. A crash leaves nothing there, unless it left zeros for the length, and then for the digest too.
             followed = position == at and any(digest) and len(content) > at + _RECORD.size + length
             if followed or checks.sealed_after(content, at):
                 raise _damage(path, at)
@@ -215,7 +215,7 @@ def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[li
         rows.append(np.frombuffer(part, dtype="<u8").reshape(n_words, -1))
         at += _RECORD.size + length
         following = content[at : at + _SEAL_BYTES]
-        # What comes behind a seal was written after it: one that does not look like a seal is damage that does no harm.
+        # What follows a seal was written after it, so a seal that does not look like one is harmless damage.
         sealed = following == checks.seal or len(content) > at + _SEAL_BYTES
         if not sealed:
             break
@@ -224,7 +224,7 @@ def _read(path: Path, content: bytes, group: Group, checks: _Checks) -> tuple[li
 
 
 def _read_old(path: Path, content: bytes) -> tuple[Group, list[_Words]]:
-    """The group and the rows of a segment of the format before, as far as damage to it can be seen."""
+    """The group and rows of a segment of the previous format, as far as damage to it can be detected."""
     if len(content) < _OLD_HEADER.size:
         return Group(0, 0, 0), []
     group = Group(*_OLD_HEADER.unpack_from(content)[1:])
@@ -239,7 +239,7 @@ def _read_old(path: Path, content: bytes) -> tuple[Group, list[_Words]]:
         if not length or length % (8 * n_words):
             raise _damage(path, at)
         if len(part) < length or zlib.crc32(part) != check:
-            # Cut off by a crash, unless more follows, or its check fits fewer rows than it says there are.
+            # Truncated by a crash, unless more follows, or its check fits fewer rows than it declares.
             if start + length < len(content) or _fits_some(content[start:], 8 * n_words, check):
                 raise _damage(path, at)
             break

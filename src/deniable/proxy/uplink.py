@@ -1,7 +1,7 @@
-"""From a process that ends devices' connections to the proxy that takes their shares: all uploads that wait in one request.
+"""From a process that terminates devices' connections to the proxy that takes their shares: all waiting uploads in one request.
 
-Nothing is kept here: an upload is acknowledged when the proxy has it durably, and where the proxy cannot be reached, or does not
-answer, the device is told to come back. What the proxy has taken by then it recognises.
+Nothing is stored here: an upload is acknowledged once the proxy has it durably. If the proxy is unreachable or does not respond,
+the device is asked to retry, and the proxy recognises what it has already taken.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from deniable.wire.batches import LARGEST_BATCH, Outcome, batched_bytes, pack_ba
 __all__ = ["REFUSALS_HEADER", "Uplink", "UplinkWorker"]
 
 REFUSALS_HEADER = "Deniable-Refused"
-"""What a worker has refused by itself since it last told, as `reason=count,…`."""
+"""What a worker has refused itself since its last report, as `reason=count,…`."""
 _LARGEST_ANSWER = 64 << 20
 _SECONDS = 60.0
 
 
 class Uplink:
-    """Requests to one proxy, under one token. One thread uses it at a time."""
+    """Requests to one proxy, under one token. Used by one thread at a time."""
 
     def __init__(
         self, address: str, token: str, verify: Any = True, socket: str | None = None, seconds: float = _SECONDS
     ) -> None:
-        """`socket` is the path of a Unix socket on which the proxy listens; the address then only names it."""
+        """`socket` is the path of a Unix socket on which the proxy listens; the address is then only a name."""
         transport = httpx.HTTPTransport(verify=verify, uds=socket, limits=httpx.Limits(max_keepalive_connections=2))
         self._client = httpx.Client(transport=transport, timeout=seconds, follow_redirects=False, trust_env=False)
         self._address, self._headers = address.rstrip("/"), {"Authorization": f"Bearer {token}"}
@@ -43,7 +43,7 @@ class Uplink:
         self._client.close()
 
     def send(self, uploads: Sequence[Upload], refusals: str = "") -> list[Outcome]:
-        """What becomes of the uploads; a :class:`RefusedError` where the proxy does not say."""
+        """The outcomes of the uploads; raises :class:`RefusedError` if the proxy does not report them."""
         body = pack_batch([each.client for each in uploads], [each.content for each in uploads])
         headers = {**self._headers, "Content-Type": "application/octet-stream"}
         if refusals:
@@ -61,7 +61,7 @@ class Uplink:
         return outcomes
 
     def fetch(self, path: str, tag: str, largest: int) -> tuple[bytes, str, str] | None:
-        """What stands at an address of the proxy, its tag, and the keys it says were revoked; None if that is known already."""
+        """The content at a path of the proxy, its ETag, and the revoked keys; None if `tag` is still current."""
         headers = {**self._headers, **({"If-None-Match": tag} if tag else {})}
         answer = ask(self._client, "GET", f"{self._address}{path}", largest, headers=headers)
         if answer.status == 304 and tag:
@@ -72,21 +72,21 @@ class Uplink:
 
 
 class UplinkWorker(UploadWorker):
-    """Carries all uploads that wait to the proxy, in as few requests as they fit in."""
+    """Sends all waiting uploads to the proxy in as few requests as possible."""
 
     def __init__(self, uplink: Uplink, refusals: Counter[str], tell_refusals: bool = False) -> None:
-        """With `tell_refusals`, the proxy counts what is refused here among its own."""
+        """With `tell_refusals`, the proxy adds what is refused here to its own counts."""
         super().__init__(lambda: None, "uplink")
         self._uplink, self._refusals, self._tell = uplink, refusals, tell_refusals
         self._told: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        """uploads, shares, batches: acknowledged since the start; failed: batches of which the proxy did not say what became."""
+        """uploads, shares, batches: acknowledged since the start; failed: batches whose outcome the proxy did not report."""
         self.reachable = True
         self.upstream_fault = ""
-        """The name of the fault for which the proxy could not be reached last."""
+        """The name of the fault that last made the proxy unreachable."""
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
-        """Send them, and hand on what the proxy says of each."""
+        """Send them, and return the proxy's result for each."""
         results: list[Result] = []
         for batch in _batches(uploads):
             try:
@@ -114,7 +114,7 @@ class UplinkWorker(UploadWorker):
         return outcomes
 
     def tick(self) -> None:
-        """Tell the proxy what was refused here, if no batch has."""
+        """Report to the proxy what was refused here, if no batch has done so."""
         if self._tell and Counter(self._refusals) - self._told:
             try:
                 self._send([])
@@ -141,7 +141,7 @@ def _result(outcome: Outcome) -> Result:
 
 
 def parse_refusals(text: str) -> Counter[str]:
-    """What :data:`REFUSALS_HEADER` says; nothing, if it says nothing that can be read."""
+    """The counts in :data:`REFUSALS_HEADER`; empty if it cannot be parsed."""
     found: Counter[str] = Counter()
     for part in text.split(","):
         reason, _, n = part.partition("=")

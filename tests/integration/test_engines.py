@@ -85,7 +85,7 @@ def test_versions_of_a_controller_strata_and_several_ones_are_counted_and_pooled
     windows = outcome.windows["adaptive"]
     assert [window["index"] for window in windows] == [0, 1, 2, 3]
     for window in windows:
-        assert any("versions of the query, weighed by the people they were put to" in note for note in window["notes"])
+        assert any("versions of the query, weighted by the people they were put to" in note for note in window["notes"])
         assert any("up to 2 buckets" in note for note in window["notes"])
         assert window["wish"] == 0.05
     assert any("inverted" in note for note in windows[-1]["notes"])

@@ -271,7 +271,7 @@ def test_a_stream_that_ends_by_itself_says_why_in_one_line(crowd: SparkCrowd, sp
     with pytest.raises(ServiceError, match=r"^the stream ended: broken.parquet in .* cannot be read as a log: \w+$"):
         aggregate(spark, crowd.job(), available_now=True, now=ORIGIN)
     broken.unlink()  # it is in a batch that has begun
-    with pytest.raises(ServiceError, match=r"^the stream ended: .* does not hold the files any more that came after its beg\w+$"):
+    with pytest.raises(ServiceError, match=r"^the stream ended: .* no longer has the files that came after its beg\w+$"):
         aggregate(spark, crowd.job(), available_now=True, now=ORIGIN)
 
 

@@ -205,7 +205,7 @@ def test_the_aggregator_counts_versions_and_keeps_the_controller_s_serials_from_
     for signed in (sign(query, KEY), versioned(query, 2), versioned(query, 3, sampling=0.5)):
         publish(connection, signed, RING, query.proxies, NOW)
     assert [(each.query.serial, each.query.sampling) for each in published(connection)] == [(1, 1.0), (2, 1.0), (3, 0.5)]
-    with pytest.raises(PublicationError, match="take 12 or a later one"):
+    with pytest.raises(PublicationError, match="use 12 or higher"):
         publish(connection, sign(adaptive(serial=4, envelope=None), KEY), RING, query.proxies, NOW)
     publish(connection, sign(adaptive(serial=12, envelope=None), KEY), RING, query.proxies, NOW)
     with pytest.raises(QueryError):

@@ -226,7 +226,7 @@ def test_a_fraction_a_time_and_a_margin_read_as_much_as_they_say(filed: FiledHis
         ({"given": "colour", "marginal": "colour"}, "must be one of the columns miles beside given = colour"),
         ({"marginal": "miles", "merge": ["[0,1.5)"]}, r"splits the stored bucket '\[1,2\)'"),
         ({"marginal": "miles", "merge": ["[7,9)"]}, "holds none of the stored buckets"),
-        ({"marginal": "miles", "merge": ["[0,2)", "[1,2)"]}, r"takes in '\[1,2\)', which is in '\[0,2\)' already"),
+        ({"marginal": "miles", "merge": ["[0,2)", "[1,2)"]}, r"includes '\[1,2\)', which is already in '\[0,2\)'"),
         ({"marginal": "colour", "merge": ["x=green"]}, "names 'green', which is no stored bucket"),
         ({"marginal": "colour", "merge": ["[0,1)"]}, "must be name=label|label"),
         ({"merge": ["0"]}, "merge = 0 must be at least 1"),

@@ -128,7 +128,7 @@ log = "two/log.db"
     assert settings.proxies[0].kafka.options == {"ssl.ca.location": str(tmp_path / "ca.pem")}
     assert settings.proxies[1].kafka is None
     both = text.replace("[proxies.kafka]", 'log = "one.db"\n[proxies.kafka]')
-    with pytest.raises(SettingsError, match="must not be given beside kafka"):
+    with pytest.raises(SettingsError, match="must not be given together with kafka"):
         read_aggregator(written(tmp_path, both))
     with pytest.raises(SettingsError, match="or kafka must be given"):
         read_aggregator(written(tmp_path, text.replace('log = "two/log.db"', "")))

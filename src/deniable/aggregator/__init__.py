@@ -1,1 +1,1 @@
-"""The analyst's side: shares joined by message id, counted into panes, added up into windows, served by HTTP."""
+"""The analyst's side: shares are joined by message id, counted into panes, added up into windows and served over HTTP."""

@@ -1,9 +1,9 @@
-"""Backup and restore of an aggregator: its state at one moment, the history that it names, settings, ring, tokens and keys.
+"""Backup and restore of an aggregator: its state at one moment, the history it refers to, settings, ring, tokens and keys.
 
-The state holds how far each proxy's log is counted, so a restored aggregator reads on from there: what it had counted after the
-backup it counts again, once, for the restored state knows nothing of it. What a log no longer holds by then is lost, and named:
-the epochs concerned are closed as epochs without that proxy. Results that may have been released before are released under
-higher revision numbers (:mod:`deniable.aggregator.closing`).
+The state records how far each proxy's log is counted, so a restored aggregator resumes from there: what it had counted after
+the backup is counted again, once, because the restored state knows nothing of it. Records that a log has deleted by then are
+lost and reported: the epochs concerned are closed without that proxy. Results that may have been released before are released
+under higher revision numbers (:mod:`deniable.aggregator.closing`).
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ __all__ = ["back_up_aggregator", "restore_aggregator"]
 _KIND = "aggregator"
 _TRIES = 5
 _NUMBERS = 1_000_000_000
-"""By which the numbers of results go ahead at a restore: followers ask for what comes after the last that they had."""
+"""Result numbers jump ahead by this much at a restore: followers ask for what comes after the last one they received."""
 _BEGINS = re.compile(r"begins after offset (\d{1,19})\b")
 
 
 def back_up_aggregator(settings_file: Path, target: Path, now: int) -> dict[str, Any]:
-    """Write a backup of a running or stopped aggregator into a new folder; what is in it."""
+    """Write a backup of a running or stopped aggregator into a new folder; returns what it contains."""
     settings = read_settings(settings_file)
     if settings.engine != "embedded":
-        rule = "how far it has counted stands in its checkpoint: stop its driver, and copy state and checkpoint together"
+        rule = "its progress is recorded in its checkpoint: stop its driver, and copy state and checkpoint together"
         raise BackupError(f"the engine is {settings.engine!r}: {rule}")
     if not settings.state.is_file():
-        raise BackupError(f"{settings.state} is not there: there is nothing to back up yet")
+        raise BackupError(f"{settings.state} does not exist: there is nothing to back up yet")
     writer = BackupWriter(target)
     for attempt in range(_TRIES):
         writer.database(settings.state, "state.db")
         try:
             history = _copy_history(settings, writer)
             break
-        except FileNotFoundError:  # merged with others since the state was copied: they are left for a minute, no longer
+        except FileNotFoundError:  # merged since the state was copied: merged files are kept for only a minute
             if attempt == _TRIES - 1:
                 raise BackupError(f"files of the history in {settings.history} keep changing: try again later") from None
     for name, path in _other_files(settings_file, settings).items():
@@ -77,7 +77,7 @@ def _copy_history(settings: Settings, writer: BackupWriter) -> str:
 
 
 def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
-    """What else a restored aggregator needs, by its name in the backup."""
+    """The other files that a restored aggregator needs, by name in the backup."""
     found: dict[str, Path | None] = {"settings/settings.toml": settings_file, "settings/ring": settings.ring}
     found["settings/controller"] = settings.controller
     for i, proxy in enumerate(settings.proxies):
@@ -86,13 +86,13 @@ def _other_files(settings_file: Path, settings: Settings) -> dict[str, Path]:
         found["settings/tls.certificate"], found["settings/tls.key"] = settings.tls.certificate, settings.tls.key
         found["settings/tls.password"] = settings.tls.password_file
     for name, path in (("audit.jsonl", settings.audit_path), ("public.jsonl", settings.feed_path)):
-        # The head first: lines that are added in between go beyond it, and a head beyond the lines would look like a loss.
+        # The head first: lines added in between go beyond it, whereas a head beyond the lines would look like a loss.
         found[f"{name}.head"], found[name] = path.with_name(f"{path.name}.head"), path
     return {name: path for name, path in found.items() if path is not None}
 
 
 def _facts(state: Path) -> dict[str, Any]:
-    """How far the copied state had come."""
+    """How far the copied state had got."""
     with closing(sqlite3.connect(state)) as connection:
         [(schema,)] = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
         proxies = [
@@ -113,10 +113,10 @@ def _facts(state: Path) -> dict[str, Any]:
 
 
 def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: int) -> dict[str, Any]:
-    """Put a backup in the place that the settings name, and say what is lost.
+    """Restore a backup to where the settings point, and report what is lost.
 
-    If there are no settings at that path yet, those of the backup are put there. Files that are there already stay as they are;
-    a state is only replaced if that is asked for, and then moved aside.
+    If there are no settings at that path yet, those of the backup are put there. Existing files are left as they are; a state
+    is only replaced if that is asked for, and is then moved aside.
     """
     manifest = check_backup(backup, _KIND)
     if not settings_file.exists():
@@ -150,7 +150,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
 
 @contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """While no aggregator runs on a state."""
+    """Make sure that no aggregator is running on a state."""
     state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(f"{state}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -173,7 +173,7 @@ def _restore_history(backup: Path, settings: Settings) -> list[str]:
 
 
 def _boards(settings: Settings) -> list[SignedQuery] | None:
-    """The queries that the proxies show to devices; None if none of them could be asked."""
+    """The queries that the proxies show to devices; None if no proxy could be asked."""
     import httpx  # noqa: PLC0415 - an extra
 
     found: list[SignedQuery] = []
@@ -185,16 +185,16 @@ def _boards(settings: Settings) -> list[SignedQuery] | None:
             try:
                 answer = ask(client, "GET", f"{proxy.url.rstrip('/')}/v1/queries", LARGEST_LIST + (1 << 16))
                 found += [SignedQuery.from_bytes(json.dumps(each).encode()) for each in json.loads(answer.content)]
-            except (ResponseError, QueryError, ValueError):  # it is away, or what it shows is none of ours: the next one is asked
+            except (ResponseError, QueryError, ValueError):  # it is unreachable, or its list is not ours: ask the next one
                 continue
             answered = True
     return found if answered else None
 
 
 def _publish_again(connection: sqlite3.Connection, settings: Settings, shown: list[SignedQuery], made: int) -> list[str]:
-    """Take in the queries that proxies show and the backup does not have: they were published after it.
+    """Add the queries that proxies show and the backup does not contain: they were published after it.
 
-    They are counted from the time of the backup on, which is before they were published, so that none of their answers is lost.
+    They are counted from the time of the backup, which is before they were published, so none of their answers is lost.
     """
     ring, names = KeyRing.load(settings.ring), [proxy.name for proxy in settings.proxies]
     known = {(entry.query.id, entry.query.serial) for entry in published(connection)}
@@ -206,21 +206,21 @@ def _publish_again(connection: sqlite3.Connection, settings: Settings, shown: li
         known.add((query.id, query.serial))
         try:
             publish(connection, each, ring, names, made)
-        except DeniableError:  # of a key that is not trusted here: no device answers it either
+        except DeniableError:  # signed by a key that is not trusted here: no device answers it either
             continue
         taken.append(f"{query.id}, version {query.serial}")
     return taken
 
 
 def _not_shown(connection: sqlite3.Connection, shown: list[SignedQuery], now: int) -> list[str]:
-    """Queries that run by the backup, and that no proxy shows: perhaps they were stopped after it."""
+    """Queries that are running according to the backup but that no proxy shows: they may have been stopped after it."""
     ids = {each.unverified().id for each in shown}
     running = {entry.query.id for entry in published(connection) if entry.stopped is None and entry.query.schedule.expires > now}
     return sorted(running - ids)
 
 
 def _losses(state: State, proxy: int, settings: ProxySettings) -> Iterator[dict[str, Any]]:
-    """What a proxy's log does not hold any more of what comes after the backup; noted in the state, so that windows say so."""
+    """Records after the backup that a proxy's log no longer has; noted in the state, so that windows report them."""
     position = state.positions()[proxy]
     log = settings.open_log()
     try:
@@ -238,7 +238,7 @@ def _losses(state: State, proxy: int, settings: ProxySettings) -> Iterator[dict[
     before = state.marks()
     for channel in Catalogue.load(state.connection).channels.values():
         first = max(before.get((proxy, 0, channel.tag), 0), state.fronts()[channel.tag])
-        past = marks.get(channel.tag, first)  # only blocks of epochs that are marked are ever deleted
+        past = marks.get(channel.tag, first)  # only blocks of marked epochs are ever deleted
         if first < past:
             state.note_loss(proxy, channel.tag, range(first, past), f"offsets {_after(position) + 1} to {dropped} were deleted")
             yield {

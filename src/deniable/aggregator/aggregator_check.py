@@ -1,4 +1,4 @@
-"""What `deniable aggregator check` looks at, beside the settings themselves."""
+"""What `deniable aggregator check` checks besides the settings themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["check_aggregator"]
 
 
 def check_aggregator(settings: Settings, found: Inspection, url: str | None = None) -> None:
-    """Look at the files, disks, certificate and port of an aggregator, and at the proxies, brokers and engine it needs."""
+    """Check an aggregator's files, disks, certificate and port, and the proxies, brokers and engine it needs."""
     found.folder("state", settings.state.parent)
     _check_state(settings, found)
     found.ring("ring", settings.ring)
@@ -62,7 +62,7 @@ def _check_state(settings: Settings, found: Inspection) -> None:
     with found.looking_at("state", str(settings.state)):
         hint = "deniable aggregator token makes one"
         if not settings.state.exists():
-            found.warn("state", str(settings.state), f"is not there yet, and holds no analyst's token: {hint}")
+            found.warn("state", str(settings.state), f"does not exist yet, so it has no analyst token: {hint}")
             return
         connection, version = look_into(settings.state)
         with closing(connection):
@@ -79,7 +79,7 @@ def _check_state(settings: Settings, found: Inspection) -> None:
         if engine is not None and engine[0] != settings.engine:
             raise ParameterError("engine", settings.engine, f"must be {engine[0]!r}, to which the state belongs")
         if not n_tokens:
-            found.warn("state", str(settings.state), f"holds no analyst's token: {hint}")
+            found.warn("state", str(settings.state), f"has no analyst token: {hint}")
 
 
 def _check_proxy(place: str, proxy: ProxySettings, found: Inspection) -> None:

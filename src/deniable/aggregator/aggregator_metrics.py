@@ -1,4 +1,4 @@
-"""What the aggregator counts, as Prometheus reads it. Nothing here is of one person or one message."""
+"""The aggregator's counters, in Prometheus format. None of them is about a single person or message."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def aggregator_metrics(service: Service) -> bytes:
         counter("shares_received_total", "Shares read from a proxy's log.", received),
         counter("shares_total", "Shares by what became of them.", outcomes),
         counter("shares_malformed_total", "Malformed shares by reason.", reasons),
-        gauge("shares_waiting", "Shares that wait for those of other proxies.", [({"proxy": h.name}, h.waiting) for h in health]),
+        gauge("shares_waiting", "Shares waiting for those of other proxies.", [({"proxy": h.name}, h.waiting) for h in health]),
         gauge("proxy_up", "1 for a proxy that keeps up.", [({"proxy": h.name}, int(h.condition == "up")) for h in health]),
         gauge("proxy_lag_seconds", "Time since the first epoch it has not marked.", [({"proxy": h.name}, h.lag) for h in health]),
-        gauge("proxy_mark_age_seconds", "Time since a mark of it was found.", [({"proxy": h.name}, h.mark_age) for h in health]),
+        gauge("proxy_mark_age_seconds", "Time since its last mark was found.", [({"proxy": h.name}, h.mark_age) for h in health]),
         gauge("log_backlog_blocks", "Blocks of its log not counted yet.", [({"proxy": h.name}, h.backlog) for h in health]),
         gauge("log_offset", "How far a partition of a proxy's log is counted.", offsets),
-        gauge("windows", "Results that are kept, by condition.", kept),
-        gauge("window_delay_seconds", "From the end of the newest window to its result.", [({"query": q}, n) for q, n in delays]),
-        gauge("relay_backlog", "Queries that a proxy was not told of, or not told to stop.", told),
+        gauge("windows", "Results kept, by condition.", kept),
+        gauge("window_delay_seconds", "Time from the newest window's end to its result.", [({"query": q}, n) for q, n in delays]),
+        gauge("relay_backlog", "Publications and stops of queries not yet delivered to a proxy.", told),
         gauge("engine_running", "1 while the engine counts.", int(service.running)),
         gauge("audit_lines", "Lines of the audit log.", service.audit.head.lines),
         gauge("feed_lines", "Lines of the public feed.", service.feed.head.lines),
-        counter("requests_refused_total", "Requests that were refused, by reason.", refused),
+        counter("requests_refused_total", "Refused requests by reason.", refused),
         *_engine(service),
         *_machine(service, now),
         *fault_families(service.watch),
@@ -79,6 +79,6 @@ def _machine(service: Service, now: float) -> list[Family]:
         folders["history"] = Path(settings.history.folder)
     free = [({"what": what}, free_bytes(folder)) for what, folder in folders.items()]
     return [
-        gauge("disk_free_bytes", "What is free on the disk of the state and of the history.", free),
+        gauge("disk_free_bytes", "Free space on the disks of the state and of the history.", free),
         *certificate_families(settings.tls, now, {probe.name: probe.certificate_ends for probe in service.probes}),
     ]

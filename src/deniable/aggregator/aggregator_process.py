@@ -1,4 +1,4 @@
-"""Running an aggregator as a process: its socket, its TLS, its log lines, and a stop that lets followers go."""
+"""Running an aggregator as a process: its socket, TLS, log lines, and a stop that releases followers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def serve(
     announce: Callable[[str], None] = lambda _: None,
     extend: Callable[[FastAPI, Service], None] = lambda _, __: None,
 ) -> None:
-    """Run an aggregator until it is told to stop (SIGTERM, SIGINT). `announce` is given the address once it can be reached.
+    """Run an aggregator until it receives SIGTERM or SIGINT. `announce` is called with the address once it can be reached.
 
-    `extend` adds to the interface what rooms below this one bring: the console.
+    `extend` adds to the interface what lower rooms provide: the console.
     """
     keep_files_private()
     write_json_lines("deniable.aggregator")
     place = Endpoint(settings.host, settings.port, settings.tls)
-    _ = place.tls_context  # a mistake in it is said before anything is opened
+    _ = place.tls_context  # report a mistake in it before anything is opened
     listener = place.listen()
     try:
         with usable_storage("state", settings.state):
@@ -42,7 +42,7 @@ def serve(
         def end(*_: object) -> None:
             server.should_exit = True
 
-        for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own while it runs, and raises them again when it has ended
+        for each in (signal.SIGTERM, signal.SIGINT):  # uvicorn handles them while it runs, and raises them again afterwards
             signal.signal(each, end)
         announce(place.address(listener))
         server.run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""The aggregator's settings, written as TOML. Errors name the file, the line, the key, the value and what would be accepted."""
+"""The aggregator's settings, written as TOML. Errors give the file, the line, the key, the value and what would be accepted."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["ProxySettings", "Settings", "SparkSettings", "Tls", "read_settings"]
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """One of the proxies that the aggregator reads."""
+    """One of the proxies whose logs the aggregator reads."""
 
     name: str
     """As queries name it in `proxies`."""
     url: str = ""
-    """Where it can be reached; its name, if that is an address."""
+    """Its address; defaults to its name, if that is an address."""
     log: FilePath | None = None
-    """Its log, if it runs on this machine; without this and `kafka` the log is read over HTTP."""
+    """Its log, if it runs on this machine; without this or `kafka`, the log is read over HTTP."""
     kafka: Annotated[KafkaSettings | None, WITHIN] = None
-    """Its log, if that is a topic of Kafka."""
+    """Its log, if that is a Kafka topic."""
     token_file: FilePath | None = None
-    """A file that holds its operator's token, for publishing and for reading over HTTP."""
+    """A file with its operator's token, for publishing and for reading over HTTP."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise ParameterError("name", self.name, "must be the proxy's name, as queries say it")
+            raise ParameterError("name", self.name, "must be the proxy's name, as it appears in queries")
         if not self.url:
             object.__setattr__(self, "url", self.name)
         if self.log is not None and self.kafka is not None:
-            raise ParameterError("log", str(self.log), "must not be given beside kafka: the log of a proxy is in one place")
+            raise ParameterError("log", str(self.log), "must not be given together with kafka: a proxy's log is in one place")
         if self.log is None and self.kafka is None and not self.url.startswith(("http://", "https://")):
             raise ParameterError(
                 "log", None, "or kafka must be given for a proxy whose address does not start with http:// or https://"
@@ -71,15 +71,15 @@ class SparkSettings:
     """How the aggregator's pipeline runs on Spark (docs/spark.md)."""
 
     checkpoint: str
-    """A folder, or the address of one, that driver and executors can reach."""
+    """A folder, or its address, that driver and executors can reach."""
     trigger: Seconds = 1
-    """Seconds from one batch to the next."""
+    """Seconds between batches."""
     records_a_batch: int = 4096
-    """Records of each proxy's topic in one batch, at most."""
+    """The most records of each proxy's topic in one batch."""
     shuffle_partitions: int = 0
-    """How many tasks count at the same time; 0 for one a core."""
+    """How many tasks count at the same time; 0 for one per core."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Any settings of Spark."""
+    """Any Spark settings."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.checkpoint, str):
@@ -90,34 +90,34 @@ class SparkSettings:
             raise ParameterError("options", self.options, "must be a table of texts")
 
     def within(self, folder: Path) -> SparkSettings:
-        """The same, with a relative path counted from a folder: that of the file in which it stands."""
+        """The same settings, with a relative path resolved against the folder of the settings file."""
         place = self.checkpoint
         return dataclasses.replace(self, checkpoint=str((folder / place).absolute()) if place and ":/" not in place else place)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that an aggregator is told."""
+    """All settings of an aggregator."""
 
     state: FilePath
     ring: FilePath
-    """The keys of the analysts whose queries it takes."""
+    """The keys of the analysts whose queries it accepts."""
     proxies: Sequence[ProxySettings]
     host: str = "127.0.0.1"
     port: int = 8700
     """0 lets the operating system choose."""
     header_deadline: Seconds = 10
-    """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
+    """Seconds within which the head of a request must arrive; an idle connection is closed after the same time."""
     most_connections: int = 1000
     limits: EngineLimits = field(default_factory=EngineLimits)
     tls: Tls | None = None
     engine: str = "embedded"
-    """Which engine counts: the one in this process, or Spark in another."""
+    """Which engine counts: the embedded one in this process, or Spark in another."""
     spark: Annotated[SparkSettings | None, WITHIN] = None
     history: Annotated[HistorySettings | None, WITHIN] = None
-    """Where counted reports are kept; without it, they are not."""
+    """Where counted reports are kept; without it, they are not kept."""
     controller: FilePath | None = None
-    """The key of the controller, which adapts queries whose envelopes name it (docs/adaptive.md); without one, none adapts."""
+    """The key of the controller, which adapts queries whose envelopes name it (docs/adaptive.md); without it, no query adapts."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -131,15 +131,15 @@ class Settings:
 
     @property
     def feed_path(self) -> Path:
-        """Where the public feed stands: beside the state."""
+        """The path of the public feed: beside the state."""
         return self.state.with_name(self.state.name + ".public.jsonl")
 
     @property
     def audit_path(self) -> Path:
-        """Where the audit log stands: beside the state."""
+        """The path of the audit log: beside the state."""
         return self.state.with_name(self.state.name + ".audit.jsonl")
 
 
 def read_settings(path: str | Path) -> Settings:
-    """The settings in a TOML file. Paths in it are relative to where the file stands."""
+    """The settings in a TOML file. Relative paths in it are resolved against the folder of the file."""
     return read_settings_file(path, Settings)

@@ -1,4 +1,4 @@
-"""Telling everybody what is asked: each version of each query in the state goes to the public feed, and each stop."""
+"""Announcing what is asked: each version of each query in the state goes to the public feed, and so does each stop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["announce"]
 
 
 def announce(feed: QueryFeed, connection: sqlite3.Connection, query_id: str | None = None, why: str = "") -> None:
-    """Bring the feed up to what the state says of all queries, or of one; `why` it was withdrawn, if it was.
+    """Bring the feed up to date with the state, for all queries or one; `why` says why it was withdrawn, if it was.
 
-    Called before the transaction that changes a query is committed, so that nothing is asked that was not announced; and when a
-    service starts, for what an earlier version of it published.
+    Called before the transaction that changes a query is committed, so that nothing is asked without being announced; and when
+    a service starts, for queries that an earlier version of it published.
     """
     newest = {}
     for entry in published(connection, query_id):
@@ -23,6 +23,6 @@ def announce(feed: QueryFeed, connection: sqlite3.Connection, query_id: str | No
         newest[query.id] = entry
         epsilon = {"local": query.epsilon_local, "sampled": query.epsilon_sampled, "life": lifetime_epsilon(query)}
         feed.published(query.header, entry.signed, entry.published, epsilon)
-    for entry in newest.values():  # the versions before it ended when it was published
+    for entry in newest.values():  # earlier versions ended when it was published
         if entry.stopped is not None:
             feed.stopped(entry.query.header, entry.stopped, why)

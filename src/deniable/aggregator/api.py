@@ -48,7 +48,7 @@ _MOST_FOLLOWERS_PER_TOKEN = 20
 def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> FastAPI:
     """The interface of a service, which is started and stopped with the application's lifespan.
 
-    `ending` says that the server is about to stop: then those who follow results are let go, and come back to the next one.
+    `ending` says whether the server is about to stop: followers of results are then released, and reconnect to the next one.
     """
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
         return Response(problem(reason, status, detail), status, headers, media_type="application/problem+json")
 
     async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this alone
+        assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this type only
         return answer(request, error.reason, error.status, error.detail)
 
     async def bad_query(request: Request, error: Exception) -> Response:
@@ -102,7 +102,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
         return answer(request, "disconnected", 400, "the request ended before its body")
 
     async def unrecorded(request: Request, error: Exception) -> Response:
-        return answer(request, "audit_log", 503, f"nothing was changed, for it could not be recorded: {error}")
+        return answer(request, "audit_log", 503, f"nothing was changed, because it could not be recorded: {error}")
 
     async def broken(request: Request, _: Exception) -> Response:
         return answer(request, "internal", 500, "the aggregator could not do this; nothing was changed")
@@ -119,7 +119,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
 
 def _with_rights(holder: TokenHolder, queries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The queries, each with what the holder of a token may do with it."""
+    """The queries, each with the rights that the token's holder has on it."""
     return [{**query, "may": list(holder.rights(query["analyst"]))} for query in queries]
 
 
@@ -137,13 +137,13 @@ def _add_queries(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/queries")
     def list_queries(request: Request) -> list[dict[str, Any]]:
-        """The newest version of every query that the token may read; `may` lists what else it may do with it."""
+        """The newest version of every query that the token may read; `may` lists its other rights on it."""
         holder = authorize(service, request).holder
         return _with_rights(holder, (query for query in service.queries() if query["analyst"] in holder.readable))
 
     @app.get("/v1/queries/{query_id}")
     def show_query(query_id: str, request: Request) -> dict[str, Any]:
-        """A query, and which proxies know of it."""
+        """A query, and which proxies have it."""
         holder = authorize_query(service, request, query_id, "read").holder
         return _with_rights(holder, service.queries(query_id))[0]
 
@@ -155,7 +155,7 @@ def _add_queries(app: FastAPI, service: Service) -> None:
 
     @app.delete("/v1/queries/{query_id}", status_code=204)
     def stop_query(query_id: str, request: Request) -> Response:
-        """Stop a query. Answers to the epoch that is running are still counted."""
+        """Stop a query. Answers to the current epoch are still counted."""
         holder = authorize_query(service, request, query_id, "stop").holder
         service.stop_query(query_id, holder.actor)
         return Response(status_code=204)
@@ -166,7 +166,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
     def latest_result(
         query_id: str, request: Request, confidence: float = STORED_CONFIDENCE, form: str = "raw", brief: bool = False
     ) -> Response:
-        """The newest window, at another confidence or projected if that is asked for; `brief` leaves the matrices out."""
+        """The newest window, at another confidence or projected on request; `brief` leaves out the matrices."""
         authorize_query(service, request, query_id, "read")
         check_view(confidence, form)
         found = service.results(query_id, limit=1, last=True)
@@ -176,7 +176,7 @@ def _add_results(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/queries/{query_id}/results/latest/table")
     def latest_table(query_id: str, request: Request, of: str | None = None, given: str | None = None) -> Response:
-        """The newest window as a table of its columns; with `of` and `given` (names, with commas between), P(of | given)."""
+        """The newest window as a table of its columns; with `of` and `given` (comma-separated names), P(of | given)."""
         authorize_query(service, request, query_id, "read")
         found = service.results(query_id, limit=1, last=True)
         if not found:
@@ -200,11 +200,11 @@ def _add_results(app: FastAPI, service: Service) -> None:
         form: str = "raw",
         brief: bool = False,
     ) -> Response:
-        """Windows that begin from `start` on and before `end` (times in ISO 8601, or seconds), in the order of their release.
+        """Windows that begin at or after `start` and before `end` (ISO 8601 times, or seconds), in order of release.
 
-        Of a window that was revised, the newest revision. `next` is the next page's `after`; `last` is the number of the last
-        result that was released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
-        `brief` leaves the matrices out.
+        Only the newest revision of a revised window is returned. `next` is the `after` of the next page; `last` is the number of
+        the last result released, whatever was asked for. `confidence` and `form` (raw or projected) say how windows are shown;
+        `brief` leaves out the matrices.
         """
         authorize_query(service, request, query_id, "read")
         check_view(confidence, form)
@@ -227,10 +227,10 @@ def _add_results(app: FastAPI, service: Service) -> None:
         limit: Number = _MOST_RESULTS,
         confidence: float = STORED_CONFIDENCE,
     ) -> dict[str, list[Any]]:
-        """One label over the newest windows (that begin before `end`), oldest first: a list for each column."""
+        """One label over the newest windows (of those that begin before `end`), oldest first: one list per column."""
         authorize_query(service, request, query_id, "read")
         check_view(confidence, "raw")
-        connection = connect(service.settings.state)  # its own: a thousand windows take a while to read
+        connection = connect(service.settings.state)  # a separate one: a thousand windows take a while to read
         try:
             return one_label(connection, query_id, label, confidence, min(max(1, limit), _MOST_RESULTS), end)
         finally:
@@ -244,8 +244,8 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
     async def follow_all(request: Request, after: Number | None = None) -> Response:
         """Windows of all queries that the token may read (without their matrices), health, and changes to the list of queries.
 
-        As server-sent events, from the window after `Last-Event-ID` (or `after`) on; without either, from the next. They end when
-        the token is revoked.
+        Sent as server-sent events, starting after `Last-Event-ID` (or `after`); without either, with the next window. The stream
+        ends when the token is revoked.
         """
         token = (await run_in_threadpool(authorize, service, request)).token
         feed.admit(token)
@@ -278,12 +278,12 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
 
     @app.get("/v1/queries/{query_id}/results/stream")
     async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
-        """Windows as server-sent events, from the one after `Last-Event-ID` (or `after`) on; without either, from the next."""
+        """Windows as server-sent events, starting after `Last-Event-ID` (or `after`); without either, with the next window."""
         token = (await run_in_threadpool(authorize_query, service, request, query_id, "read")).token
         if followers[token] >= _MOST_FOLLOWERS_PER_TOKEN:
-            raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients follow results under this token already")
+            raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients already follow results under this token")
         if followers.total() >= _MOST_FOLLOWERS:
-            raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients follow results already")
+            raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients already follow results")
         stated = _last_event(request)
         after = after if stated is None else stated
         if after is None:
@@ -298,7 +298,7 @@ def _last_event(request: Request) -> int | None:
 
 
 def _shown(number: int, document: str, confidence: float, form: str, brief: bool) -> str:
-    """A stored result as it is looked at."""
+    """A stored result in the form requested."""
     if confidence == STORED_CONFIDENCE and form == "raw":
         return json.dumps(slim(number, document)) if brief else _numbered(number, document)
     window = viewed(json.loads(without_covariance(document) if brief else document), confidence, form)
@@ -306,31 +306,31 @@ def _shown(number: int, document: str, confidence: float, form: str, brief: bool
 
 
 def _numbered(number: int, document: str) -> str:
-    """The stored JSON object with its number, and its times as people read them."""
+    """The stored JSON object with its number, and with readable times."""
     found = _BOUNDS.search(document)
     times = f'"start_time":"{iso_time(int(found[1]))}","end_time":"{iso_time(int(found[2]))}",' if found else ""
     return f'{{"number":{number},{times}{document[1:]}'
 
 
 _BOUNDS = re.compile(r'"start": (\d+), "end": (\d+)')
-"""Where a stored window says when it is; inside a text its quotation marks would follow backslashes."""
+"""Where a stored window gives its bounds; within a string, the quotation marks would follow backslashes."""
 
 
 def _add_watching(app: FastAPI, service: Service) -> None:
     @app.get("/v1/capacity")
     def measured_capacity(request: Request) -> dict[str, Any]:
-        """Answers a second that this aggregator sustained lately, for each size class of shares."""
+        """Answers per second that this aggregator recently sustained, by size class of shares."""
         authorize(service, request)
         return {"capacity": service.capacity()}
 
     @app.get("/healthz")
     def liveness() -> Response:
-        """200 while all parts of the service run, whether or not they can do their work. The body names everything wrong."""
+        """200 while all parts of the service run, whether or not they can do their work. The body lists all problems."""
         return Response(json.dumps(service.health_report()), 200 if service.alive else 503, media_type="application/json")
 
     @app.get("/readyz")
     def readiness() -> Response:
-        """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, cannot be read or not be told."""
+        """200 while answers are counted, 503 otherwise; "degraded" if a proxy is behind, down, unreadable or unreachable."""
         report = service.health_report()
         return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 

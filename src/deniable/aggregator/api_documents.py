@@ -1,6 +1,6 @@
-"""What the aggregator's interface answers, as types that describe it in `/openapi.json`. Readers ignore keys they do not know.
+"""The responses of the aggregator's interface, as types that describe it in `/openapi.json`. Readers ignore unknown keys.
 
-A time is whole seconds since 1970 UTC, for programs, and beside it the same in ISO 8601, for people, under its name and `_time`.
+A time is in whole seconds since 1970 UTC, for programs; beside it, under its name plus `_time`, in ISO 8601, for people.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ScheduleDocument(BaseModel):
 
 
 class LatestWindow(BaseModel):
-    """The newest window of a query, in short."""
+    """The newest window of a query, in brief."""
 
     number: int
     index: int
@@ -51,7 +51,7 @@ class ColumnDocument(BaseModel):
 
 
 class QueryDocument(BaseModel):
-    """The newest version of a query, which proxies know of it, and what this token may do with it."""
+    """The newest version of a query, which proxies have it, and what this token may do with it."""
 
     id: str
     serial: int
@@ -85,7 +85,7 @@ class VersionsDocument(BaseModel):
 
 
 class WindowDocument(BaseModel):
-    """A result of a window (docs/aggregator.md); without `estimate` where it is withheld."""
+    """The result of a window (docs/aggregator.md); without `estimate` if it is withheld."""
 
     number: int
     query: str
@@ -126,7 +126,7 @@ class CapacityOfAClass(BaseModel):
 
 
 class CapacityDocument(BaseModel):
-    """What the engine sustained lately."""
+    """What the engine recently sustained."""
 
     capacity: list[CapacityOfAClass]
 
@@ -154,7 +154,7 @@ class PanesDocument(BaseModel):
 
 
 class ExtentDocument(BaseModel):
-    """What is stored of a query."""
+    """The stored reports of a query."""
 
     n_reports: int
     start: int | None

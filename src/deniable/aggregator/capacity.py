@@ -1,8 +1,8 @@
-"""The cost function of counting: how many answers a second this aggregator really sustains, for each size class.
+"""The cost function of counting: how many answers per second this aggregator really sustains, by size class.
 
 PrivApprox assumes a function from a budget to what can be computed with it (Quoc 2017, 2.2.5 and appendix B). Here it is
-measured: each busy step of the engine, reading, joining, counting and committing, adds its answers and its seconds to those of
-its size class, and what was measured before fades, so that the figure follows the machine. A step of Spark is a whole batch.
+measured: each busy step of the engine (reading, joining, counting and committing) adds its answers and seconds to those of its
+size class, and earlier measurements fade, so that the figure follows the machine. A step of Spark is a whole batch.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _TABLE = (
     "updated INTEGER NOT NULL)"
 )
 _FEWEST = 1000
-"""Answers of a step below which its time says more about the pause between two steps than about counting."""
+"""With fewer answers, the time of a step says more about the pause between steps than about counting."""
 _FADE = 0.98
-"""What is left of the older figures after each busy step: the last fifty weigh the most."""
+"""What is left of the older figures after each busy step: the last fifty steps weigh most."""
 
 
 class CapacityMeter:
-    """Takes the time of an engine's steps. What one step measured is stored by the next, so that no commit is added."""
+    """Times an engine's steps. What one step measured is stored by the next, so that no commit is added."""
 
     def __init__(self, n_proxies: int) -> None:
         self._n_proxies = n_proxies
@@ -39,14 +39,14 @@ class CapacityMeter:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Measure what is done inside; steps with little to do are left out."""
+        """Time the body; steps with little to do are left out."""
         self._answers = {}
         start = time.perf_counter()
         yield
         self.took(self._answers, time.perf_counter() - start)
 
     def took(self, answers: Mapping[int, float], seconds: float) -> None:
-        """Take note of how long so many answers of each size class took; few say nothing and are left out."""
+        """Record how long the answers of each size class took; too few answers say nothing and are left out."""
         total = sum(answers.values())
         if total < _FEWEST:
             return
@@ -55,12 +55,12 @@ class CapacityMeter:
             self._measured[size_class] = (before[0] * _FADE + n, before[1] * _FADE + seconds * n / total)
 
     def counted(self, ledger: Ledger, channels: Mapping[int, CountedChannel]) -> None:
-        """Take note of the shares that a step brought."""
+        """Record the shares that a step brought."""
         for size_class, n in self.answers(ledger, channels).items():
             self._answers[size_class] = self._answers.get(size_class, 0.0) + n
 
     def answers(self, ledger: Ledger, channels: Mapping[int, CountedChannel]) -> dict[int, float]:
-        """How many answers of each size class the shares in an account are."""
+        """How many answers of each size class the shares in a ledger amount to."""
         found: dict[int, float] = {}
         for (_, channel, epoch), account in ledger.accounts.items():
             if epoch != OUTSIDE and channel in channels and account.received:
@@ -69,7 +69,7 @@ class CapacityMeter:
         return found
 
     def store(self, connection: sqlite3.Connection, now: int) -> None:
-        """Write down what was measured, inside a transaction of the caller."""
+        """Store what was measured, inside the caller's transaction."""
         if not self._measured:
             return
         connection.execute(_TABLE)
@@ -77,14 +77,14 @@ class CapacityMeter:
         connection.executemany("INSERT OR REPLACE INTO capacity VALUES (?, ?, ?, ?)", rows)
 
     def load(self, connection: sqlite3.Connection) -> None:
-        """Go on from what an earlier run measured."""
+        """Continue from what an earlier run measured."""
         self._measured = {
             each["size_class"]: (each["answers"], each["answers"] / each["answers_per_second"]) for each in capacity(connection)
         }
 
 
 def capacity(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """For each size class that was counted: answers a second, from how many recent answers, and when it was measured last."""
+    """For each size class that was counted: answers per second, the number of recent answers, and when it was last measured."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'capacity'").fetchone():
         return []
     rows = connection.execute("SELECT size_class, answers, seconds, updated FROM capacity ORDER BY size_class")

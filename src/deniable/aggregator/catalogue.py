@@ -1,4 +1,4 @@
-"""The queries that are being counted: their versions by tag, and the channels on which their shares come."""
+"""The queries that are being counted: their versions by tag, and the channels on which their shares arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Catalogue", "CountedChannel", "Published", "publish", "published", "
 
 @dataclass(frozen=True)
 class Published:
-    """A version of a query as it stands in the state."""
+    """A version of a query as stored in the state."""
 
     query: Query
     signed: SignedQuery
@@ -28,10 +28,10 @@ class Published:
 
 @dataclass(frozen=True)
 class CountedChannel(Channel):
-    """A channel, and the versions of queries of which its shares can be."""
+    """A channel, and the versions of queries to which its shares can belong."""
 
     versions: Mapping[int, Query] = field(default_factory=dict)
-    """By tag. They share epochs and size class, for the channel's tag is made of them."""
+    """By tag. They share epochs and size class, because the channel's tag is derived from them."""
 
     def queries(self) -> dict[str, list[Query]]:
         """The versions of each query, oldest first."""
@@ -71,10 +71,10 @@ def published(connection: sqlite3.Connection, query_id: str | None = None) -> li
 
 
 def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, proxies: Sequence[str], now: int) -> Query:
-    """Take a signed query into the catalogue, inside a transaction of the caller; the same version again changes nothing.
+    """Add a signed query to the catalogue, inside the caller's transaction; the same version again changes nothing.
 
-    Besides what a device checks (signature, expiry, serial): its proxies are those that this aggregator reads, and a new version
-    keeps its schedule and channel, for its epochs are added to those before it.
+    Beyond what a device checks (signature, expiry, serial), its proxies must be those that this aggregator reads, and a new
+    version must keep schedule and channel, because its epochs are added to the earlier ones.
     """
     query = authenticate(signed, ring, now)
     earlier = published(connection, query.id)
@@ -84,13 +84,13 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
         return query
     if set(query.proxies) != set(proxies):
         found = f"query {query.id!r} names the proxies {list(query.proxies)}"
-        raise PublicationError(f"{found}, and this aggregator reads {list(proxies)}")
+        raise PublicationError(f"{found}; this aggregator reads {list(proxies)}")
     if earlier:
         last = earlier[-1]
         if last.query.analyst != query.analyst:
-            raise PublicationError(f"another analyst asks a query named {query.id!r} here")
+            raise PublicationError(f"another analyst already has a query named {query.id!r} here")
         if last.stopped is not None:
-            raise PublicationError(f"query {query.id!r} was stopped: ask it again under another name")
+            raise PublicationError(f"query {query.id!r} was stopped: publish it again under another name")
         _check_revision(last.query, query)
         if signed.version is None:
             _check_serial(last, query)
@@ -112,15 +112,15 @@ def _check_revision(last: Query, query: Query) -> None:
 
 
 def _check_serial(last: Published, query: Query) -> None:
-    """Refuse an analyst's version whose serial the controller of the one before it may still pass."""
+    """Refuse an analyst's version whose serial the previous version's controller may still reach."""
     base = last.signed.without_version().unverified()
     taken = 0 if base.envelope is None else base.serial + base.envelope.versions
     if query.serial <= taken:
         rule = f"serials up to {taken} are the controller's by the envelope of version {base.serial}"
-        raise PublicationError(f"query {query.id!r} has serial {query.serial}, and {rule}: take {taken + 1} or a later one")
+        raise PublicationError(f"query {query.id!r} has serial {query.serial}, but {rule}: use {taken + 1} or higher")
 
 
 def stop(connection: sqlite3.Connection, query_id: str, now: int) -> bool:
-    """Stop a query: devices are asked no more; what comes of open epochs is still counted. Whether it was running."""
+    """Stop a query: devices are no longer asked; answers of open epochs are still counted. Returns whether it was running."""
     cursor = connection.execute("UPDATE queries SET stopped = ? WHERE id = ? AND stopped IS NULL", (now, query_id))
     return cursor.rowcount > 0

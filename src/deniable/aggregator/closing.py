@@ -1,11 +1,11 @@
 """Closing: which epochs are closed, and what happens then, for every engine.
 
-Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have marked it. If one has not
-marked it `patience` seconds after its end, it is closed without that proxy: no message can be joined without all of its shares,
-so its windows lack answers, and they say so.
+Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have marked it. If a proxy
+has not marked it `patience` seconds after its end, it is closed without that proxy: no message can be joined without all of
+its shares, so its windows lack answers, and they say so.
 
-A query may have a `grace` of days. Its windows are then released early, and revised as late answers come. Every revision is
-complete in itself: an estimate of all answers so far, with its own account of the shares. The last one is final.
+A query may have a `grace` of days. Its windows are then released early, and revised as late answers arrive. Every revision is
+self-contained: an estimate from all answers so far, with its own account of the shares. The last one is final.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ["Due", "close_epoch", "due_epochs", "overdue", "revise"]
 
 
 class Due(NamedTuple):
-    """An epoch to be closed, and the proxies without which it is."""
+    """An epoch to be closed, and the proxies that have not marked it."""
 
     epoch: int
     missing: tuple[int, ...]
 
 
 def overdue(channel: CountedChannel, now: int, patience: int) -> int:
-    """The epoch before which all of a channel's are closed, whether they are marked or not."""
+    """The epoch before which all epochs of a channel are closed, whether marked or not."""
     return channel.epochs_over(now - patience - channel.grace)
 
 
 def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overdue: int) -> Iterator[Due]:
-    """The epochs of a channel to be closed, the oldest first.
+    """The epochs of a channel to be closed, oldest first.
 
-    `front` is the first open epoch, `marked` says for each proxy before which epoch it has marked all of them.
+    `front` is the first open epoch; `marked` gives, for each proxy, the epoch before which it has marked all of them.
     """
     for epoch in range(front, channel.n_epochs):
         missing = tuple(proxy for proxy, mark in enumerate(marked) if mark <= epoch)
@@ -52,9 +52,9 @@ def due_epochs(channel: CountedChannel, front: int, marked: Sequence[int], overd
 def close_epoch(
     state: State, channel: CountedChannel, epoch: int, missing: Iterable[int], first: int, now: int, limits: EngineLimits
 ) -> None:
-    """Close an epoch, release the windows that end with it, and forget what is too old; inside a transaction of the caller.
+    """Close an epoch, release the windows that end with it, and delete what is too old; inside the caller's transaction.
 
-    `missing` are the proxies without which it is closed, `first` is the first epoch of the channel that was ever counted.
+    `missing` are the proxies without which it is closed; `first` is the first epoch of the channel that was ever counted.
     """
     state.close_epoch(channel.tag, epoch, {*missing, *state.lost(channel.tag, epoch)})
     for versions, index in _ending_with(channel, epoch, first):
@@ -70,11 +70,11 @@ def close_epoch(
 
 
 def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int, int], now: int, early: int) -> int:
-    """Release early results of windows that are over and still open, and revise those there are; how many were released.
+    """Release early results of windows that are over but still open, and revise earlier ones; returns how many were released.
 
-    Only queries with a `grace` of their own have such. The first result comes `early` seconds after the end of a window, and is
-    revised at twice, four times, … that age, if at least `minimum_cohort` more answers are counted by then: a revision that
-    differs from the one before it by a few answers would show those few. Inside a transaction of the caller.
+    Only queries with a `grace` of their own have these. The first result comes `early` seconds after the end of a window, and
+    is revised at twice, four times, … that age, if at least `minimum_cohort` more answers are counted by then: a revision that
+    differs from the previous one by a few answers would expose those few. Inside the caller's transaction.
     """
     n_released = 0
     for channel in channels:
@@ -105,10 +105,10 @@ def _revise_window(state: State, channel: CountedChannel, versions: Sequence[Que
 
 
 def _next_revision(state: State, query: Query, index: int, early: int) -> int:
-    """The number of the next result of a window.
+    """The revision number of the next result of a window.
 
-    After a restore, results of windows that were over by then may have been released before, and forgotten with the rest. There
-    can have been one for each doubling of the window's age, and a final one; numbers that they may have had are not given again.
+    After a restore, results of windows that were over by then may have been released after the backup, and are not in it.
+    There can have been one per doubling of the window's age, and a final one; numbers they may have had are not reused.
     """
     before = state.last_revision(query.id, index)
     number = 0 if before is None else before.number + 1
@@ -124,14 +124,14 @@ def _doublings(age: int, early: int) -> int:
 
 
 def _ending_with(channel: CountedChannel, epoch: int, first: int) -> Iterator[tuple[list[Query], int]]:
-    """The queries of a channel and the windows of each that end with an epoch."""
+    """The queries of a channel, each with its window that ends with an epoch."""
     for versions in channel.queries().values():
         schedule = versions[-1].schedule
         if epoch >= schedule.n_epochs:
             continue
         for index in schedule.windows_of_epoch(epoch):
             epochs = schedule.epochs_of_window(index)
-            if epochs[-1] == epoch and epochs[0] >= first:  # of a window that began before anybody was asked there is no result
+            if epochs[-1] == epoch and epochs[0] >= first:  # a window that began before anybody was asked has no result
                 yield versions, index
 
 
@@ -158,9 +158,9 @@ def _release(
 
 
 def _expected(state: State, query: Query, window: Window, now: int) -> int | None:
-    """How many more answers are to be expected, if as many come late as in the last window that came to its end.
+    """How many more answers to expect, if as many arrive late as in the last window that became final.
 
-    Of that window, the newest result that was no older than this one is compared with the final one.
+    For that window, the newest result that was no older than this one is compared with the final one.
     """
     index, earlier = state.revisions_before(query.id, window.index)
     if not earlier:

@@ -1,12 +1,12 @@
-"""Conservation: what became of every share that was received, per proxy and epoch, so that nothing is lost without a trace.
+"""Conservation: what became of every share received, per proxy and epoch, so that nothing is lost without a trace.
 
     received = counted + orphaned + duplicate + late + malformed            (+ waiting, while the epoch is open)
 
 - counted: its message is in a pane
-- orphaned: the other proxies' shares had not come when the epoch was closed
+- orphaned: the other proxies' shares had not arrived when the epoch was closed
 - duplicate: its proxy had sent a share under this id before
-- late: its epoch was closed already
-- malformed: refused, for one of the reasons that docs/aggregator.md lists
+- late: its epoch was already closed
+- malformed: refused, for one of the reasons listed in docs/aggregator.md
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 __all__ = ["OUTSIDE", "Account", "AccountKey", "Ledger", "statement"]
 
 AccountKey = tuple[int, int, int]
-"""Proxy, channel and epoch; channel and epoch are -1 for what belongs to no window."""
+"""Proxy, channel and epoch; channel and epoch are -1 for shares that belong to no window."""
 OUTSIDE = -1
 
 
 @dataclass
 class Account:
-    """What was received of one proxy, and what became of it."""
+    """What was received from one proxy, and what became of it."""
 
     received: int = 0
     counted: int = 0
@@ -35,7 +35,7 @@ class Account:
 
     @property
     def waiting(self) -> int:
-        """What has no outcome yet: shares that wait for those of other proxies. None, once the epoch is closed."""
+        """Shares without an outcome yet: they wait for those of other proxies. 0 once the epoch is closed."""
         return self.received - self.counted - self.orphaned - self.duplicate - self.late - self.malformed
 
     def __iadd__(self, other: Account) -> Account:
@@ -44,17 +44,17 @@ class Account:
         return self
 
     def to_dict(self) -> dict[str, int]:
-        """The figures, with what waits."""
+        """The figures, including the shares that wait."""
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"waiting": self.waiting}
 
 
 class Ledger:
-    """Accounts by place, and the refusals among them by reason: the entries of one step, to be added to those stored."""
+    """Accounts by key, and their refusals by reason: the entries of one step, to be added to the stored ones."""
 
     def __init__(self) -> None:
         self.accounts: dict[AccountKey, Account] = {}
         self.reasons: dict[tuple[int, str], int] = {}
-        """How many shares of a proxy were refused for a reason."""
+        """How many shares of a proxy were refused for each reason."""
 
     def __bool__(self) -> bool:
         return bool(self.accounts)
@@ -71,9 +71,9 @@ class Ledger:
 
 
 def statement(names: Iterable[str], accounts: Mapping[int, Account], still_open: bool = False) -> dict[str, Any]:
-    """The conservation statement of a window: the account of each proxy, and whether all of them balance.
+    """The conservation statement of a window: the account of each proxy, and whether they all balance.
 
-    While its epochs are open, shares may wait for those of other proxies; once they are closed, none does.
+    While its epochs are open, shares may wait for those of other proxies; once they are closed, none do.
     """
     per_proxy = {name: accounts.get(i, Account()).to_dict() for i, name in enumerate(names)}
     waiting = [account["waiting"] for account in per_proxy.values()]

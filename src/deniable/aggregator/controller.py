@@ -1,9 +1,9 @@
-"""The controller: after each window it compares the error with the wish, and signs the next version of the query if need be.
+"""The controller: after each window it compares the error with the wish, and signs a new version of the query if needed.
 
-It reads what is released and counted, decides by the rule of :mod:`deniable.planning.feedback`, and publishes a version inside
-the envelope that the analyst signed (:mod:`deniable.queries.envelope`): version, relay orders and history are one transaction,
-and the window that was looked at is noted with them, so that a controller that is killed decides each window once. It works on
-the state of any engine. What it changes depends on released results and on how many answers came, nothing else.
+It reads what is released and counted, decides by the rule of :mod:`deniable.planning.feedback`, and publishes a version within
+the envelope that the analyst signed (:mod:`deniable.queries.envelope`). Version, relay orders and history are one transaction,
+and the window examined is recorded in it, so that a controller that is killed decides each window once. It works on the state
+of any engine. What it changes depends only on released results and on how many answers arrived.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Change:
     achieved: float | None
 
     def words(self) -> str:
-        """What changed, and why, in a sentence."""
+        """What changed, and why, in one sentence."""
         return f"{self.query}, version {self.serial}: {self.before.words()} became {self.after.words()}, because {self.reason}"
 
 
@@ -69,11 +69,11 @@ class Controller:
         clock: Clock,
         on_change: Callable[[sqlite3.Connection, Change], None] = lambda *_: None,
     ) -> None:
-        """`on_change` is told of each version inside the transaction that publishes it: if it fails, none is."""
+        """`on_change` is called with each version inside the transaction that publishes it: if it fails, nothing is published."""
         self.key, self.ring, self.proxies, self.clock, self.on_change = key, ring, tuple(proxies), clock, on_change
 
     def step(self, connection: sqlite3.Connection) -> list[Change]:
-        """Look at the windows that were released since the last step, and publish what follows from them."""
+        """Examine the windows released since the last step, and publish the versions that follow from them."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             for table in _TABLES:
@@ -104,9 +104,9 @@ class Controller:
             return None
         number, window = int(found[0]), json.loads(found[1])
         if not window["final"] and window["expected"] is None:
-            return None  # answers are still to come, and nobody knows how many
+            return None  # an unknown number of answers is still to come
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
-        if window["condition"] in (PROXY_DOWN, MALFORMED):  # answers are missing, and not because people stay away
+        if window["condition"] in (PROXY_DOWN, MALFORMED):  # answers are missing, but not because people stay away
             return None
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:
@@ -126,7 +126,7 @@ class Controller:
         if outlook is None:
             return None
         present = _present(query)
-        if query.strata:  # which need not be sampled alike
+        if query.strata:  # which need not be sampled equally
             present = replace(present, sampling=_mean_sampling(connection, query, number) or query.sampling)
         last = connection.execute("SELECT max(number) FROM versions WHERE query = ?", (query.id,)).fetchone()[0]
         channel = float(support[0][-1]), float(support[1][-1])
@@ -139,7 +139,7 @@ class Controller:
         serial = query.serial + 1
         analysts = base.unverified()
         if analysts.envelope is None or serial > analysts.serial + analysts.envelope.versions:
-            return None  # the envelope has no serial left: only the analyst can go on
+            return None  # the envelope has no serial left: only the analyst can continue
         coins = dict(setting.coins)
         if analysts.envelope.inversion:
             coins.setdefault("inverted", False)
@@ -187,7 +187,7 @@ def _coins(query: Query, envelope: Envelope) -> Coins | None:
 
 
 def _outlook(connection: sqlite3.Connection, query: Query, number: int, window: dict[str, Any]) -> Outlook | None:
-    """What the next window is like if people go on as in the newest epoch; None if nothing was counted."""
+    """What the next window will be like if people continue as in the newest epoch; None if nothing was counted."""
     epochs = query.schedule.epochs_of_window(number)
     versions = {entry.query.serial: entry.query for entry in published(connection, query.id)}
     rows = connection.execute(
@@ -204,7 +204,7 @@ def _outlook(connection: sqlite3.Connection, query: Query, number: int, window: 
 
 
 def _allocated(connection: sqlite3.Connection, query: Query, number: int, sampling: float) -> list[float]:
-    """The sampling of each stratum: all alike, or by Neyman's allocation from what this version counted in the window."""
+    """The sampling of each stratum: all equal, or by Neyman's allocation from what this version counted in the window."""
     alike = [sampling] * len(query.strata)
     envelope, epochs, support = query.envelope, query.schedule.epochs_of_window(number), query.mechanism.support()
     if envelope is None or envelope.allocation != "neyman" or support is None:
@@ -230,7 +230,7 @@ def _allocated(connection: sqlite3.Connection, query: Query, number: int, sampli
 
 
 def _mean_sampling(connection: sqlite3.Connection, query: Query, number: int) -> float | None:
-    """The part of all people of this version who answered in the newest epoch, over all strata."""
+    """The proportion of this version's population that answered in the newest epoch, over all strata."""
     epoch = query.schedule.epochs_of_window(number)[-1]
     rows = connection.execute(
         "SELECT stratum, n FROM panes WHERE query = ? AND serial = ? AND epoch = ?", (query.id, query.serial, epoch)

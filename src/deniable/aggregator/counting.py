@@ -1,6 +1,6 @@
 """Counting: what every engine does with a block, from the bytes of a log to panes and accounts.
 
-An engine decides what is read together and where buckets are kept. What becomes of a share is decided here alone.
+An engine decides what is read together and where buckets are kept. Only this module decides what becomes of a share.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _Words = NDArray[np.uint64]
 Task = tuple[int, int, int]
 """Channel, epoch and bucket."""
 Arrivals = dict[Task, list[list[_Words]]]
-"""For each task the rows that came from each proxy."""
+"""For each task, the rows that came from each proxy."""
 
 
 @dataclass(frozen=True)
 class Router:
-    """Says where the shares of a block are joined, or why they are not."""
+    """Decides where the shares of a block are joined, or why they are not."""
 
     channels: Mapping[int, CountedChannel]
     fronts: Mapping[int, int]
-    """For each channel the first epoch that is not closed."""
+    """For each channel, the first epoch that is not closed."""
     n_proxies: int
     bucket_bits: int
     skew: int
@@ -51,8 +51,8 @@ class Router:
     ) -> None:
         """Put a block where its shares are joined, or book why it is not.
 
-        `partition` is the number of the partition in which the block stood, and the bits that chose it: what stands in another
-        than its own would never meet its partners.
+        `partition` gives the number of the block's partition and how many bits chose it: a block in the wrong partition would
+        never meet its partners.
         """
         outside = (proxy, OUTSIDE, OUTSIDE)
         try:
@@ -78,7 +78,7 @@ class Router:
             arrivals.setdefault(task, [[] for _ in range(self.n_proxies)])[proxy].append(rows)
 
     def _refusal(self, block: Block, partition: int, partition_bits: int) -> str:
-        """Why a whole block is refused, or nothing."""
+        """Why a whole block is refused; empty if it is not."""
         channel = self.channels.get(block.channel)
         if channel is None:
             return "channel"
@@ -96,7 +96,7 @@ class Router:
 
 
 def _claimed_count(content: bytes | memoryview) -> int:
-    """How many shares an unreadable block claims to hold, if that is at all possible; else one."""
+    """How many shares an unreadable block claims to hold, if that is at all possible; otherwise 1."""
     claimed = int.from_bytes(content[20:24], "little") if len(content) >= 24 else 1
     return claimed if 1 <= claimed <= LARGEST_BLOCK else 1
 
@@ -104,7 +104,7 @@ def _claimed_count(content: bytes | memoryview) -> int:
 def join_and_count(
     bucket: Bucket, parts: list[list[_Words]], epoch: int, channel: CountedChannel, keep: Reports | None = None
 ) -> tuple[Joined, Counted]:
-    """What arrived in one bucket, joined and counted; the reports that were counted are added to `keep`, if it is given."""
+    """Join and count what arrived in one bucket; counted reports are added to `keep`, if it is given."""
     joined = bucket.add(parts)
     if not joined.ids.shape[1]:
         return joined, Counted({}, {})

@@ -1,4 +1,4 @@
-"""An estimate as JSON, the same in the results of windows and of the history, and back."""
+"""An estimate as JSON, and back; the format is the same in the results of windows and of the history."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from deniable.results import encode
 __all__ = ["LARGEST_SENT", "LARGEST_SOLVED", "describe_estimate", "plain_figures", "read_estimate"]
 
 LARGEST_SENT = 64
-"""Up to this many labels a result carries the covariance of its estimate; of more it is solved again from the counts."""
+"""With up to this many labels, a result carries the covariance of its estimate; with more, it is recomputed from the counts."""
 LARGEST_SOLVED = 1024
-"""Up to this many labels a result has the covariance that tables of its composite buckets need."""
+"""With up to this many labels, a result has the covariance that tables of its composite buckets need."""
 _Floats = NDArray[np.float64]
 
 
 def describe_estimate(estimate: Estimate, confidence: float, simultaneous: bool = False) -> dict[str, Any]:
-    """What :func:`read_estimate` reads. Covariances of many labels are left out where counts give them.
+    """What :func:`read_estimate` reads. Covariances of many labels are left out if they can be recomputed from the counts.
 
-    With `simultaneous`, all limits together cover with the given confidence.
+    With `simultaneous`, all limits jointly have the given confidence.
     """
     document = _slimmed(estimate).to_dict(confidence)
     del document["window"]
@@ -49,7 +49,7 @@ def read_estimate(document: Mapping[str, Any], period: tuple[int, int]) -> Estim
 
 
 def _slimmed(estimate: Estimate) -> Estimate:
-    """The estimate without those covariances that its counts, or those of its strata, give again."""
+    """The estimate without the covariances that can be recomputed from its counts, or those of its strata."""
     strata = tuple((weight, _slimmed(part)) for weight, part in estimate.strata)
     kept = None if estimate.reports is not None or strata else estimate.covariance
     return dataclasses.replace(estimate, covariance=kept, strata=strata)

@@ -1,4 +1,4 @@
-"""The newest estimates as Prometheus reads them, with `_low` and `_high` beside each, so that dashboards can draw bands."""
+"""The newest estimates in Prometheus format, each with `_low` and `_high`, so that dashboards can draw bands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["estimate_metrics", "newest_windows"]
 
 
 def newest_windows(connection: sqlite3.Connection, analysts: Collection[str]) -> Iterator[Window]:
-    """The newest window of each query of these analysts, as it was last revised."""
+    """The newest window of each query of these analysts, in its latest revision."""
     newest = "SELECT seq FROM results WHERE query = q.id ORDER BY start DESC, seq DESC LIMIT 1"
     asked = "SELECT DISTINCT id, analyst FROM queries ORDER BY id"
     rows = connection.execute(f"SELECT q.analyst, document FROM ({asked}) AS q JOIN results ON seq = ({newest})")  # noqa: S608
@@ -23,7 +23,7 @@ def newest_windows(connection: sqlite3.Connection, analysts: Collection[str]) ->
 
 
 def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> bytes:
-    """The text that Prometheus scrapes: one series a query and label, of the newest window of each query."""
+    """The text that Prometheus scrapes: one series per query and label, from the newest window of each query."""
     families: dict[str, list[tuple[dict[str, str], float]]] = {"": [], "_low": [], "_high": []}
     reports, ends = [], []
     for window in windows:
@@ -43,6 +43,6 @@ def estimate_metrics(windows: Iterable[Window], confidence: float = 0.95) -> byt
         "_high": f"Upper limit of its {percent} interval.",
     }
     gauges = [gauge(f"estimate{suffix}", texts[suffix], values) for suffix, values in families.items()]
-    gauges.append(gauge("estimate_reports", "Reports that the newest window rests on.", reports))
+    gauges.append(gauge("estimate_reports", "Reports in the newest window.", reports))
     gauges.append(gauge("estimate_window_end_seconds", "When the newest window ended, in seconds of UTC.", ends))
     return exposition("deniable", gauges)

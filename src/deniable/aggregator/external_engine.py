@@ -1,4 +1,4 @@
-"""An engine that runs in another process on the same state: what it tells of itself there, and how the service reads it."""
+"""An engine that runs in another process on the same state: what it reports there, and how the service reads it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _write(connection: sqlite3.Connection, name: str, content: object) -> None:
 
 
 def note_health(connection: sqlite3.Connection, health: Sequence[ProxyHealth], problem: str, now: int) -> None:
-    """Leave a sign of life, and how each proxy is doing; inside a transaction of the caller."""
+    """Leave a sign of life, and how each proxy is doing; inside the caller's transaction."""
     _write(connection, _HEALTH, {"at": now, "problem": problem, "proxies": [asdict(each) for each in health]})
 
 
 def note_counted(connection: sqlite3.Connection, entries: Iterable[Published]) -> None:
-    """Say which versions the engine counts; inside a transaction of the caller. Only these are passed on to the proxies."""
+    """Record which versions the engine counts; inside the caller's transaction. Only these are passed on to the proxies."""
     _write(connection, _COUNTED, [[entry.query.id, entry.query.serial] for entry in entries])
 
 
@@ -38,7 +38,7 @@ def counted_versions(connection: sqlite3.Connection) -> set[tuple[str, int]]:
 
 
 class ExternalEngineStatus:
-    """The engine as the service sees it: by what it leaves in the state."""
+    """The engine as the service sees it: through what it leaves in the state."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
@@ -46,7 +46,7 @@ class ExternalEngineStatus:
         self.problem = "no engine has counted into this state yet"
 
     def look(self) -> None:
-        """Read what it left last."""
+        """Read what it last left."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (_HEALTH,)).fetchone()
         if row is None:
             return

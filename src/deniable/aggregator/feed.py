@@ -1,6 +1,6 @@
-"""One reader for all who follow: what is new is looked up and written down once, however many pages are open.
+"""One reader for all followers: news is looked up and serialized once, however many pages are open.
 
-A follower that begins in the past reads pages from the state until it has reached the reader, and then waits with the others.
+A follower that begins in the past reads pages from the state until it has caught up, and then waits with the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Feed"]
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _LOOKS_BETWEEN_NEWS = 4
-"""Health and the list of queries are looked at once a second."""
+"""Health and the list of queries are checked once per second."""
 _SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
 _MOST_KEPT = 512
 _PAGE = 100
@@ -30,7 +30,7 @@ MOST_FOLLOWERS_PER_TOKEN = 400
 
 
 def _slim_health(report: dict[str, Any]) -> dict[str, Any]:
-    """Health without what changes with every step, so that it is told only when there is something to tell."""
+    """Health without what changes with every step, so that it is sent only when there is news."""
     proxies = [
         {"name": each["name"], "condition": each["condition"], "lag": each["lag"] // 60 * 60, "problem": each["problem"]}
         for each in report["proxies"]
@@ -45,33 +45,33 @@ class _Event(NamedTuple):
 
 
 class Feed:
-    """What is new of all queries, as server-sent events."""
+    """News of all queries, as server-sent events."""
 
     def __init__(self, service: Service, ending: Callable[[], bool]) -> None:
         self._service, self._ending = service, ending
         self._followers: Counter[str] = Counter()
         self._recent: deque[_Event] = deque(maxlen=_MOST_KEPT)
         self._front = 0
-        """The newest result that has been looked at."""
+        """The newest result that has been read."""
         self._dropped = 0
         """The newest result that is no longer among the recent ones."""
         self._health = b""
         self._versions: dict[str, str] = {}
         self._readable: dict[str, frozenset[str]] = {}
-        """For each token that follows, the analysts whose queries it may read as of the last look; none if it was revoked."""
+        """For each following token, the analysts whose queries it may read as of the last look; empty if it was revoked."""
         self._fresh = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
     def admit(self, token: str) -> None:
-        """Refuse one follower too many."""
+        """Refuse a follower beyond the limits."""
         if self._followers[token] >= MOST_FOLLOWERS_PER_TOKEN:
-            raise RefusedError("followers", 429, f"{MOST_FOLLOWERS_PER_TOKEN} pages follow under this token already")
+            raise RefusedError("followers", 429, f"{MOST_FOLLOWERS_PER_TOKEN} pages already follow under this token")
         if self._followers.total() >= MOST_FOLLOWERS:
-            raise RefusedError("followers", 503, f"{MOST_FOLLOWERS} pages follow already")
+            raise RefusedError("followers", 503, f"{MOST_FOLLOWERS} pages already follow")
 
     async def follow(self, after: int | None, token: str) -> AsyncIterator[bytes]:
-        """Events from the one after `after` on (without it, from the next), until the client or the server goes."""
+        """Events after `after` (without it, from the next one), until the client or the server disconnects."""
         self._followers[token] += 1
         try:
             await self._start()
@@ -146,12 +146,12 @@ class Feed:
         return before != (self._health, self._versions, self._readable)
 
     def _look_up(self, tokens: list[str]) -> dict[str, frozenset[str]]:
-        """What each of these tokens may read now; those that were revoked are left out."""
+        """What each of these tokens may read now; revoked ones are left out."""
         holders = {token: self._service.holder_of(token) for token in tokens}
         return {token: holder.readable for token, holder in holders.items() if holder is not None}
 
     def _news(self, token: str) -> dict[str, bytes]:
-        """Health, and a text that changes whenever a query changes that the token may read."""
+        """Health, and a text that changes whenever a query that the token may read changes."""
         readable = self._readable.get(token, frozenset())
         versions = [text for analyst, text in self._versions.items() if analyst in readable]
         return {"health": self._health, "queries": _encoded_event("queries", {"version": ", ".join(versions)})}

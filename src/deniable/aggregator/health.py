@@ -1,4 +1,4 @@
-"""How each proxy is doing, as its log shows it: one report for all engines."""
+"""How each proxy is doing, judging by its log: one report for all engines."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ class ProxyHealth:
     condition: str
     """"up", "behind" or "down"."""
     position: Position
-    """How far its log is counted: an offset for each partition."""
+    """How far its log is counted: one offset per partition."""
     lag: int
-    """Seconds since the end (and the query's own grace) of the first epoch that it has not marked; 0 if there is none."""
+    """Seconds since the end (plus the query's own grace) of the first epoch that it has not marked; 0 if there is none."""
     waiting: int
     problem: str
     """Why its log cannot be read, or why it cannot do its work; empty if all is well."""
     fault: str = ""
     """The name of the fault behind that (:mod:`deniable.service.faults`)."""
     backlog: int = 0
-    """Blocks of its log that are not counted yet, as far as the log says."""
+    """Blocks of its log that are not counted yet, as far as the log reports them."""
     mark_age: int = 0
-    """Seconds since the aggregator last found a mark of its, or since the aggregator began to look."""
+    """Seconds since the aggregator last found one of its marks, or since the aggregator began to look."""
 
 
 @dataclass(frozen=True)
 class ProxyProgress:
-    """What an engine knows of a proxy's log."""
+    """What an engine knows about a proxy's log."""
 
     marked: Mapping[int, int]
-    """For each channel the epoch before which all are marked."""
+    """For each channel, the epoch before which all are marked."""
     waiting: int
     """Shares that wait for those of other proxies."""
     position: Position = ()
     problem: str = ""
     fault: str = ""
     unread: bool = False
-    """Whether its log may hold more than was read: then a mark that is missing is not the proxy's fault."""
+    """Whether its log may hold more than was read: then a missing mark is not the proxy's fault."""
     backlog: int = 0
     marked_at: int | None = None
-    """When a mark of its was last found."""
+    """When one of its marks was last found."""
 
 
 def health_report(
@@ -60,10 +60,10 @@ def health_report(
     limits: EngineLimits,
     now: int,
 ) -> list[ProxyHealth]:
-    """The report on all proxies. `firsts` has for each channel the first epoch that is counted.
+    """The report on all proxies. `firsts` gives, for each channel, the first epoch that is counted.
 
-    A proxy is blamed for the marks that are missing from its own log, once that is read to its end, and for nothing else: not for
-    epochs that stay open because of another, nor for what the aggregator has not read yet.
+    A proxy is blamed only for marks that are missing from its own log once that has been read to its end: not for epochs that
+    stay open because of another proxy, nor for what the aggregator has not read yet.
     """
     report = []
     for name, each in zip(names, progress, strict=True):
@@ -78,6 +78,6 @@ def health_report(
 
 
 def _lag(channel: Channel, marked: int, first: int, now: int) -> int:
-    """Seconds since the end of the first epoch of a channel that is not marked; 0 if all that are over are."""
+    """Seconds since the end of the first unmarked epoch of a channel; 0 if all past epochs are marked."""
     unmarked = max(marked, first)
     return max(0, now - channel.schedule.end_of_epoch(unmarked) - channel.grace) if unmarked < channel.n_epochs else 0

@@ -1,4 +1,4 @@
-"""The HTTP interface to the history: ask it, with progress and cancel; export counts; delete with a receipt (docs/history.md)."""
+"""The HTTP interface to the history: query it with progress and cancel, export counts, delete with receipt (docs/history.md)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Scan:
         self.read, self.of = read, of
 
     def result(self) -> dict[str, Any]:
-        """The answer of a scan that has ended, or why there is none, as the interface says it."""
+        """The answer of a finished scan, or why there is none, in the interface's format."""
         try:
             return self.future.result()
         except NoReportsError as error:
@@ -55,7 +55,7 @@ class _Scan:
 
 
 def add_history(app: FastAPI, service: Service) -> None:
-    """Add the addresses of the history to an aggregator's interface."""
+    """Add the endpoints of the history to an aggregator's interface."""
     _add_asking(app, service)
     _add_keeping(app, service)
     _add_exports(app, service)
@@ -86,7 +86,7 @@ def _add_asking(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/queries/{query_id}/history")
     async def ask_history(query_id: str, request: Request) -> Response:
-        """An answer from stored reports, of any period and cut. Nobody's epsilon grows.
+        """An answer from stored reports, for any period and cut. Nobody's epsilon grows.
 
         With `Accept: text/event-stream`, events `progress` and then `answer` or `problem`. Disconnecting cancels the scan.
         """
@@ -114,13 +114,13 @@ def _add_keeping(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/queries/{query_id}/history/extent")
     def extent_of_history(query_id: str, request: Request) -> dict[str, Any]:
-        """How many reports of a query are stored, and of which time."""
+        """How many reports of a query are stored, and from which period."""
         authorize_query(service, request, query_id, "read")
         return service.kept_history().extent(query_id)
 
     @app.get("/v1/queries/{query_id}/history/receipts")
     def receipts_of_history(query_id: str, request: Request) -> list[dict[str, Any]]:
-        """What was deleted of a query on request."""
+        """The receipts for stored reports of a query that were deleted on request."""
         authorize_query(service, request, query_id, "read")
         return service.kept_history().receipts(query_id)
 
@@ -128,7 +128,7 @@ def _add_keeping(app: FastAPI, service: Service) -> None:
 def _add_exports(app: FastAPI, service: Service) -> None:
     @app.get("/v1/queries/{query_id}/panes")
     def counts_of_epochs(query_id: str, request: Request) -> dict[str, Any]:
-        """The counts of each epoch `from` and before `to`, without those of fewer answers than the query's minimum cohort."""
+        """The counts of each epoch from `from` and before `to`, except epochs with fewer answers than the minimum cohort."""
         authorize_query(service, request, query_id, "read")
         given = request.query_params
         try:
@@ -148,7 +148,7 @@ def _add_exports(app: FastAPI, service: Service) -> None:
 
 
 async def _events(scan: _Scan) -> AsyncIterator[str]:
-    """How far a scan is, whenever that has changed, and then what came of it."""
+    """The progress of a scan, whenever it has changed, and then its outcome."""
     sent, silence = (-1, -1), 0.0
     try:
         while not scan.future.done():

@@ -1,6 +1,6 @@
-"""What an aggregator notices by itself, and does about it: keys that are trusted no longer, and epochs closed without a proxy.
+"""What an aggregator notices and handles by itself: keys that are no longer trusted, and epochs closed without a proxy.
 
-A step looks at the file of the ring and at the state, so it makes no difference which process changed them.
+A step reads the ring file and the state, so it makes no difference which process changed them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Housekeeping"]
 
 
 class Housekeeping:
-    """The look of one aggregator at its ring and its state."""
+    """Watches the ring and the state of one aggregator."""
 
     def __init__(self, audit: AuditLog, feed: QueryFeed, names: Sequence[str], clock: Clock) -> None:
         self._audit, self._feed, self._names, self._clock = audit, feed, tuple(names), clock
@@ -33,12 +33,12 @@ class Housekeeping:
         self._noted: set[tuple[str, int]] = set()
 
     def saw(self, token_id: str) -> None:
-        """A token was used: the day of it will be noted."""
+        """Note that a token was used: the day will be recorded."""
         if (token_id, self._clock() // 86_400) not in self._noted:
             self._used.add(token_id)
 
     def step(self, connection: sqlite3.Connection, ring: KeyRing) -> bool:
-        """Look once; whether proxies have to be told something."""
+        """Look once; returns whether there is something to relay to the proxies."""
         self._note_incomplete(connection)
         self._note_use(connection)
         if ring is self._checked:
@@ -48,7 +48,7 @@ class Housekeeping:
         return withdrawn
 
     def _follow_ring(self, connection: sqlite3.Connection, ring: KeyRing) -> bool:
-        """Withdraw the queries that no key of the ring vouches for any longer, and have proxies tell devices of revoked keys."""
+        """Withdraw queries that no key of the ring vouches for any more, and have proxies tell devices about revoked keys."""
         told = False
         with transaction(connection):
             for trusted in ring:
@@ -82,7 +82,7 @@ class Housekeeping:
         return True
 
     def _problem(self, entry: Published, ring: KeyRing) -> str:
-        """Why the query is not to be asked any longer. A key that has expired is not among the reasons: devices see to that."""
+        """Why the query must no longer be asked. An expired key is not a reason: devices check that themselves."""
         try:
             authenticate(entry.signed, ring, entry.published)
         except (RevokedKeyError, UnknownKeyError) as error:
@@ -92,7 +92,7 @@ class Housekeeping:
         return ""
 
     def _note_incomplete(self, connection: sqlite3.Connection) -> None:
-        """Record the epochs that were closed without a proxy, whichever engine did it."""
+        """Record the epochs that were closed without a proxy, whichever engine closed them."""
         rows = connection.execute("SELECT channel, epoch, missing FROM closures WHERE NOT audited ORDER BY epoch").fetchall()
         for channel, epoch, missing in rows:
             ids = connection.execute("SELECT DISTINCT id FROM queries WHERE channel = ? ORDER BY id", (channel,))

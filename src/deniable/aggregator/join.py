@@ -1,10 +1,10 @@
 """Joining: the shares of n proxies, matched by message id, one bucket of ids at a time.
 
 A bucket holds the shares of one channel and epoch whose ids start with the same bits: few enough for a core's cache. Blocks
-come with their ids ascending, so matching is a comparison of sorted columns, and only what finds no partner yet is kept.
+arrive with ascending ids, so matching compares sorted columns, and only shares without a partner yet are kept.
 
-The first share of a proxy under an id is the one that counts. A later one is a duplicate, whether its message still waits for
-other proxies or is joined already; so a message is joined from one share of *every* proxy, never from two of the same.
+A proxy's first share under an id is the one that counts. A later one is a duplicate, whether its message still waits for other
+proxies or is already joined; so a message is joined from one share of *every* proxy, never from two of the same proxy.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["Bucket", "IdSet", "Joined", "merge_rows", "split_rows"]
 
 _Words = NDArray[np.uint64]
 _LARGEST_IN_MEMORY = 1 << 15
-"""Ids of one run of a bucket: an epoch may stay open for days, and an engine has many buckets."""
+"""Ids in one in-memory run of a bucket: an epoch may stay open for days, and an engine has many buckets."""
 
 
 def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
-    """Columns with ascending ids, merged into one such; and how many were left out because their id was there before.
+    """Merge columns with ascending ids into one; also returns how many rows were left out because their id was already there.
 
-    Of several rows with the same id the one in the earliest part is kept.
+    Of several rows with the same id, the one in the earliest part is kept.
 
     >>> one, two = (np.array([high, [0] * len(high)], dtype=np.uint64) for high in ([1, 4, 7], [4, 5]))
     >>> merged, n_repeated = merge_rows([one, two])
@@ -44,7 +44,7 @@ def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
     tied = high[1:] == high[:-1]
     n_repeated = 0
     if tied.any():
-        order = np.lexsort((rows[1], rows[0]))  # stable: of equal ids the earlier stays first
+        order = np.lexsort((rows[1], rows[0]))  # stable: among equal ids, the earlier stays first
         high, low = rows[0][order], rows[1][order]
         again = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
         n_repeated = int(np.count_nonzero(again))
@@ -53,7 +53,7 @@ def merge_rows(parts: Sequence[_Words]) -> tuple[_Words, int]:
 
 
 def split_rows(rows: _Words, prefix_bits: int, prefix: int, bucket_bits: int) -> Iterator[tuple[int, _Words]]:
-    """The rows of a block, by the bucket they belong to, where proxies and aggregator cut ids after different bits."""
+    """Split the rows of a block by bucket, for when proxies and aggregator cut ids after different bits."""
     if prefix_bits >= bucket_bits:
         yield prefix >> (prefix_bits - bucket_bits), rows
         return
@@ -66,10 +66,10 @@ def split_rows(rows: _Words, prefix_bits: int, prefix: int, bucket_bits: int) ->
 
 
 class IdSet:
-    """Message ids, two words each, that can be asked for. Kept in a few sorted runs, each at least twice as long as the next."""
+    """A set of message ids of two words each, kept in a few sorted runs, each at least twice as long as the next."""
 
     def __init__(self, folder: Path | None = None, largest: int = _LARGEST_IN_MEMORY) -> None:
-        """Runs of more than `largest` ids are laid into the folder; without one, they stay in memory."""
+        """Runs of more than `largest` ids are moved to the folder; without one, they stay in memory."""
         self._folder, self._largest = folder, largest
         self._runs: list[_Words] = []
 
@@ -78,11 +78,11 @@ class IdSet:
 
     @property
     def runs(self) -> Sequence[_Words]:
-        """The ids, in runs of ascending ones, longest first: added again in this order they make the same set."""
+        """The ids in ascending runs, longest first: added again in this order, they make the same set."""
         return self._runs
 
     def add(self, ids: _Words) -> None:
-        """Put ascending ids in, none of which is there yet."""
+        """Add ascending ids, none of which is there yet."""
         if not ids.shape[1]:
             return
         self._runs.append(np.array(ids[:2]))
@@ -93,7 +93,7 @@ class IdSet:
             self._runs[-1] = on_disk(self._runs[-1], self._folder)
 
     def without(self, rows: _Words) -> _Words:
-        """The rows whose ids are not there."""
+        """The rows whose ids are not in the set."""
         for run in self._runs:
             found = common_rows([rows[:2], run])[0]
             if found.size:
@@ -105,14 +105,14 @@ class IdSet:
 
 @dataclass(frozen=True, repr=False)
 class Joined:
-    """What a bucket made of some arrivals."""
+    """The result of adding arrivals to a bucket."""
 
     matched: list[_Words]
-    """For each proxy the rows of the messages that are complete now, in the same order."""
+    """For each proxy, the rows of the messages that are now complete, in the same order."""
     kept: list[_Words]
-    """For each proxy the rows that arrived and wait for others."""
+    """For each proxy, the arrived rows that wait for others."""
     duplicates: list[int]
-    """For each proxy how many arrivals came under an id it had used already."""
+    """For each proxy, how many arrivals came under an id it had already used."""
 
     @property
     def ids(self) -> _Words:
@@ -121,26 +121,26 @@ class Joined:
 
 
 class Bucket:
-    """The shares that wait, and the ids that are done with, of one channel, epoch and prefix."""
+    """The waiting shares and the joined ids of one channel, epoch and prefix."""
 
     def __init__(self, n_proxies: int, folder: Path | None = None) -> None:
-        """Ids that are done with may be laid into the folder, if there are many."""
+        """Joined ids may be moved to the folder, if there are many."""
         self.pending: list[_Words | None] = [None] * n_proxies
         self.done = IdSet(folder)
 
     def n_pending(self, proxy: int) -> int:
-        """How many shares of a proxy wait."""
+        """How many shares of a proxy are waiting."""
         rows = self.pending[proxy]
         return 0 if rows is None else int(rows.shape[1])
 
     def restore(self, proxy: int, rows: _Words) -> None:
-        """Put back rows that waited when the state was stored; what is done by now is left out."""
+        """Put back rows that waited when the state was stored; those joined since are left out."""
         waiting = self.pending[proxy]
         parts = [self.done.without(rows)] if waiting is None else [waiting, self.done.without(rows)]
         self.pending[proxy] = np.array(merge_rows(parts)[0])
 
     def add(self, arrivals: Sequence[Sequence[_Words]]) -> Joined:
-        """Take in what came from each proxy, and give out what is complete."""
+        """Take in what came from each proxy, and return what is complete."""
         width = next(len(rows) for parts in arrivals for rows in parts)
         nothing = np.empty((width, 0), dtype=np.uint64)
         fresh, duplicates = [], []
@@ -174,7 +174,7 @@ class Bucket:
         return Joined(matched, kept, duplicates)
 
     def _unseen(self, proxy: int, rows: _Words) -> _Words:
-        """The rows under ids that this proxy has not used before."""
+        """The rows with ids that this proxy has not used before."""
         rows = self.done.without(rows)
         waiting = self.pending[proxy]
         if waiting is None or not waiting.shape[1] or not rows.shape[1]:
@@ -184,7 +184,7 @@ class Bucket:
 
     @staticmethod
     def _of_arrivals(rest: _Words, waited: _Words, fresh: _Words) -> _Words:
-        """Of the rows that wait now, those that came just now: only they have to be stored."""
+        """Of the rows that wait now, those that have just arrived: only they have to be stored."""
         if not waited.shape[1]:
             return rest
         if not fresh.shape[1]:

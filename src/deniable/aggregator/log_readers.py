@@ -1,4 +1,4 @@
-"""Reading every proxy's log in a thread of its own: one that does not answer keeps none of the others waiting."""
+"""Reading each proxy's log in its own thread: a log that does not respond does not delay the others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deniable.logs.share_logs import Position, Reading, ShareLog, unread
 __all__ = ["LogReaders"]
 
 _SECONDS_FOR_A_STEP = 1.0
-"""How long a step waits for a log that it has just asked."""
+"""How long a step waits for a log that it has just started to read."""
 _SECONDS_FOR_A_LATE_ONE = 0.02
-"""How long it waits for one that an earlier step has asked."""
+"""How long it waits for a reading that an earlier step started."""
 
 
 class _UnderWay(NamedTuple):
@@ -24,7 +24,7 @@ class _UnderWay(NamedTuple):
 
 
 class LogReaders:
-    """Readers of all logs. A reading that takes longer than a step is handed to the step in which it is there."""
+    """Readers of all logs. A reading that takes longer than a step is handed to the step in which it completes."""
 
     def __init__(self, n_logs: int, silent: float) -> None:
         """A proxy is called silent when one reading has taken `silent` seconds."""
@@ -33,12 +33,12 @@ class LogReaders:
         self._under_way: dict[int, _UnderWay] = {}
 
     def close(self) -> None:
-        """Ask for nothing more. A log that does not answer is not waited for."""
+        """Start no more readings. A log that does not respond is not waited for."""
         self._executor.shutdown(wait=not self._under_way, cancel_futures=True)
 
     @property
     def pending(self) -> bool:
-        """Whether some reading is under way."""
+        """Whether a reading is in progress."""
         return bool(self._under_way)
 
     def read(self, logs: Sequence[ShareLog], positions: Sequence[Position], most_bytes: Sequence[int]) -> list[Reading | None]:
@@ -63,4 +63,4 @@ class LogReaders:
             found = under_way.future.result()
         except Exception as error:
             return unread(after, f"the log cannot be read: {type(error).__name__}")
-        return found if under_way.after == after else None  # None: the engine has begun anew since it was asked for
+        return found if under_way.after == after else None  # None: the engine has been reloaded since this was requested

@@ -1,4 +1,4 @@
-"""Panes: the counts of one epoch, stratum and version of a query. They are all that a window needs, and they add up."""
+"""Panes: the counts of one epoch, stratum and version of a query. They are all that a window needs, and they are additive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PaneKey(NamedTuple):
 
 @dataclass(eq=False)
 class Pane:
-    """A mechanism's counts, of how many reports they are, and how many messages said that there was nothing to report."""
+    """A mechanism's counts, the number of reports in them, and how many messages said that there was nothing to report."""
 
     counts: _Counts
     n: int = 0
@@ -54,33 +54,33 @@ class Pane:
 
     @classmethod
     def empty(cls, mechanism: Mechanism) -> Pane:
-        """A pane in which nothing is counted yet."""
+        """A pane with nothing counted yet."""
         return cls(np.zeros(mechanism.cells, dtype=np.int64))
 
 
 class Counted(NamedTuple):
-    """What became of some joined messages: every one of them is in a pane, or refused for a reason."""
+    """What became of joined messages: each is in a pane, or refused for a reason."""
 
     panes: dict[PaneKey, Pane]
     refused: dict[str, int]
 
 
 Reports = list[tuple[PaneKey, NDArray[np.uint8]]]
-"""Reports that were counted, one a row, beside the pane they are counted in."""
+"""Counted reports, one per row, each array with the pane it is counted in."""
 
 
 def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int, keep: Reports | None = None) -> Counted:
-    """Count joined messages of one epoch into panes; `versions` are the queries of the channel by their tags.
+    """Count joined messages of one epoch into panes; `versions` are the channel's queries by tag.
 
-    The reports that are counted are added to `keep`, if it is given.
+    Counted reports are added to `keep`, if it is given.
 
-    Refused are the faults of `wire.message.Fault`, and: `query` for a tag that no version has, `stratum` for a stratum that the
-    query does not have, `report` for bytes that its mechanism never draws.
+    Messages are refused for the faults of `wire.message.Fault`, and as `query` for a tag that no version has, `stratum` for a
+    stratum that the query does not have, and `report` for bytes that its mechanism never draws.
     """
     panes: dict[PaneKey, Pane] = {}
     refused: dict[str, int] = {}
     n_known = 0
-    # A query that adapts has many versions, of which few are answered at a time.
+    # A query that adapts has many versions, few of which are answered at a time.
     occurring = set(np.unique(opened.query_tags).tolist()) if len(versions) > _FEW_VERSIONS else versions
     for tag, query in versions.items():
         if tag not in occurring:
@@ -88,7 +88,7 @@ def count_messages(opened: Opened, versions: Mapping[int, Query], epoch: int, ke
         rows, places = opened.reports(tag, query.report_bytes)
         n_silent = 0
         if places.size < len(opened):
-            # Whatever is left of this version is at fault, or a message that says nothing.
+            # Whatever is left of this version is faulty, or a message with nothing to report.
             silent = np.flatnonzero((opened.query_tags == np.uint64(tag)) & (opened.faults == 0) & (opened.kinds == NOTHING))
             n_silent = silent.size
             for stratum, chosen in _by_stratum(query, opened.strata[silent], refused):
@@ -124,7 +124,7 @@ def _note(refused: dict[str, int], reason: str, n: int) -> None:
 
 
 def _by_stratum(query: Query, strata: NDArray[np.uint16], refused: dict[str, int]) -> Iterable[tuple[int, NDArray[Any]]]:
-    """For each stratum of the query that occurs, which of the messages are of it; the others are refused."""
+    """For each stratum of the query that occurs, which messages belong to it; the others are refused."""
     n_strata = max(len(query.strata), 1)
     if n_strata == 1 and strata.size and not strata.any():
         return [(0, np.ones(strata.size, dtype=bool))]
@@ -134,7 +134,7 @@ def _by_stratum(query: Query, strata: NDArray[np.uint16], refused: dict[str, int
 
 
 def _sound(mechanism: Mechanism, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows the mechanism could have drawn. It refuses rows together, so the bad ones are found by halving."""
+    """Which rows the mechanism could have drawn. It refuses rows as a batch, so the bad ones are found by bisection."""
     sound = np.ones(len(data), dtype=bool)
     spans = [(0, len(data))] if len(data) else []
     while spans:

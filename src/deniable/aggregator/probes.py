@@ -1,4 +1,4 @@
-"""Asking each proxy every few seconds whether it is ready: a log on a shared disk, or in Kafka, does not tell that it hangs."""
+"""Asking each proxy every few seconds whether it is ready: a log on a shared disk or in Kafka does not show that it hangs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_ANSWER = 1 << 16
 
 
 class ProxyProbe:
-    """Asks one proxy, in a thread of its own."""
+    """Probes one proxy, in its own thread."""
 
     def __init__(self, settings: ProxySettings, silent: float, logger: logging.Logger) -> None:
         import httpx  # noqa: PLC0415 - an extra
@@ -30,22 +30,22 @@ class ProxyProbe:
         self._client = httpx.Client(timeout=silent)
         self.fault: Fault | None = None
         self.certificate_ends: float | None = None
-        """When the certificate ends that it shows; None without TLS."""
+        """When the certificate that it presents expires; None without TLS."""
         self._background = Background(f"probe of {settings.name}", self.step, logger)
         self.start = self._background.start
 
     def stop(self) -> None:
-        """Ask no more. The connection is closed first: a proxy that does not answer is not waited for."""
+        """Stop probing. The connection is closed first: a proxy that does not respond is not waited for."""
         self._client.close()
         self._background.stop()
 
     def step(self) -> float:
-        """Ask once."""
+        """Probe once."""
         try:
             answer = ask(self._client, "GET", f"{self._url}/readyz", _LARGEST_ANSWER, self._silent, look=self._note_certificate)
         except ResponseError as error:
             self.fault = Fault(name_of_error(error), self.name, error.detail)
-        except RuntimeError:  # the client was closed, for the service stops
+        except RuntimeError:  # the client was closed because the service is stopping
             return SECONDS_BETWEEN_PROBES
         else:
             self.fault = self._failing(answer) if answer.status == 503 else None
@@ -55,7 +55,7 @@ class ProxyProbe:
         self.certificate_ends = end_of_peer(response)
 
     def _failing(self, answer: Answer) -> Fault:
-        """What it says is wrong with it: the names that are known here, for the rest of its words are its own."""
+        """What it says is wrong with it: only names known here, because the rest of the text is the proxy's own."""
         try:
             told = [str(each["fault"]) for each in json.loads(answer.content)["faults"]]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -65,5 +65,5 @@ class ProxyProbe:
 
 
 def probes_of(proxies: Sequence[ProxySettings], silent: float, logger: logging.Logger) -> list[ProxyProbe]:
-    """A probe of each proxy whose address is known."""
+    """A probe for each proxy whose address is known."""
     return [ProxyProbe(each, silent, logger) for each in proxies if each.url.startswith(("http://", "https://"))]

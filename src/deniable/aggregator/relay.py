@@ -1,4 +1,4 @@
-"""Passing queries on to the proxies, which show them to devices. What fails is tried again until it is done."""
+"""Passing queries on to the proxies, which show them to devices. Whatever fails is retried until it succeeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_ANSWER = 1 << 16
 
 
 def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: str, n_proxies: int) -> None:
-    """Note, inside a transaction of the caller, that every proxy is to be told this, in place of anything before it."""
+    """Record, inside the caller's transaction, that every proxy is to be sent this, in place of any earlier order."""
     connection.executemany(
         "INSERT OR REPLACE INTO relays (id, serial, proxy, what, done, problem) VALUES (?, ?, ?, ?, 0, NULL)",
         [(query, serial, proxy, what) for proxy in range(n_proxies)],
@@ -27,9 +27,9 @@ def order_relay(connection: sqlite3.Connection, query: str, serial: int, what: s
 def relay(
     connection: sqlite3.Connection, proxies: Sequence[ProxySettings], client: Any, counted: Set[tuple[str, int]] | None = None
 ) -> int:
-    """Tell the proxies what they have not been told yet; returns how much is still to be told. `client` is an `httpx.Client`.
+    """Send the proxies all outstanding orders; returns how many are still outstanding. `client` is an `httpx.Client`.
 
-    Where `counted` is given, queries are held back until an engine elsewhere counts them: devices must not answer before.
+    If `counted` is given, queries are held back until an external engine counts them: devices must not answer earlier.
     """
     orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
@@ -39,7 +39,7 @@ def relay(
             n_left += 1
             continue
         target = proxies[proxy]
-        problem = away.get(proxy)  # who did not answer just now is not waited for once more
+        problem = away.get(proxy)  # a proxy that has just failed to respond is not waited for again
         try:
             if problem is not None:
                 raise ResponseError(0, "unreachable", problem)
@@ -56,10 +56,10 @@ def relay(
                 answer = ask(client, "PUT", address, _LARGEST_ANSWER, headers=headers)
             else:
                 answer = ask(client, "DELETE", address, _LARGEST_ANSWER, headers=headers)
-            gone = what != PUBLISH and answer.status in (404, 405)  # told before, and the answer was lost; or an older proxy
+            gone = what != PUBLISH and answer.status in (404, 405)  # sent before, but the response was lost; or an older proxy
             if not answer.is_success and not gone:
                 problem = f"{answer.status}: {answer.text[:300]}"
-        except (ResponseError, SettingsError) as error:  # it is away, or the file with its token is: for now
+        except (ResponseError, SettingsError) as error:  # the proxy, or its token file, is unavailable for now
             problem = problem or str(error)
             if isinstance(error, ResponseError):
                 away[proxy] = problem
@@ -72,12 +72,12 @@ def relay(
 
 
 def relay_problem(connection: sqlite3.Connection, names: Sequence[str]) -> str:
-    """Why a proxy could not be told something when it was last tried; empty if there is no such."""
+    """Why the last attempt to send an order to a proxy failed; empty if none did."""
     row = connection.execute("SELECT proxy, problem FROM relays WHERE NOT done AND problem IS NOT NULL LIMIT 1").fetchone()
     return "" if row is None else f"{names[row[0]]}: {row[1]}"
 
 
 def relay_status(connection: sqlite3.Connection, query: str, names: Sequence[str]) -> dict[str, str]:
-    """For each proxy "done", or why it was not told yet."""
+    """For each proxy, "done" or why it has not received the query yet."""
     rows = connection.execute("SELECT proxy, done, problem FROM relays WHERE id = ? ORDER BY proxy", (query,))
     return {names[proxy]: "done" if done else problem or "not told yet" for proxy, done, problem in rows}

@@ -1,4 +1,4 @@
-"""Results as they are looked at: at another confidence, projected, or one label over time."""
+"""Views of results: at another confidence, projected, or one label over time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _COLUMNS = ("index", "start", "end", "serial", "condition", "n", "revision", "es
 
 
 def check_view(confidence: float, form: str) -> float:
-    """The confidence, if it and the form can be shown."""
+    """The confidence, if it and the form are valid."""
     if form not in FORMS:
         raise ParameterError("form", form, f"must be one of {', '.join(FORMS)}")
     return check_confidence(confidence)
 
 
 def viewed(document: dict[str, Any], confidence: float, form: str) -> dict[str, Any]:
-    """A stored result with the intervals of a confidence, and with the nearest distribution in the place of the estimate.
+    """A stored result with intervals at a confidence and, if projected, the nearest distribution in place of the estimate.
 
-    `unbiased` then holds the estimate as it was.
+    `unbiased` then holds the original estimate.
     """
     if "estimate" not in document or (confidence == STORED_CONFIDENCE and form == "raw"):
         return document
     found = Window.from_dict({"covariance": None, "support": None, **document}).estimate
-    assert found is not None  # noqa: S101 - for the type checker: there is one
+    assert found is not None  # noqa: S101 - for the type checker: it is never None
     shown = found.projected() if form == "projected" else found
     if confidence == STORED_CONFIDENCE:
         low, high = np.array(document["low"], dtype=float), np.array(document["high"], dtype=float)
@@ -51,7 +51,7 @@ def viewed(document: dict[str, Any], confidence: float, form: str) -> dict[str, 
 
 
 def slim(number: int, document: str) -> dict[str, Any]:
-    """A stored result with its number, without the matrices that no picture needs."""
+    """A stored result with its number, without the matrices that no plot needs."""
     content: dict[str, Any] = {"number": number, **with_times(json.loads(without_covariance(document)), "start", "end")}
     for name in ("covariance", "reports", "strata", "support"):
         content.pop(name, None)
@@ -59,12 +59,12 @@ def slim(number: int, document: str) -> dict[str, Any]:
 
 
 def without_covariance(document: str) -> str:
-    """A stored result without its covariance, which is most of its text, cut out before anything is read.
+    """A stored result without its covariance, which is most of its text, cut out before anything is parsed.
 
     >>> without_covariance('{"n": 9, "covariance": [[1.0, 0.0], [0.0, 1.0]], "notes": []}')
     '{"n": 9, "covariance": null, "notes": []}'
     """
-    begin = document.find('"covariance": [[')  # inside a text its quotation marks would follow backslashes
+    begin = document.find('"covariance": [[')  # within a string, the quotation marks would follow backslashes
     end = document.find("]]", begin)
     return document if begin < 0 or end < 0 else f'{document[:begin]}"covariance": null{document[end + 2 :]}'
 
@@ -72,9 +72,9 @@ def without_covariance(document: str) -> str:
 def one_label(
     connection: sqlite3.Connection, query: str, label: int, confidence: float, limit: int, end: int | None = None
 ) -> dict[str, list[Any]]:
-    """One label in the newest windows (that begin before `end`), oldest first: a list for each of the columns.
+    """One label in the newest windows (of those that begin before `end`), oldest first: one list per column.
 
-    `widest` is the largest standard error of the window's labels. A window without an estimate has None.
+    `widest` is the largest standard error among the window's labels. A window without an estimate has None.
     """
     rows = connection.execute(
         "SELECT document FROM results WHERE seq IN (SELECT seq FROM results WHERE query = ? AND start < ? "  # noqa: S608 - no input
@@ -102,9 +102,9 @@ def _row(document: dict[str, Any], label: int, confidence: float) -> tuple[Any, 
 
 def _interval(document: dict[str, Any], label: int, confidence: float) -> tuple[float, float]:
     """The interval of one label at another confidence."""
-    if document.get("strata"):  # put together of those of the strata, which takes the whole estimate
+    if document.get("strata"):  # combined from those of the strata, which takes the whole estimate
         found = Window.from_dict({"covariance": None, **document}).estimate
-        assert found is not None  # noqa: S101 - for the type checker: there is one
+        assert found is not None  # noqa: S101 - for the type checker: it is never None
         low, high = found.interval(confidence)[label].tolist()
         return low, high
     support = document.get("support")

@@ -1,4 +1,4 @@
-"""The aggregator as a service: the engine in a thread of its own, the relay in another, and what the interface reads."""
+"""The aggregator as a service: the engine in one thread, the relay in another, and what the interface reads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LARGEST_PAGE = 8 << 20
 
 
 class _Parts(NamedTuple):
-    """The threads of a service, in the order in which they start."""
+    """The threads of a service, in the order in which they are started."""
 
     engine: Background | None
     relay: Background
@@ -66,7 +66,7 @@ class _Embedded:
         self.engine = Engine(self.state, self.logs, settings.limits, clock, settings.history)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.engine.close()
         for log in self.logs:
             log.close()
@@ -74,7 +74,7 @@ class _Embedded:
 
 
 class Service:
-    """An aggregator that runs. The interface has a connection to the state of its own; the engine's is the engine's alone."""
+    """A running aggregator. The interface has its own connection to the state; the engine's is used by the engine alone."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         import httpx  # noqa: PLC0415 - an extra
@@ -104,7 +104,7 @@ class Service:
         self._housekeeping = Housekeeping(self.audit, self.feed, self.names, self.clock)
         self._keeping: sqlite3.Connection | None = None
         self.unrelayed = ""
-        """Why some proxy does not know of a query yet, as it was last tried."""
+        """Why some proxy does not have a query yet, as of the last attempt."""
         self._relay = Background("relay", self._relay_step, _log)
         self._controller: Background | None = None
         if settings.controller is not None:
@@ -123,14 +123,14 @@ class Service:
         after = {"": "nothing", "service.stopped": "a stop"}.get(before, "a kill or a power cut")
         self.audit.record("service.started", after=after, engine=self.settings.engine)
         with self.reading() as connection:
-            announce(self.feed, connection)  # what was published before there was a feed
+            announce(self.feed, connection)  # queries published before there was a feed
         self.refusal_log.start()
         for each in (*self.parts, *self.probes, self.watch):
             if each is not None:
                 each.start()
 
     def stop(self) -> None:
-        """Finish the step that is under way, and let go of everything."""
+        """Finish the current step, and release everything."""
         for each in (self.watch, *self.probes, *self.parts):
             if each is not None:
                 each.stop()
@@ -145,7 +145,7 @@ class Service:
         self._connection.close()
 
     def _record_stop(self) -> None:
-        """Write the last lines of the audit log; a disk that is full keeps nobody from stopping."""
+        """Write the last lines of the audit log; a full disk does not prevent stopping."""
         try:
             self.refusal_log.stop()
             self.audit.record("service.stopped")
@@ -155,19 +155,19 @@ class Service:
         self.feed.close()
 
     def _note_change(self, connection: sqlite3.Connection, change: Change) -> None:
-        """Record and announce a version that the controller has signed, before it is committed."""
+        """Record and announce a version signed by the controller, before it is committed."""
         named = {"actor": f"key:{self._rule.key.public.id}", "subject": f"query:{change.query}"}
         self.audit.record("query.adapted", **named, serial=change.serial, why=change.words())
         announce(self.feed, connection, change.query)
 
     @property
     def ring(self) -> KeyRing:
-        """The keys that are trusted now, as their file says."""
+        """The keys that are trusted now, according to the ring file."""
         return self.ring_file.ring()
 
     @property
     def running(self) -> bool:
-        """Whether answers are counted and queries passed on: the last step of the engine and of the relay went well."""
+        """Whether answers are counted and queries passed on: the last step of the engine and of the relay succeeded."""
         return not self.engine_problem and not self._relay.problem and not self.controller_problem
 
     @property
@@ -183,12 +183,12 @@ class Service:
 
     @property
     def relay_problem(self) -> str:
-        """Why some proxy does not know of a query yet, or why none can be told; empty if all is well."""
+        """Why some proxy does not have a query yet, or why none can be reached; empty if all is well."""
         return self._relay.problem or self.unrelayed
 
     @property
     def history_problem(self) -> str:
-        """Why the history is not in order, though nothing of it is lost; empty if all is well."""
+        """Why the history is not in order, although none of it is lost; empty if all is well."""
         return "" if self._keeper is None else self._keeper.problem
 
     @property
@@ -212,11 +212,11 @@ class Service:
 
     @property
     def alive(self) -> bool:
-        """Whether all its threads run: if one has ended, only a restart helps."""
+        """Whether all its threads are running: if one has ended, only a restart helps."""
         return not any(each is not None and each.ended for each in self.parts)
 
     def health_report(self) -> dict[str, Any]:
-        """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, or cannot be read or told."""
+        """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down, unreadable or unreachable."""
         silent = {probe.name: probe.fault for probe in self.probes if probe.fault is not None}
         proxies = [asdict(each) for each in self.health]
         for proxy in proxies:
@@ -231,7 +231,7 @@ class Service:
         return health_document(aggregator_faults(self), **parts, proxies=proxies)
 
     def _engine_step(self) -> float:
-        """A step of the engine. What fails in it was not committed, so nothing is lost by trying it again."""
+        """A step of the engine. A step that fails is not committed, so nothing is lost by repeating it."""
         return 0.0 if self._embedded is not None and self._embedded.engine.step() else _SECONDS_BETWEEN_LOOKS
 
     def _relay_step(self) -> float | None:
@@ -246,13 +246,13 @@ class Service:
 
     def _housekeeping_step(self) -> float:
         if self._keeping is None:
-            self._keeping = connect(self.settings.state)  # kept: it looks every second
+            self._keeping = connect(self.settings.state)  # kept open: it is used every second
         if self._housekeeping.step(self._keeping, self.ring):
             self._relay.wake()
         return _SECONDS_BETWEEN_ROUNDS
 
     def _own_connection(self) -> sqlite3.Connection:
-        """A further connection to the state, for work that must not wait for the rest."""
+        """Another connection to the state, for work that must not wait for the rest."""
         return connect(self.settings.state)
 
     def _controller_step(self) -> float:
@@ -275,7 +275,7 @@ class Service:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The same, inside a transaction."""
+        """The interface's connection, inside a transaction."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -286,7 +286,7 @@ class Service:
             self._connection.execute("COMMIT")
 
     def holder_of(self, token: str) -> TokenHolder | None:
-        """Whose token it is; None for one that is not known."""
+        """Whose token it is; None for an unknown token."""
         with self.reading() as connection:
             holder = find_token(connection, token)
         if holder is not None:
@@ -294,20 +294,20 @@ class Service:
         return holder
 
     def owner_of(self, query_id: str) -> str | None:
-        """The analyst whose query it is; None if there is no such query."""
+        """The analyst who owns the query; None if there is no such query."""
         with self.reading() as connection:
             row = connection.execute("SELECT analyst FROM queries WHERE id = ? LIMIT 1", (query_id,)).fetchone()
         return None if row is None else str(row[0])
 
     def may(self, token: str, right: str, query_id: str) -> bool:
-        """Whether a token allows this with a query, as of now."""
+        """Whether a token allows this for a query, as of now."""
         holder, owner = self.holder_of(token), self.owner_of(query_id)
         return holder is not None and owner is not None and holder.may(right, owner)
 
     def publish(self, query_id: str, content: bytes, holder: TokenHolder | None = None) -> tuple[Published, bool]:
-        """Take a signed query of this id, and have it relayed. Counted from this moment on; whether this version is new here.
+        """Accept a signed query with this id, count it from now on, and have it relayed; also returns whether the version is new.
 
-        `holder` is who asks for it: without one, the service itself.
+        `holder` is the requester; without one, it is the service itself.
         """
         signed = SignedQuery.from_bytes(content)
         asked = authenticate(signed, self.ring, self.clock())
@@ -336,7 +336,7 @@ class Service:
         return entries[-1], fresh
 
     def stop_query(self, query_id: str, actor: str = SERVICE) -> bool:
-        """Ask no device any more; False if the query is not running."""
+        """Stop asking devices; False if the query is not running."""
         with self.writing() as connection:
             running = stop(connection, query_id, self.clock())
             if running:
@@ -354,7 +354,7 @@ class Service:
         return self.history
 
     def delete_history(self, query_id: str, actor: str) -> dict[str, Any]:
-        """Delete all stored reports of a query; the receipt. Recorded before it begins, for it cannot be taken back."""
+        """Delete all stored reports of a query; returns the receipt. Recorded before it begins, because it cannot be undone."""
         kept = self.kept_history()
         self.audit.record(
             "history.deleted", actor=actor, subject=f"query:{query_id}", n_reports=kept.extent(query_id)["n_reports"]
@@ -362,7 +362,7 @@ class Service:
         return kept.delete(query_id)
 
     def queries(self, query_id: str | None = None) -> list[dict[str, Any]]:
-        """The newest version of each query (or of one), in short, and how far the proxies know of it."""
+        """The newest version of each query (or of one), in brief, and which proxies have it."""
         with self.reading() as connection:
             newest = {entry.query.id: entry for entry in published(connection, query_id)}
             return [
@@ -371,19 +371,19 @@ class Service:
             ]
 
     def queries_versions(self) -> dict[str, str]:
-        """For each analyst a text that changes whenever one of their queries is published or stopped."""
+        """For each analyst, a text that changes whenever one of their queries is published or stopped."""
         figures = "count(*), max(published), count(stopped), max(stopped)"
         with self.reading() as connection:
             rows = connection.execute(f"SELECT analyst, {figures} FROM queries GROUP BY analyst ORDER BY analyst")  # noqa: S608
             return {analyst: " ".join(map(str, rest)) for analyst, *rest in rows}
 
     def newest(self) -> int:
-        """The number of the newest result of all queries."""
+        """The number of the newest result, over all queries."""
         with self.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results").fetchone()[0])
 
     def all_results(self, after: int, up_to: int | None, limit: int) -> list[tuple[int, str, str]]:
-        """Results of all queries as (number, analyst, JSON): those after one number and up to another."""
+        """Results of all queries as (number, analyst, JSON), after one number and up to another."""
         owner = "coalesce((SELECT analyst FROM queries WHERE id = query LIMIT 1), '')"
         with self.reading() as connection:
             return connection.execute(
@@ -397,7 +397,7 @@ class Service:
             return versions_of(connection, query_id)
 
     def capacity(self) -> list[dict[str, Any]]:
-        """Answers a second that were sustained, for each size class."""
+        """Answers per second sustained, by size class."""
         with self.reading() as connection:
             return capacity(connection)
 
@@ -410,10 +410,10 @@ class Service:
         limit: int = 100,
         last: bool = False,
     ) -> list[tuple[int, str]]:
-        """Results of a query as (number, JSON): those after a number, whose windows begin from `start` on and before `end`.
+        """Results of a query as (number, JSON), after a number, for windows that begin at or after `start` and before `end`.
 
-        Of a window that was revised, the newest revision. With `last`, the newest windows come first.
-        Up to `limit` of them, and no further one once they have `LARGEST_PAGE` characters together.
+        Only the newest revision of a revised window is returned. With `last`, the newest windows come first. At most `limit`
+        results, and no more once they have `LARGEST_PAGE` characters together.
         """
         order = "number DESC" if last else "seq ASC"
         found: list[tuple[int, str]] = []
@@ -433,17 +433,17 @@ class Service:
         return found
 
     def history_reader(self, query_id: str) -> HistoryReader:
-        """Who answers questions about the past of a query."""
+        """A reader that answers questions about the past of a query."""
         return history_reader(self._own_connection, query_id, self.history)
 
     def last_number(self, query_id: str) -> int:
-        """The number of the result of a query that was released last; 0 if there is none."""
+        """The number of the last result of a query to be released; 0 if there is none."""
         with self.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(seq), 0) FROM results WHERE query = ?", (query_id,)).fetchone()[0])
 
 
 def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
-    """The newest result in short."""
+    """The newest result in brief."""
     names = ("index", "start", "end", "condition", "n")
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
     newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"  # no other document is read

@@ -1,4 +1,4 @@
-"""What is wrong with an aggregator and with the proxies that it reads, by name."""
+"""The named faults of an aggregator and of the proxies that it reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["aggregator_faults"]
 
 
 def aggregator_faults(service: Service) -> list[Fault]:
-    """All of it. Of a fault that is seen in two ways, the first that was found is told."""
+    """All current faults. If a fault is seen in two ways, only the first is reported."""
     found = [*_parts(service), *_proxies(service), *_machine(service)]
     return list({(each.name, each.subject): each for each in reversed(found)}.values())[::-1]
 

@@ -2,7 +2,7 @@
 
 The cookie holds the token itself, so the server keeps no sessions: a restart ends none, and a revoked token ends all of its
 sessions at once. Scripts cannot read it (`HttpOnly`), and browsers send it with requests from our own pages only
-(`SameSite=Strict`). A request that changes something must show, besides, a word that only our own pages can read from
+(`SameSite=Strict`). A request that changes something must also send a word that only our own pages can read from
 `GET /v1/session`, and must come from our own origin.
 """
 
@@ -38,12 +38,12 @@ _SAFE = ("GET", "HEAD")
 
 
 def csrf_word(token: str) -> str:
-    """What a page shows beside its cookie when it changes something."""
+    """What a page sends along with its cookie when it changes something."""
     return hmac.new(token.encode(errors="surrogateescape"), b"deniable csrf 1", hashlib.sha256).hexdigest()
 
 
 def from_own_page(request: Request) -> bool:
-    """Whether the request can only have come from a page of this origin, as browsers tell it."""
+    """Whether the request can only have come from a page of this origin, according to the headers that browsers set."""
     origin = request.headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc == request.headers.get("host", "")
@@ -51,26 +51,26 @@ def from_own_page(request: Request) -> bool:
 
 
 class Caller(NamedTuple):
-    """Who is asking: the token they show, and whose that is."""
+    """Who is asking: the token presented, and its holder."""
 
     token: str
     holder: TokenHolder
 
 
 def authorize(service: Service, request: Request) -> Caller:
-    """Who is asking, if they show a token that is known."""
+    """Who is asking, if they present a known token."""
     token = _shown(request)
     holder = service.holder_of(token) if token else None
     request.state.actor = "no token" if not token else "unknown token" if holder is None else holder.actor
     if holder is None:
-        raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token that is known here")
+        raise RefusedError("token", 401, "this needs the header 'Authorization: Bearer …' with a token of this aggregator")
     return Caller(token, holder)
 
 
 def authorize_query(service: Service, request: Request, query_id: str, right: str) -> Caller:
     """Who is asking, if they may do this with a query.
 
-    Whether a query that they have no right on exists, they are not told: the answer is the same as if there were none.
+    Without any right on a query, they cannot find out whether it exists: the response is the same as if it did not.
     """
     caller = authorize(service, request)
     owner = service.owner_of(query_id)
@@ -78,7 +78,7 @@ def authorize_query(service: Service, request: Request, query_id: str, right: st
     if not held:
         raise RefusedError("unknown_query", 404, f"there is no query {query_id[:64]!r} here that this token may see")
     if right not in held:
-        raise RefusedError("right", 403, f"this needs the right to {right}, and this token's are: {', '.join(held)}")
+        raise RefusedError("right", 403, f"this needs the right to {right}; this token's rights are: {', '.join(held)}")
     return caller
 
 
@@ -95,7 +95,7 @@ def _shown(request: Request) -> str:
 
 
 def set_cookie(request: Request, response: Response, token: str) -> None:
-    """Sign the browser in, until it is closed or half a day is over."""
+    """Sign the browser in, until it is closed or half a day has passed."""
     response.set_cookie(
         COOKIE, token, max_age=_SECONDS, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict"
     )

@@ -1,10 +1,10 @@
 """The aggregator's state: one SQLite file in which positions, marks, waiting shares, panes and accounts move together.
 
 A step of the engine is one transaction. Killed at any point, the engine finds the state of its last finished step, and the logs
-still hold what came after: nothing is lost, and nothing is counted twice.
+still have what came after: nothing is lost, and nothing is counted twice.
 
-Rows that wait are only ever added. A row whose id is among the joined ones waits no longer, so joining does not rewrite what
-waited; both go when their epoch is closed.
+Waiting rows are only ever added. A row whose id is among the joined ones no longer waits, so joining does not rewrite the
+waiting rows; both are deleted when their epoch is closed.
 """
 
 from __future__ import annotations
@@ -109,31 +109,31 @@ DROP TABLE tokens;
 ALTER TABLE holders RENAME TO tokens;
 """,
 }
-"""What makes a state of one version one of the next. 1 to 2: logs got partitions, and marks, which are read again, a place. 2 to
-3: a window got revisions; those that are there are final. 3 to 4: queries and tokens belong to analysts. A token was good for all
-queries; now it is for those of the analyst whose name it bears. Where all queries are of one analyst, tokens of other names still
-read them (and publish them, which takes the analyst's signature), but neither stop them nor delete."""
+"""Migrations from one schema version to the next. 1 to 2: logs got partitions; marks, which are read again, got a table. 2 to
+3: windows got revisions; existing results are final. 3 to 4: queries and tokens belong to analysts. A token used to be valid for
+all queries; now it is valid for those of the analyst it is named after. If all queries belong to one analyst, tokens with other
+names can still read them (and publish them, which takes the analyst's signature), but can neither stop nor delete them."""
 GUARDED = (
     *("meta", "proxies", "marks", "queries", "channels", "closures", "panes", "accounts", "totals", "refusals", "results"),
     *("tokens", "grants", "relays", "history_files", "history_staged", "history_epochs", "history_removed", "history_receipts"),
 )
-"""Tables whose rows are checked when the file is opened. Not the shares that wait and the ids that are joined: a share that
-changed fits no tag, and is counted as such."""
+"""Tables whose rows are checked when the file is opened. Waiting shares and joined ids are not: an altered share fits no tag, and
+is counted as such."""
 _LOSSES = (
     "CREATE TABLE IF NOT EXISTS losses (proxy INTEGER NOT NULL, channel INTEGER NOT NULL, first INTEGER NOT NULL, "
     "past INTEGER NOT NULL, why TEXT NOT NULL)"
 )
-"""Made by a restore alone, for most states have no losses."""
+"""Created only by a restore, because most states have no losses."""
 NOT_REVISED = (
     "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number = results.number "
     "AND newer.revision > results.revision)"
 )
-"""What holds in SQL for the newest revision of a window."""
+"""The SQL condition for the newest revision of a window."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 
 def signed(word: int) -> int:
-    """A 64-bit word as SQLite holds it."""
+    """A 64-bit word as SQLite stores it."""
     return word - (1 << 64) if word >> 63 else word
 
 
@@ -155,14 +155,14 @@ def stored_panes(connection: sqlite3.Connection, query: str, epochs: range) -> d
 
 
 def connect(path: str | Path) -> sqlite3.Connection:
-    """A connection to a state file, made if it is not there, brought up to date if it is old, and refused if it is too new."""
+    """A connection to a state file, which is created if missing, migrated if old, and refused if too new."""
     _make_private(Path(path))
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     except sqlite3.OperationalError as error:
         raise StateError(f"{path} cannot be used as the aggregator's state: {error}") from None
     try:
-        connection.execute("PRAGMA page_size = 16384")  # of a file that is made now: blobs of some 100 KB are read and written
+        connection.execute("PRAGMA page_size = 16384")  # for a new file: blobs of about 100 KB are read and written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a finished step survives a power cut
         row_checks.prepare(connection)
@@ -179,7 +179,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
                 _run(connection, _MIGRATIONS[version])
                 version += 1
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
-    except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
+    except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # in a damaged file even SQLite's messages may not be text
         connection.close()
         reason = storage_reason(Path(path), error) if isinstance(error, sqlite3.OperationalError) else one_line(error)
         raise StateError(f"{path} cannot be used as the aggregator's state: {reason}") from None
@@ -190,7 +190,7 @@ def connect(path: str | Path) -> sqlite3.Connection:
 
 
 def look_into(path: str | Path) -> tuple[sqlite3.Connection, int]:
-    """A connection that can only read a state file, and the file's version. Nothing is made or brought up to date."""
+    """A read-only connection to a state file, and the file's version. Nothing is created or migrated."""
     try:
         connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None)
         try:
@@ -207,10 +207,10 @@ def look_into(path: str | Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _make_private(path: Path) -> None:
-    """Have the file, and what SQLite keeps beside it, be its owner's alone: it holds shares that wait.
+    """Restrict the file, and those that SQLite keeps beside it, to its owner: it holds waiting shares.
 
-    One that is there is not opened: closing it would drop the locks of this process's other connections to it (fcntl(2)), and a
-    command that ends meanwhile would take itself for the last user and delete the write-ahead log that those still read.
+    An existing file is not opened: closing it would drop the locks of this process's other connections to it (fcntl(2)), and
+    a command that ends meanwhile would take itself for the last user and delete the write-ahead log that those still read.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -221,14 +221,14 @@ def _make_private(path: Path) -> None:
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Several statements, inside the transaction that is open."""
+    """Run several statements inside the open transaction."""
     for statement in script.split(";\n"):
         connection.execute(statement)
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of what is done inside with a connection, or nothing."""
+    """Commit everything done with the connection in the body, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -240,7 +240,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @dataclass
 class Stored:
-    """Rows of a bucket as they stand in the state: those of one proxy that waited, or (proxy None) the ids that are joined."""
+    """Stored rows of a bucket: the waiting rows of one proxy, or (proxy None) the joined ids."""
 
     channel: int
     epoch: int
@@ -250,7 +250,7 @@ class Stored:
 
 
 class Revision(NamedTuple):
-    """Which result of a window it is, whether it is the last, of how many answers, and when it was made."""
+    """Which result of a window it is, whether it is the last, its number of answers, and when it was made."""
 
     number: int
     final: bool
@@ -277,7 +277,7 @@ class Step:
 
 
 class State:
-    """The state of one engine. Only one process at a time may have it open as such."""
+    """The state of one engine. Only one process at a time may have it open."""
 
     def __init__(self, path: str | Path, proxies: Sequence[str]) -> None:
         self.path, self.proxies = Path(path), tuple(proxies)
@@ -296,7 +296,7 @@ class State:
             raise
 
     def _validate_rows(self) -> None:
-        """Refuse a file whose rows are not those that were written: its figures would be wrong, and nothing would show it."""
+        """Refuse a file whose rows are not as they were written: its figures would be wrong, and nothing would show it."""
         try:
             with self.transaction():
                 row_checks.guard(self.connection, GUARDED)
@@ -318,21 +318,21 @@ class State:
                 self.connection.executemany("INSERT INTO proxies VALUES (?, ?, NULL, '')", list(enumerate(self.proxies)))
         elif names != self.proxies:
             self.connection.close()
-            raise StateError(f"{self.path} was written for the proxies {list(names)}, and these are {list(self.proxies)}")
+            raise StateError(f"{self.path} was written for the proxies {list(names)}, not {list(self.proxies)}")
 
     def close(self) -> None:
-        """Give the state back."""
+        """Release the state."""
         self.connection.close()
         os.close(self._lock)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of what is done inside, or nothing."""
+        """Commit everything done in the body, or nothing."""
         with transaction(self.connection):
             yield
 
     def settle_engine(self, name: str) -> None:
-        """Take note, inside a transaction, of the engine that counts into this state: another would count everything again."""
+        """Record, inside a transaction, which engine counts into this state: another one would count everything again."""
         known = self.connection.execute("SELECT value FROM meta WHERE name = 'engine'").fetchone()
         if known is None:
             self.connection.execute("INSERT INTO meta VALUES ('engine', ?)", (name,))
@@ -342,13 +342,13 @@ class State:
     # --- what is lost -----------------------------------------------------------------------------------------------
 
     def note_loss(self, proxy: int, channel: int, epochs: range, why: str) -> None:
-        """Take note, inside a transaction, that of these epochs shares of a proxy are lost: their windows will say so."""
+        """Record, inside a transaction, that shares of a proxy are lost for these epochs: their windows will say so."""
         self.connection.execute(_LOSSES)
         row = (proxy, signed(channel), epochs.start, epochs.stop, why)
         self.connection.execute("INSERT INTO losses (proxy, channel, first, past, why) VALUES (?, ?, ?, ?, ?)", row)
 
     def lost(self, channel: int, epoch: int) -> set[int]:
-        """The proxies of which shares of an epoch are lost."""
+        """The proxies that have lost shares of an epoch."""
         if not self.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'losses'").fetchone():
             return set()
         rows = self.connection.execute(
@@ -364,7 +364,7 @@ class State:
     # --- what the engine starts from --------------------------------------------------------------------------------
 
     def positions(self) -> list[tuple[int, ...]]:
-        """How far each proxy's log is counted: an offset for each partition, or nothing if it was never read."""
+        """How far each proxy's log is counted: one offset per partition, or nothing if it was never read."""
         rows = self.connection.execute("SELECT position FROM proxies ORDER BY proxy")
         return [tuple(map(int, position.split())) for (position,) in rows]
 
@@ -374,19 +374,19 @@ class State:
         return {(proxy, partition, unsigned(channel)): epoch for proxy, partition, channel, epoch in rows}
 
     def identities(self) -> list[str | None]:
-        """The identity of each proxy's log, if it was ever read. Positions mean something only beside it."""
+        """The identity of each proxy's log, if it was ever read. Positions have a meaning only together with it."""
         return [identity for (identity,) in self.connection.execute("SELECT identity FROM proxies ORDER BY proxy")]
 
     def fronts(self) -> dict[int, int]:
-        """For each channel the first epoch that is not closed."""
+        """For each channel, the first epoch that is not closed."""
         return {unsigned(channel): front for channel, front in self.connection.execute("SELECT channel, front FROM channels")}
 
     def firsts(self) -> dict[int, int]:
-        """For each channel the first epoch that was ever counted."""
+        """For each channel, the first epoch that was ever counted."""
         return {unsigned(channel): first for channel, first in self.connection.execute("SELECT channel, first FROM channels")}
 
     def stored(self) -> Iterator[Stored]:
-        """The joined ids of all open epochs, then the rows that waited at some time (of which the joined ones wait no more)."""
+        """The joined ids of all open epochs, then all rows that ever waited (the joined ones no longer do)."""
         still_open = "(SELECT 1 FROM channels WHERE channels.channel = {0}.channel AND {0}.epoch >= front)"
         joined = f"SELECT channel, epoch, bucket, ids FROM joined WHERE EXISTS {still_open.format('joined')}"  # noqa: S608 - no input
         for channel, epoch, bucket, content in self.connection.execute(joined):
@@ -399,7 +399,7 @@ class State:
     # --- what the engine changes (inside a transaction) -------------------------------------------------------------
 
     def apply(self, step: Step) -> None:
-        """Everything a step changes."""
+        """Apply everything that a step changes."""
         run = self.connection.executemany
         positions = [(" ".join(map(str, position)), proxy) for proxy, position in step.positions.items()]
         run("UPDATE proxies SET position = ? WHERE proxy = ?", positions)
@@ -436,7 +436,7 @@ class State:
         )
 
     def enter(self, ledger: Ledger) -> None:
-        """Add the entries of a ledger to the accounts, to the totals, and to the refusals by reason."""
+        """Add the entries of a ledger to the accounts, the totals, and the refusals by reason."""
         added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in _FIGURES)
         self.connection.executemany(
             f"INSERT INTO accounts (channel, epoch, proxy, {', '.join(_FIGURES)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
@@ -457,7 +457,7 @@ class State:
             )
 
     def close_epoch(self, channel: int, epoch: int, missing: Iterable[int]) -> None:
-        """Let no share of this epoch, or of one before it, be counted any more; it was closed without the `missing` proxies."""
+        """Close this epoch and all before it: none of their shares is counted any more. `missing` are the absent proxies."""
         self.connection.executemany(
             "INSERT INTO closures (channel, epoch, missing) VALUES (?, ?, ?)",
             [(signed(channel), epoch, " ".join(map(str, chosen))) for chosen in [sorted(missing)] if chosen],
@@ -473,7 +473,7 @@ class State:
         return {int(proxy) for (text,) in rows for proxy in text.split()}
 
     def drop_waiting(self, channel: int, epoch: int, proxy: int) -> None:
-        """Give up the shares of a proxy that wait in an epoch."""
+        """Give up the waiting shares of a proxy in an epoch."""
         self.connection.execute(
             "DELETE FROM waiting WHERE channel = ? AND epoch = ? AND proxy = ?", (signed(channel), epoch, proxy)
         )
@@ -508,7 +508,7 @@ class State:
         return None if row is None else Revision(row[0], bool(row[1]), *row[2:])
 
     def revisions_before(self, query: str, window: int) -> tuple[int, list[Revision]]:
-        """The last revised window before one that has come to its end, and all its results, first to final; none, if there is
+        """The last revised window before a given one that is final, and all its results, first to final; no results if there is
         no such window.
         """
         rows = self.connection.execute(
@@ -521,7 +521,7 @@ class State:
     # --- garbage ----------------------------------------------------------------------------------------------------
 
     def collect_garbage(self, most_rows: int) -> int:
-        """Delete up to so many rows of closed epochs; returns how many were deleted. While there are some, call again."""
+        """Delete up to this many rows of closed epochs; returns how many were deleted. Call again while there are some."""
         deleted = 0
         for table in ("joined", "waiting"):
             closed = f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
@@ -530,7 +530,7 @@ class State:
         return deleted
 
     def forget(self, channel: int, before_epoch: int, queries: Iterable[str], before_time: int) -> None:
-        """Delete accounts and results that are older than they are kept."""
+        """Delete accounts and results whose retention has passed."""
         self.connection.execute(
             "DELETE FROM accounts WHERE channel = ? AND epoch < ? AND epoch >= 0", (signed(channel), before_epoch)
         )
@@ -539,10 +539,10 @@ class State:
             self.connection.execute("DELETE FROM results WHERE query = ? AND start < ?", (query, before_time))
 
     def forget_panes(self, queries: Iterable[str], before_epoch: int) -> None:
-        """Delete panes that are older than they are kept."""
+        """Delete panes whose retention has passed."""
         for query in queries:
             self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
 
 
 Clock = Callable[[], int]
-"""What tells the time, in whole seconds of UTC: injected, so that tests and simulations can run it faster."""
+"""Tells the time in whole seconds of UTC; injected, so that tests and simulations can run faster."""

@@ -1,7 +1,7 @@
 """Bearer tokens of the aggregator's interface, in its state: whose they are, what they allow, and their hashes.
 
-Queries belong to the analyst who signed them. A token belongs to an analyst and has rights on that analyst's queries; rights on
-another's can be granted to it. An operator's token is for running the service: it stops any query, and reads no result.
+Queries belong to the analyst who signed them. A token belongs to an analyst and has rights on that analyst's queries; it can be
+granted rights on another's. An operator's token is for running the service: it stops any query, and reads no result.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ class TokenHolder(NamedTuple):
     id: str
     label: str
     analyst: str
-    """Empty for an operator's."""
+    """Empty for an operator's token."""
     role: str
     grants: Mapping[str, frozenset[str]]
     """By analyst, the rights on that analyst's queries."""
 
     @property
     def actor(self) -> str:
-        """What the audit log calls it."""
+        """Its name in the audit log."""
         return f"token:{self.id}"
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return self.analyst or self.label
 
     def rights(self, analyst: str) -> tuple[str, ...]:
-        """What it allows to do with the queries of an analyst."""
+        """What it allows with the queries of an analyst."""
         if self.role == OPERATOR:
             return ("stop",)
         held = self.grants.get(analyst, frozenset())
@@ -77,11 +77,11 @@ class TokenHolder(NamedTuple):
 
 
 def parse_rights(name: str, text: str) -> tuple[str, ...]:
-    """Rights as people write them: names with commas between, or `none`."""
+    """Rights as people write them: comma-separated names, or `none`."""
     given = [] if text.strip() == "none" else [part.strip() for part in text.split(",")]
     for right in given:
         if right not in RIGHTS:
-            raise ParameterError(name, right, f"must be some of {', '.join(RIGHTS)}, with commas between, or none")
+            raise ParameterError(name, right, f"must be some of {', '.join(RIGHTS)}, separated by commas, or none")
     return tuple(right for right in RIGHTS if right in given)
 
 
@@ -98,7 +98,7 @@ def add_token(
     label: str = "",
     operator: bool = False,
 ) -> str:
-    """A new token. This is the only time that it is seen in clear."""
+    """A new token. It is never shown again in clear."""
     if operator and (analyst or may):
         raise ParameterError("operator", True, "must be given alone: an operator's token belongs to no analyst")
     if not operator:
@@ -115,7 +115,7 @@ def add_token(
 
 
 def grant(connection: sqlite3.Connection, chosen: str, analyst: str, may: Collection[str]) -> str:
-    """Let a token, named by its id or the start of that, do this with an analyst's queries, and nothing else; its whole id."""
+    """Give a token, named by its id or a prefix of it, exactly these rights on an analyst's queries; returns its full id."""
     _check_rights(may)
     digest, role = _one(connection, chosen)
     if role == OPERATOR:
@@ -135,7 +135,7 @@ def _check_rights(may: Collection[str]) -> None:
 def _one(connection: sqlite3.Connection, chosen: str) -> tuple[bytes, str]:
     found = _chosen(connection, chosen)
     if len(found) != 1:
-        raise ParameterError("token", chosen, f"must be the id of one token, and {len(found) or 'no'} tokens have it")
+        raise ParameterError("token", chosen, f"must be the id of one token; {len(found) or 'no'} tokens have it")
     return found[0]
 
 
@@ -147,14 +147,14 @@ def _chosen(connection: sqlite3.Connection, chosen: str) -> list[tuple[bytes, st
 
 
 def find_token(connection: sqlite3.Connection, token: str) -> TokenHolder | None:
-    """Whose token it is that somebody shows, and what it allows; None for one that is not known."""
+    """The holder of a presented token, and what it allows; None for an unknown token."""
     digest = token_hash(token)
     row = connection.execute("SELECT label, analyst, role FROM tokens WHERE digest = ?", (digest,)).fetchone()
     return None if row is None else TokenHolder(digest.hex()[:16], row[0], row[1], row[2], _grants(connection, digest))
 
 
 def note_use(connection: sqlite3.Connection, ids: Collection[str], now: int) -> None:
-    """Write down the day on which tokens were used. No more than the day: this is not a log of who looks when."""
+    """Record the day on which tokens were used. Only the day: this is not a log of who looks when."""
     rows = connection.execute("SELECT digest FROM tokens").fetchall()
     used = [(now // _DAY * _DAY, digest) for (digest,) in rows if digest.hex()[:16] in ids]
     connection.executemany("UPDATE tokens SET used = ? WHERE digest = ?", used)
@@ -166,7 +166,7 @@ def _grants(connection: sqlite3.Connection, digest: bytes) -> dict[str, frozense
 
 
 def list_tokens(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """All tokens, the oldest first: id, label, analyst, role, rights by analyst, when made, and the day of the last use."""
+    """All tokens, oldest first: id, label, analyst, role, rights by analyst, when created, and the day of last use."""
     rows = connection.execute("SELECT digest, label, analyst, role, made, used FROM tokens ORDER BY made, digest").fetchall()
     out = []
     for digest, label, analyst, role, made, used in rows:
@@ -179,7 +179,7 @@ def list_tokens(connection: sqlite3.Connection) -> list[dict[str, Any]]:
 
 
 def revoke_tokens(connection: sqlite3.Connection, chosen: str) -> list[str]:
-    """Forget the tokens whose id starts so; their ids. A running aggregator refuses them from its next request on."""
+    """Delete the tokens whose ids have this prefix; returns their ids. A running aggregator refuses them at the next request."""
     found = _chosen(connection, chosen)
     for digest, _ in found:
         for table in ("tokens", "grants"):

@@ -1,14 +1,14 @@
 """Windows: panes added up and solved, with an error that covers sampling, randomization, strata and a finite population.
 
-A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighing by the people who
-could answer in it: by its reports or, where versions of the query sampled differently, by its reports over the sampling. With
+A window's estimate is of the mean, over its epochs, of the population's proportions, each epoch weighted by the people who
+could answer in it: by its reports or, if versions of the query sampled differently, by its reports divided by the sampling. With
 n_e reports of U people in epoch e, and n in all, panes are independent given the answers, and the variance of their pooled
 estimate is
 
     V = V_infinite - V_s / U_w,        U_w = U n^2 / sum n_e^2
 
-which is MATHS 1 for one epoch, and the formula for a population of m U in m equal ones. A query without a stated population is
-given V_infinite, which is never below that.
+which is MATHS 1 for one epoch, and the formula for a population of m U for m equal epochs. A query without a stated population
+gets V_infinite, which is never smaller.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ WITHHELD = "withheld"
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
 MALFORMED = "malformed"
-"""So many shares were malformed that the answers behind them could move a proportion further than the 95 % interval says."""
+"""So many shares were malformed that the answers behind them could move a proportion beyond its 95 % interval."""
 NO_COUNTERPART = "have no counterpart at another proxy"
-"""In the note of a window whose missing shares of one proxy stand for answers that could move a proportion beyond its ±."""
+"""Part of a window's note when a proxy's unmatched shares represent answers that could move a proportion beyond its ±."""
 _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Window(Result):
-    """The result of one window. Printed, it is the estimate under a line that says when it was and what is missing."""
+    """The result of one window. Printed, it is the estimate under a line with its time and what is missing."""
 
     query: str
     serial: int
@@ -64,7 +64,7 @@ class Window(Result):
     index: int
     start: int
     end: int
-    """In seconds of UTC; the first after the window."""
+    """In seconds of UTC; the first second after the window."""
     condition: str
     n: int
     nothing: int
@@ -75,29 +75,29 @@ class Window(Result):
     conservation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What became of the shares of its channel and epochs, per proxy."""
     influence: float | None = None
-    """The largest change that one lying report can make to the estimate of any label; those of several liars add up."""
+    """The largest change that one lying report can make to the estimate of any label; the changes of several liars add up."""
     revision: int = 0
-    """Which result of the window it is, counted from 0. Each is of all answers that had come by then."""
+    """Which result of the window it is, counted from 0. Each is based on all answers that had arrived by then."""
     final: bool = True
-    """Whether no later answer can count any more."""
+    """Whether no later answer can count."""
     open_until: int | None = None
-    """Up to which second answers may still come, while it is not final."""
+    """Until which second answers may still arrive, while it is not final."""
     expected: int | None = None
-    """How many more answers are to be expected, by those that came late in an earlier window; None if there is none yet."""
+    """How many more answers to expect, judging by those that came late in an earlier window; None if there is none yet."""
     wish: float | None = None
     """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
     silent_from: int | None = None
-    """When devices that answer as often as expected have used up the query's budget; None if it lasts to the end."""
+    """When devices that answer as often as expected will have used up the query's budget; None if it lasts to the end."""
     columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """The buckets of each column of the answer; labels are their combinations, the first column counting most."""
+    """The buckets of each column of the answer; labels are their combinations, with the first column most significant."""
     complete: bool = True
     """Whether every answer is in some bucket, so that proportions make up a whole."""
     epsilon_shuffled: float | None = None
-    """Of one answer, to anyone who sees only the shuffled reports, but for a chance of `delta_shuffled`; an upper bound. None
-    where that is not claimed: without an estimate, and of memoized answers."""
+    """An upper bound for one answer, to anyone who sees only the shuffled reports, except with probability `delta_shuffled`. None
+    where no such claim is made: without an estimate, and for memoized answers."""
     delta_shuffled: float | None = None
     shuffled_among: int | None = None
-    """How many reports the answer that is hidden least was shuffled among: those of its epoch, stratum and version."""
+    """How many reports the least hidden answer was shuffled among: those of its epoch, stratum and version."""
 
     def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
         """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
@@ -108,7 +108,7 @@ class Window(Result):
         if self.estimate is None:
             raise ParameterError("window", self.index, f"has no estimate: {self.condition}, {self.n:,} answers")
         if not self.columns:
-            raise ParameterError("window", self.index, "does not say which columns it has: its aggregator is older")
+            raise ParameterError("window", self.index, "does not list its columns: it comes from an older aggregator")
         if not self.complete:
             rule = "must have other = true: without it some answers are in no bucket, and the buckets make up no whole"
             raise ParameterError("columns", list(self.columns), rule)
@@ -121,17 +121,17 @@ class Window(Result):
         return whole.conditional(tuple(others if of is None else _several(of)), tuple(_several(given)))
 
     def chain(self, *columns: str) -> list[Table]:
-        """The steps of an event chain: P(second | first), P(third | second), … of the named columns, or of all in their order."""
+        """The steps of an event chain: P(second | first), P(third | second), … for the named columns, or for all in order."""
         names = columns or tuple(self.columns)
         return [self.table(after, before) for before, after in pairwise(names)]
 
     @property
     def error(self) -> float | None:
-        """The half-width of the widest 95 % interval: what the wish is compared with; None without an estimate."""
+        """The half-width of the widest 95 % interval, which is compared with the wish; None without an estimate."""
         return None if self.estimate is None else widest(self.estimate)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """As JSON can hold it: what :meth:`from_dict` reads. Covariances of many labels are left out where counts give them."""
+        """As JSON data, which :meth:`from_dict` reads. Covariances of many labels are left out if the counts determine them."""
         out = fields_of(self, "estimate")
         if self.estimate is not None:
             out |= describe_estimate(self.estimate, confidence)
@@ -205,7 +205,7 @@ def assemble(
     missing: Iterable[str] = (),
     conservation: Mapping[str, Any] | None = None,
 ) -> Window:
-    """The result of a window of a query from the panes of its epochs; `versions` are the query's, oldest first."""
+    """The result of a window of a query, from the panes of its epochs; `versions` are the query's, oldest first."""
     start, end = versions[-1].schedule.bounds_of_window(index)
     missing = tuple(missing)
     newest, n, estimate = estimate_period(versions, panes, (start, end))
@@ -222,7 +222,7 @@ def assemble(
         condition = PROXY_DOWN if missing else MALFORMED
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note("were malformed")))
     if estimate is not None and not missing and alone.proportion > widest(estimate):
-        # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the others' shares show it.
+        # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the others' shares show this.
         note = alone.note(NO_COUNTERPART)
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     nothing = sum(pane.nothing for pane in panes.values())
@@ -240,7 +240,7 @@ def assemble(
 
 
 class _Lost(NamedTuple):
-    """The proxy of which the largest proportion of shares came to nothing."""
+    """The proxy that lost the largest proportion of its shares."""
 
     proxy: str = ""
     proportion: float = 0.0
@@ -252,10 +252,10 @@ class _Lost(NamedTuple):
 
 
 def _lost(conservation: Mapping[str, Any], outcome: str) -> _Lost:
-    """How large a part of a window's answers may be missing because a share was malformed, or no other proxy had its partner.
+    """How large a part of a window's answers may be missing because a share was malformed or had no counterpart.
 
-    If a proportion m of the answers is missing, then the proportion of all answers lies within m of that of the others, whatever
-    the missing ones said. That is a bias, which no interval of the others covers; so m is compared with its half-width.
+    If a proportion m of the answers is missing, the proportion of all answers is within m of that of the others, whatever the
+    missing ones said. That is a bias, which no interval of the others covers; so m is compared with its half-width.
     """
     found = _Lost()
     for name, account in conservation.get("proxies", {}).items():
@@ -284,15 +284,15 @@ def estimate_period(
 
 
 def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[list[Query], Query, list[Query]]:
-    """The versions that have answers, the newest of them, and those of its labels."""
+    """The versions that have answers, the newest of them, and those with the same labels as it."""
     counted = [query for query in versions if any(key.serial == query.serial and pane.n for key, pane in panes.items())]
     newest = counted[-1] if counted else versions[-1]
-    # Shares of other buckets say nothing about these: a version that changed the labels starts anew.
+    # Shares of other buckets say nothing about these: a version that changed the labels starts afresh.
     return counted, newest, [query for query in counted if query.labels == newest.labels]
 
 
 def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
-    """The largest change that one lying report can make: in the stratum and version where it weighs the most."""
+    """The largest change that one lying report can make: in the stratum and version where it weighs most."""
     used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
     people = sum(_people(query, strata) for query, strata in used)
     worst = 0.0
@@ -312,12 +312,12 @@ def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[P
 
 
 def _people(query: Query, strata: Mapping[int, Sequence[Pane]]) -> float:
-    """How many people could answer a version, each counted once an epoch: its answers over the sampling."""
+    """How many people could answer a version, each counted once per epoch: its answers divided by the sampling."""
     return sum(pane.n / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items() for pane in epochs)
 
 
 def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
-    """How many people a stratum stands for: as stated, or else estimated from its answers."""
+    """How many people a stratum represents: as stated, or else estimated from its answers."""
     of = query.strata[stratum].population if query.strata else query.population
     return float(of) if of is not None else sum(pane.n for pane in epochs) / (query.sampling_of(stratum) / ONE)
 
@@ -330,10 +330,10 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
     if len(parts) == 1:
         total = parts[0]
     else:
-        # Of the same people, who are not more for being asked in two ways: so the parts are weighed without their number.
+        # These are the same people, and asking them in two ways does not make them more: so the parts state no population.
         bare = [dataclasses.replace(part, population=None, support=None) for part in parts]
         people = [_people(query, _by_stratum(query, panes)) for query in versions]
-        total = _pooled(bare, people, f"{len(parts)} versions of the query, weighed by the people they were put to")
+        total = _pooled(bare, people, f"{len(parts)} versions of the query, weighted by the people they were put to")
         total = dataclasses.replace(total, population=parts[-1].population)
         total = _without_small_parts(total, max(query.minimum_cohort for query in versions))
     losses = [_sampled(query) for query in versions]
@@ -365,7 +365,7 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     if query.recipe.get("inverted"):
         notes.append("answers were inverted: devices randomized for each bucket that they are not in it")
     if query.rows == "several":
-        notes.append("a person may have sent several rows; ± takes them for independent")
+        notes.append("a person may have sent several rows; ± treats them as independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
         notes.append("devices repeat their permanent answers: ± is that of the epoch with the most answers")
     silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
@@ -376,13 +376,13 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     else:
         how = "by their size" if known else "by their size, estimated from the answers where it is not stated"
         names = ", ".join(query.strata[stratum].name for stratum in strata)
-        total = _pooled(parts, sizes, f"strata {names}, weighed {how}")
+        total = _pooled(parts, sizes, f"strata {names}, weighted {how}")
         total = _without_small_parts(total, query.minimum_cohort)
     return dataclasses.replace(total, notes=(*total.notes, *notes))
 
 
 def _without_small_parts(total: Estimate, minimum_cohort: int) -> Estimate:
-    """No result is of a cohort below the minimum, nor of a stratum or version: then the sum is stated without its parts."""
+    """The estimate, without its parts if a stratum or version has fewer reports than the minimum cohort."""
     if min(part.n for _, part in total.strata) >= minimum_cohort:
         return total
     sent = total.covariance if len(total.labels) <= LARGEST_SENT else None
@@ -397,12 +397,12 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     person_epochs = None
     if population is not None and query.rows != "several":
         if max(pane.n for pane in panes) > population:
-            note = (f"more answers in an epoch than the {population:,} people stated: taken for a population without bound",)
+            note = (f"more answers in an epoch than the {population:,} people stated: treated as an unbounded population",)
         else:
             person_epochs = tally.n**2 * population // sum(pane.n**2 for pane in panes)
     with covariances_up_to(LARGEST_SOLVED):
         estimate: Estimate = mechanism.estimate(tally, person_epochs).without_bias()
-    if query.ones > 1:  # how many people are in two buckets at once is not known, so neither is how their errors hang together
+    if query.ones > 1:  # how many people are in two buckets at once is unknown, and so is how their errors correlate
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
     # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
@@ -410,20 +410,20 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     if query.memoize:
         covariance = None if estimate.covariance is None else estimate.covariance * repeated
         estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
-    # An interval that is made from the support would take `population` for what n was drawn from; over several epochs it is not.
+    # An interval made from the support would take `population` for what n was drawn from; over several epochs it is not.
     support = estimate.support if person_epochs in (None, population) else None
     reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated) if query.ones == 1 else None
     return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note), reports=reports)
 
 
 def _described(mechanism: Mechanism) -> dict[str, Any]:
-    """The mechanism without its labels, which the estimate has."""
+    """The mechanism without its labels, which are in the estimate."""
     described = mechanism.to_dict()
     return {**described, "values": len(mechanism.domain)} if "values" in described else described
 
 
 def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]) -> tuple[str, ...]:
-    """The notes of an estimate, with what is improbable for reports as this query draws them."""
+    """The notes of an estimate, including what is improbable for reports that this query draws."""
     mechanism = query.mechanism
     assumed = mechanism.doubts(tally.counts, tally.n)
     other = tuple(note for note in estimate.notes if note not in assumed)
@@ -434,12 +434,12 @@ def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]
     if not query.memoize:
         return (*other, *mechanism.doubts(tally.counts, tally.n, unlabelled))
     if query.rows == "several":
-        return other  # one person's rows may replay the same coins, and the law of their sum is not known
+        return other  # one person's rows may replay the same coins, and the distribution of their sum is unknown
     largest = max(panes, key=lambda pane: pane.n)  # within an epoch the coins are independent
     return (*other, *mechanism.doubts(largest.counts, largest.n, unlabelled))
 
 
 def _pooled(parts: Sequence[Estimate], sizes: Sequence[float], note: str) -> Estimate:
-    """The mean of independent estimates by the sizes of what they are of (Quoc 2017, 3.3.1), and how that was done."""
+    """The mean of independent estimates, weighted by the sizes of their groups (Quoc 2017, 3.3.1), with a note that says so."""
     total = stratified(parts, sizes)
     return dataclasses.replace(total, notes=(*total.notes[:-1], note))

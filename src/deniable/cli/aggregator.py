@@ -1,4 +1,4 @@
-"""`deniable aggregator`: run one, and say who may use it."""
+"""`deniable aggregator`: run an aggregator, and manage who may use it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _proxy_table(number: int, name: str) -> str:
 @aggregator.command()
 @FILE
 def run(file: Path) -> None:
-    """Run the aggregator of the settings in FILE until it is stopped. Log lines go to standard error, as JSON."""
+    """Run the aggregator configured in FILE until it is stopped. Log lines go to standard error, as JSON."""
     with opened_settings(file, Settings, "an aggregator") as settings:
         from deniable.aggregator.aggregator_process import serve  # noqa: PLC0415 - needs the extra `service`
         from deniable.console.console_app import add_console  # noqa: PLC0415
@@ -124,7 +124,7 @@ add_settings_commands(aggregator, Settings, _check)
     show_default=True,
     help="What it allows with that analyst's queries: read, publish, stop, delete (stored reports), separated by commas.",
 )
-@click.option("--operator", is_flag=True, help="For whoever runs the service: stop any query, read no result.")
+@click.option("--operator", is_flag=True, help="For the operator of the service: stop any query, read no result.")
 @click.option("--label", default="", help="What the token is called in lists, such as 'dashboard'.")
 def token(settings: Path, analyst: str, may: str, operator: bool, label: str) -> None:
     """Create a token for the aggregator's interface. It is shown only once: only its hash is kept.
@@ -163,7 +163,7 @@ def grant(settings: Path, token_id: str, analyst: str, may: str) -> None:
 @_SETTINGS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def tokens(settings: Path, as_json: bool) -> None:
-    """List the tokens: id, analyst, rights, when they were made, the day they were last used, and their labels."""
+    """List the tokens: id, analyst, rights, when they were created, the day they were last used, and their labels."""
     connection = connect(read_settings(settings).state)
     try:
         rows = list_tokens(connection)

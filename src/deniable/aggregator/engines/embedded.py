@@ -1,18 +1,18 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
 One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes,
-accounts and, where a history is kept, the counted reports in one transaction. Then epochs that are due are closed, each in a
-transaction of its own that also releases the windows it completes.
+accounts and, if a history is kept, the counted reports in one transaction. Then the epochs that are due are closed, each in its
+own transaction, which also releases the windows it completes.
 
-When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all of them have
-marked it, in every partition, and are read up to their marks; so a proxy may be behind by any time up to `patience`, and loses
-nothing. If one has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be joined
-without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics from the moment
-the proxy is behind.
+When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have
+marked it, in every partition, and their logs are read up to the marks; so a proxy may be behind by up to `patience` and lose
+nothing. If a proxy has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be
+joined without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics as soon
+as the proxy is behind.
 
-What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` of one proxy do, its log, which
-keeps the rest, is left alone until the others have caught up; and what waits of epochs that all others have marked is orphaned
-at once, for nothing more can come to it. Neither loses an answer.
+What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` shares of one proxy wait, its log,
+which keeps the rest, is not read until the others have caught up; and shares that wait in epochs that all others have marked are
+orphaned at once, because their partners can no longer come. Neither loses an answer.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class _Epoch:
     buckets: dict[int, Bucket]
 
     n_joined: int = 0
-    """Ids of messages that are joined, held against replays."""
+    """Ids of joined messages, kept to detect replays."""
 
     def n_waiting(self, proxy: int) -> int:
         return sum(bucket.n_pending(proxy) for bucket in self.buckets.values())
 
 
 class Engine:
-    """Counts what the proxies' logs hold into the panes and results of a state."""
+    """Counts the proxies' logs into the panes and results of a state."""
 
     def __init__(
         self,
@@ -87,19 +87,19 @@ class Engine:
         self._readings = [Reading([], (), ())] * len(logs)
         """What was last found in each log."""
         self._held = [False] * len(logs)
-        """Whose log is left alone, for too many of its shares wait for those of others."""
+        """Which logs are not read for now, because too many of their shares wait for those of others."""
         self._marked_at = [self.clock()] * len(logs)
         self.step_seconds = 0.0
-        """How long the last step took that had anything to do."""
+        """How long the last step that had anything to do took."""
         self._ahead = False
-        """Whether memory may be ahead of the state, because a step failed in it."""
+        """Whether memory may be ahead of the state, because a step failed halfway."""
         self._unknown = [False] * len(logs)
-        """Of whose log it is not known yet what it holds next."""
+        """Which logs may have more to read, or did not respond in time."""
         self._revised_at = 0
         self._load()
 
     def _load(self) -> None:
-        """Everything that is kept in memory, from the state."""
+        """Load everything that is kept in memory from the state."""
         n_proxies = len(self.logs)
         self.positions = self.state.positions()
         self._meter = CapacityMeter(n_proxies)
@@ -122,7 +122,7 @@ class Engine:
         self._look()
 
     def _refresh(self) -> None:
-        """Take in queries that were published meanwhile."""
+        """Load queries that have been published meanwhile."""
         published = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
         if published != self._published:
             self.catalogue = Catalogue.load(self.state.connection)
@@ -134,24 +134,24 @@ class Engine:
         return place.buckets.setdefault(number, Bucket(len(self.logs), self.state.path.parent))
 
     def close(self) -> None:
-        """Stop the workers. The state and the logs are the caller's."""
+        """Stop the workers. The state and the logs belong to the caller."""
         self._readers.close()
         self._executor.shutdown()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event, pause: float = 0.2) -> None:
-        """Step for as long as `stop` is not set, with a pause where there is nothing to do."""
+        """Step until `stop` is set, with a pause when there is nothing to do."""
         while not stop.is_set():
             if not self.step():
                 stop.wait(pause)
 
     def step(self) -> bool:
-        """Read, count and commit once, and close what is due. Whether there was anything to do."""
+        """Read, count and commit once, and close what is due. Returns whether there was anything to do."""
         began = time.perf_counter()
         if self._ahead:
             self._load()
-        self._ahead = True  # until this step is done: if it fails, what is true is what was committed
+        self._ahead = True  # until this step is done: if it fails, only what was committed is valid
         self._refresh()
         with self._meter.step():
             worked = self._count(self._read())
@@ -181,7 +181,7 @@ class Engine:
         return [self._checked(proxy, reading) for proxy, reading in enumerate(found)]
 
     def _is_full(self, proxy: int) -> bool:
-        """Whether too many shares of a proxy wait, when those that wait in vain are given up."""
+        """Whether too many shares of a proxy wait, after giving up those that wait in vain."""
         if self._waiting[proxy] > self.limits.most_waiting:
             others = [other for other in range(len(self.logs)) if other != proxy]
             for (channel, number), epoch in self._epochs.items():
@@ -190,7 +190,7 @@ class Engine:
         return self._waiting[proxy] > self.limits.most_waiting
 
     def _checked(self, proxy: int, reading: Reading | None) -> Reading:
-        """What was found in a log, if it is the one that was read before; nothing, for as long as that is not known."""
+        """What was found in a log, if it is the one that was read before; nothing while that is not known."""
         after = self.positions[proxy]
         self._unknown[proxy] = reading is None or reading.more
         if reading is None:
@@ -207,10 +207,10 @@ class Engine:
         return reading
 
     def _go_on_with_restored(self, proxy: int, reading: Reading) -> None:
-        """Read on in a log that was restored from a backup of the one that was read: from the end of what both have.
+        """Continue with a log that was restored from a backup of the one that was read: from the end of what both have.
 
-        What the proxy acknowledged after the backup, and what was not read of it, is lost; it is not known how much that is. So
-        the epochs that the proxy had not marked, up to the one that runs now, are closed as epochs without it.
+        Whatever the proxy acknowledged after the backup, and was not read, is lost; how much that is, is not known. So the epochs
+        that the proxy had not marked, up to the current one, are closed without it.
         """
         names = [identity for identity, _ in reading.continues]
         since = reading.continues[names.index(str(self._identities[proxy])) :]
@@ -230,7 +230,7 @@ class Engine:
         self.positions[proxy], self._identities[proxy] = (position,), reading.identity
 
     def _marked(self, proxy: int, channel: int) -> int:
-        """The epoch before which a proxy has marked all of a channel's, in every partition, and is read so far."""
+        """The epoch before which a proxy has marked all epochs of a channel, in every partition, as far as it is read."""
         parts = range(len(self.positions[proxy]))
         return min((self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0)
 
@@ -270,7 +270,7 @@ class Engine:
                     step.identities[proxy] = reading.identity
             for mark in reading.marks:
                 place = (proxy, mark.partition, mark.channel)
-                if mark.channel not in self.catalogue.channels:  # a proxy may name as many channels as it likes
+                if mark.channel not in self.catalogue.channels:  # a proxy may name any number of channels
                     continue
                 if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
                     step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
@@ -294,7 +294,7 @@ class Engine:
         return bool(step)
 
     def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted, Reports]:
-        """What arrived in one bucket, joined and counted. Runs beside others; each has a bucket of its own."""
+        """Join and count what arrived in one bucket. Runs in parallel with others, each on its own bucket."""
         task, parts = item
         channel, epoch, _ = task
         reports: Reports = []
@@ -320,22 +320,22 @@ class Engine:
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def _close_due(self) -> int:
-        """Close the epochs that are due, the oldest of each channel first; how many were closed."""
+        """Close the epochs that are due, the oldest of each channel first; returns how many were closed."""
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
             marked = [self._marked(proxy, channel.tag) for proxy in range(len(self.logs))]
             front, late = self._fronts[channel.tag], overdue(channel, now, self.limits.patience)
             for epoch, missing in due_epochs(channel, front, marked, late):
-                if any(self._unknown[proxy] for proxy in missing):  # an aggregator that is behind itself blames nobody
+                if any(self._unknown[proxy] for proxy in missing):  # an aggregator that is itself behind blames no proxy
                     break
-                # A log that is left alone because another proxy's shares do not come may hold its marks: blame the other.
+                # A log that is not read because another proxy's shares are missing may contain the marks: blame the other proxy.
                 at_fault = [proxy for proxy in missing if not self._held[proxy]] or missing
                 self._close_epoch(channel, epoch, at_fault)
                 n_closed += 1
         return n_closed
 
     def _revise(self) -> None:
-        """Release early results, as far as the time for one has come: looked at once a second."""
+        """Release early results that are due: checked once per second."""
         now = self.clock()
         channels = [channel for channel in self.catalogue.channels.values() if channel.grace]
         if channels and now != self._revised_at:
@@ -360,11 +360,11 @@ class Engine:
 
     @property
     def n_joined(self) -> int:
-        """Ids of joined messages of open epochs, held against replays."""
-        return sum(epoch.n_joined for epoch in list(self._epochs.values()))  # a copy: other threads may look
+        """Ids of joined messages of open epochs, kept to detect replays."""
+        return sum(epoch.n_joined for epoch in list(self._epochs.values()))  # a copy: other threads may call this
 
     def open_for(self) -> float:
-        """Seconds since the end of the oldest epoch that is still open; 0 if there is none that is over."""
+        """Seconds since the end of the oldest epoch that is still open; 0 if no open epoch has ended."""
         now = self.clock()
         ends = [
             channel.schedule.end_of_epoch(front) + channel.grace
@@ -374,7 +374,7 @@ class Engine:
         return max((now - end for end in ends if end < now), default=0.0)
 
     def _look(self) -> None:
-        """Take down how each proxy is doing. What others read is this note, never the engine at work."""
+        """Record how each proxy is doing. Others read this record, never the engine at work."""
         channels = self.catalogue.channels.values()
         progress = [
             ProxyProgress(

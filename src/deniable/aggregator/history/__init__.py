@@ -1,1 +1,1 @@
-"""History: randomized reports, kept so that any period can be asked again without asking anyone (docs/history.md)."""
+"""History: randomized reports, kept so that any period can be queried again without asking anyone (docs/history.md)."""

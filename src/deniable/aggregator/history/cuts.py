@@ -1,6 +1,6 @@
 """New cuts of old answers: parts of a period, coarser buckets, marginals and conditionals, trends.
 
-All of them follow from the counts of epochs and strata, for a mechanism's counts add up and its estimate is linear in them.
+All of them follow from the counts of epochs and strata, because a mechanism's counts add up and its estimate is linear in them.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _LONGEST = {"hour": 3600, "weekday": SECONDS_PER_DAY, "day": SECONDS_PER_DAY}
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an answer: those of an hour, a weekday, a day, a stratum, or those who have some label."""
+    """A part of an answer: an hour, a weekday, a day, a stratum, or the people with some label."""
 
     name: str
     n: int
-    """Reports that it rests on."""
+    """The number of reports it is based on."""
     estimate: Estimate | None
-    """None where it is withheld."""
+    """None if it is withheld."""
     position: float | None = None
-    """Its place in time, in days, where parts follow each other."""
+    """Its place in time, in days, if the parts are consecutive."""
 
 
 def cut_period(request: HistoryRequest, versions: Sequence[Query], panes: _Panes, period: tuple[int, int]) -> list[Part]:
-    """The parts that `by` or `given` asks for, with coarser buckets and marginals as they are asked for."""
+    """The parts that `by` or `given` asks for, with coarser buckets and marginals as requested."""
     newest, _, whole = estimate_period(versions, panes, period)
     if request.given is not None:
         return [] if whole is None else _among(request, newest, whole)
@@ -95,7 +95,7 @@ def _name(by: str, number: int, query: Query) -> str:
 
 
 def _without_strata_note(estimate: Estimate, by: str) -> Estimate:
-    """Of one stratum it goes without saying that the others are left out."""
+    """The estimate without the note that the other strata are left out, which is obvious for a single stratum."""
     if by != "stratum":
         return estimate
     notes = tuple(note for note in estimate.notes if not note.startswith(("no answers from", "strata ")))
@@ -106,7 +106,7 @@ def _without_strata_note(estimate: Estimate, by: str) -> Estimate:
 
 
 def relabel(request: HistoryRequest, query: Query, estimate: Estimate) -> Estimate:
-    """The estimate of the column and of the coarser buckets that are asked for."""
+    """The estimate for the requested column and coarser buckets."""
     columns: Sequence[Column] = query.buckets.columns
     if request.marginal is not None:
         column = _column("marginal", request.marginal, query)
@@ -127,22 +127,22 @@ def _column(parameter: str, name: str, query: Query) -> Column:
 
 
 def _grid(query: Query) -> NDArray[np.intp]:
-    """The places of all buckets, an axis a column."""
+    """The indices of all buckets, with one axis per column."""
     return np.arange(len(query.buckets)).reshape([len(column) for column in query.buckets.columns])
 
 
 def _column_groups(query: Query, column: Column, places: NDArray[np.intp] | None = None) -> list[Group]:
-    """For each label of a column the buckets that have it."""
+    """For each label of a column, the buckets that have it."""
     grid = np.moveaxis(_grid(query) if places is None else places, query.buckets.columns.index(column), 0)
     return [(label, grid[i].reshape(-1).tolist()) for i, label in enumerate(column.labels)]
 
 
 def _among(request: HistoryRequest, query: Query, whole: Estimate) -> list[Part]:
-    """What is told of those who have each label of the column `given`."""
+    """The distribution of the other columns among those who have each label of the column `given`."""
     condition = _column("given", str(request.given), query)
     others = [column for column in query.buckets.columns if column is not condition]
     if not others:
-        raise ParameterError("given", condition.name, "leaves nothing to tell of: the query has no other column")
+        raise ParameterError("given", condition.name, "leaves nothing to estimate: the query has no other column")
     column = others[0] if request.marginal is None else _column("marginal", request.marginal, query)
     if column is condition or (request.marginal is None and len(others) > 1):
         names = ", ".join(other.name for other in others)
@@ -162,7 +162,7 @@ def _among(request: HistoryRequest, query: Query, whole: Estimate) -> list[Part]
 
 
 def merge_groups(labels: Sequence[str], asked: Sequence[str], column: Column | None = None) -> list[Group]:
-    """The coarser buckets that are asked for, in the order of the stored ones; those that nobody names stay as they are.
+    """The requested coarser buckets, in the order of the stored ones; buckets that are not named stay as they are.
 
     >>> merge_groups(["[0,1)", "[1,2)", "[2,3)", "other"], ["[0,2)"], Column("x", ["[0,1)", "[1,2)", "[2,3)"], other=True))
     [('[0,2)', [0, 1]), ('[2,3)', [2]), ('other', [3])]
@@ -180,7 +180,7 @@ def merge_groups(labels: Sequence[str], asked: Sequence[str], column: Column | N
         name, places = _named(text, labels) if "=" in text else (text, _inside(text, labels, column))
         for place in places:
             if place in taken:
-                raise ParameterError("merge", text, f"takes in {labels[place]!r}, which is in {taken[place]!r} already")
+                raise ParameterError("merge", text, f"includes {labels[place]!r}, which is already in {taken[place]!r}")
             taken[place] = text
         groups.append((name, places))
     groups += [(label, [i]) for i, label in enumerate(labels) if i not in taken]
@@ -254,7 +254,7 @@ class Trend:
     variance: NDArray[np.float64]
 
     def to_dict(self, confidence: float, simultaneous: bool) -> dict[str, Any]:
-        """Slopes per day with limits, and how probable so steep a one is if there is no trend (two-sided, normal)."""
+        """Slopes per day with limits, and the probability of one at least as steep if there is no trend (two-sided, normal)."""
         from scipy.special import ndtr  # noqa: PLC0415 - slow to import
 
         free = np.full(self.slope.size, np.inf)
@@ -272,10 +272,10 @@ class Trend:
 
 
 def trend(parts: Sequence[Part]) -> Trend | None:
-    """The trend over parts that follow each other in time; None for fewer than three.
+    """The trend over parts that are consecutive in time; None for fewer than three.
 
     With t_d the days, n_d their reports, weights w_d = n_d and c_d = w_d (t_d - mean t) / sum w (t - mean t)^2, the slope is the
-    sum of c_d p_d and its covariance the sum of c_d^2 C_d. Weights that depend on counts of reports alone leave it unbiased.
+    sum of c_d p_d and its covariance the sum of c_d^2 C_d. Weights that depend only on counts of reports leave it unbiased.
     """
     days = [(part.position, part.n, part.estimate) for part in parts if part.position is not None and part.estimate is not None]
     if len(days) < 3:

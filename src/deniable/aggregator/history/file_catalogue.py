@@ -1,7 +1,7 @@
-"""The history's catalogue, in the aggregator's state: which files count, what is not in a file yet, and how much there is.
+"""The history's catalogue, in the aggregator's state: which files count, which reports are not in a file yet, and how many.
 
 Reports are staged in the transaction that counts them, so each is kept exactly once, whatever is killed. Later they move to a
-file: the file is written first, and one transaction puts it in the catalogue and drops what was staged. Whoever reads takes the
+file: the file is written first, and one transaction adds it to the catalogue and drops the staged reports. A reader takes the
 list of files and the staged reports in one snapshot, and so never sees half of a commit.
 """
 
@@ -33,13 +33,13 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS history_removed (path TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS history_receipts (seq INTEGER PRIMARY KEY, query TEXT NOT NULL, document TEXT NOT NULL)",
 )
-"""`history_epochs` says how many reports there are of each epoch, in files and staged; `history_removed` lists files that no
-longer count but may still be read by someone who began before."""
-_COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is a word of SQL's
+"""`history_epochs` has the number of reports of each epoch, in files and staged; `history_removed` lists files that no longer
+count but may still be read by someone who began before."""
+_COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is an SQL keyword
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the catalogue's tables where they are not there yet."""
+    """Create the catalogue's tables if they do not exist yet."""
     for table in _TABLES:
         connection.execute(table)
     row_checks.guard(connection, re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(_TABLES)))
@@ -56,10 +56,10 @@ class StagedReports:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there is of a query in some epochs, at one moment."""
+    """The reports of a query in some epochs, at one moment."""
 
     files: tuple[FileEntry, ...]
-    """They may hold other epochs of the same days too."""
+    """They may also hold other epochs of the same days."""
     staged: tuple[StagedReports, ...]
     n_reports: int
 
@@ -78,7 +78,7 @@ def stage(connection: sqlite3.Connection, reports: Reports) -> None:
 
 
 def note_reports(connection: sqlite3.Connection, added: Iterable[tuple[PaneKey, int]]) -> None:
-    """Take down how many reports were added, inside a transaction of the caller."""
+    """Record how many reports were added, inside the caller's transaction."""
     connection.executemany(
         "INSERT INTO history_epochs (query, serial, epoch, n) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
         [(key.query, key.serial, key.epoch, n) for key, n in added],
@@ -86,7 +86,7 @@ def note_reports(connection: sqlite3.Connection, added: Iterable[tuple[PaneKey, 
 
 
 def add_files(connection: sqlite3.Connection, entries: Sequence[FileEntry]) -> None:
-    """Let files count, inside a transaction of the caller."""
+    """Make files count, inside the caller's transaction."""
     connection.executemany(f"INSERT INTO history_files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)  # noqa: S608
 
 
@@ -115,7 +115,7 @@ def staged(connection: sqlite3.Connection, query: str, epochs: range | None = No
 
 
 def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int] | None:
-    """From which epoch to which there are reports of a query, and how many; None if there are none."""
+    """The range of epochs with reports of a query, and how many reports; None if there are none."""
     first, last, n = connection.execute(
         "SELECT min(epoch), max(epoch), sum(n) FROM history_epochs WHERE query = ?", (query,)
     ).fetchone()
@@ -123,8 +123,8 @@ def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int]
 
 
 def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:
-    """The first epoch of a query that is not closed. Only closed ones are told of: of an open one, two answers would show the few
-    reports that came between them."""
+    """The first epoch of a query that is not closed. Only closed ones are reported: two answers about an open epoch would show
+    the few reports that came between them."""
     (front,) = connection.execute(
         "SELECT coalesce(min(front), 0) FROM channels WHERE channel IN (SELECT channel FROM queries WHERE id = ?)", (query,)
     ).fetchone()
@@ -132,7 +132,7 @@ def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:
 
 
 def snapshot(connection: sqlite3.Connection, query: str, epochs: range) -> Snapshot:
-    """What there is of a query in these epochs, all of it at one moment."""
+    """The reports of a query in these epochs, all at one moment."""
     connection.execute("BEGIN")
     try:
         (n,) = connection.execute(

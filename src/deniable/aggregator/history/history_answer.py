@@ -1,4 +1,4 @@
-"""What the history answers: estimates of a period and of its parts, differences and trends, and what they rest on."""
+"""The history's answers: estimates of a period and of its parts, differences and trends, and what they are based on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATEMENT = (
 
 @dataclass(frozen=True)
 class _Read:
-    """A period, what was read of it, and its estimate."""
+    """A period, what was read from it, and its estimate."""
 
     epochs: range
     period: tuple[int, int]
@@ -53,9 +53,9 @@ class HistoryReader:
     """Answers questions about one query from its stored reports."""
 
     folder: ReportFolder | None
-    """None where no reports are kept: then only `source = "panes"` can be asked."""
+    """None if no reports are kept: then only `source = "panes"` is possible."""
     connect: Callable[[], sqlite3.Connection]
-    """Gives a connection to the aggregator's state, which is closed afterwards."""
+    """Opens a connection to the aggregator's state, which is closed afterwards."""
     versions: Sequence[Query]
     """All versions of the query, oldest first."""
 
@@ -66,14 +66,14 @@ class HistoryReader:
         cancelled: Callable[[], bool] = lambda: False,
         source: Source | None = None,
     ) -> dict[str, Any]:
-        """The answer as JSON can hold it (docs/history.md)."""
+        """The answer as JSON data (docs/history.md)."""
         first = self._read(request, (request.start, request.end), ("from", "to"), progress, cancelled, source)
         second = None
         if request.against_start is not None:
             fields = (request.against_start, request.against_end)
             second = self._read(request, fields, ("against_from", "against_to"), progress, cancelled, source)
             _refuse_overlap(first, second)
-        # Parts are of different reports, so all of them cover together if each covers with this confidence.
+        # Parts have different reports, so all of them cover jointly if each covers with this confidence.
         n_parts = max(1, sum(part.estimate is not None for part in first.parts))
         confidence = request.confidence ** (1 / n_parts) if request.simultaneous and request.given is None else request.confidence
         if request.simultaneous and request.given is not None:
@@ -137,7 +137,7 @@ class HistoryReader:
         return read_period(self.folder, connection, self.versions, epochs, request.budget, widest, **how)
 
     def _widest(self, request: HistoryRequest, epochs: range, panes: Mapping[PaneKey, Pane]) -> float | None:
-        """Half the width of the widest interval that the answer would have; None where an estimate is withheld."""
+        """Half the width of the widest interval in the answer; None if an estimate is withheld."""
         schedule = self.versions[-1].schedule
         period = schedule.start_of_epoch(epochs.start), schedule.start_of_epoch(epochs.stop)
         newest, _, found = estimate_period(self.versions, panes, period)
@@ -154,7 +154,7 @@ class HistoryReader:
     def _epochs(
         self, connection: sqlite3.Connection, bounds: tuple[int | None, int | None], names: tuple[str, str], source: str
     ) -> range:
-        """The whole epochs of a period; where it is left open, from the first or to the last report that there is."""
+        """The whole epochs of a period; if it is open-ended, from the first or to the last report."""
         query = self.versions[-1]
         every, origin = query.schedule.every, query.schedule.origin
         if source == "panes":
@@ -225,7 +225,7 @@ def _trend(parts: Sequence[Part], request: HistoryRequest) -> dict[str, Any] | N
 
 
 def _against(request: HistoryRequest, first: _Read, second: _Read, confidence: float) -> dict[str, Any]:
-    """The first period less the second, as a whole and part by part."""
+    """The first period minus the second, as a whole and part by part."""
     earlier = {part.name: part.estimate for part in second.parts}
     parts = []
     for part in first.parts:

@@ -1,4 +1,4 @@
-"""What is asked of the history: a period, how much of it to read, and how to cut it. Checked once, in one place."""
+"""A request to the history: a period, how much of it to read, and how to cut it. Checked once, in one place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CUTS", "HISTORY_PARAMETERS", "HistoryRequest", "ReadBudget"]
 CUTS = ("hour", "weekday", "day", "stratum")
 _SOURCES = ("reports", "panes")
 _NAMES = {"start": "from", "end": "to", "against_start": "against_from", "against_end": "against_to"}
-"""Fields whose parameter has another name over HTTP."""
+"""Fields whose HTTP parameter has a different name."""
 
 
 HISTORY_PARAMETERS = (
@@ -35,20 +35,20 @@ HISTORY_PARAMETERS = (
     "source",
     "to",
 )
-"""What a request may have in its address; `merge` may come several times."""
+"""The query parameters of a request; `merge` may be repeated."""
 
 
 @dataclass(frozen=True)
 class ReadBudget:
-    """How much of a period is read: a fraction of its reports, as much as some seconds allow, or as little as a margin needs.
+    """How much of a period is read: a fraction of its reports, as much as a time limit allows, or as little as a margin needs.
 
-    At most one of them; without any, everything.
+    At most one of them; without any, everything is read.
     """
 
     fraction: float | None = None
     seconds: float | None = None
     margin: float | None = None
-    """The half-width that the widest interval of a proportion may have."""
+    """The largest acceptable half-width of a proportion's interval."""
 
     def __post_init__(self) -> None:
         given = {name: value for name, value in vars(self).items() if value is not None}
@@ -70,27 +70,27 @@ def _number(name: str, value: Any, rule: str, most: float, closed: bool) -> None
 
 @dataclass(frozen=True)
 class HistoryRequest:
-    """A question to the history of a query. Times are seconds of UTC; None is the first, or the last, report that there is."""
+    """A question to the history of a query. Times are in seconds of UTC; None means the first or the last report."""
 
     start: int | None = None
     end: int | None = None
     budget: ReadBudget = ReadBudget()
     confidence: float = 0.95
     simultaneous: bool = False
-    """Whether all intervals of the answer cover together with the confidence."""
+    """Whether all intervals of the answer jointly have the confidence."""
     merge: tuple[str, ...] = ()
-    """Coarser buckets: ranges, `name=label|label`, or how many neighbours become one."""
+    """Coarser buckets: ranges, `name=label|label`, or how many neighbours are merged into one."""
     by: str | None = None
-    """Into which parts the period is cut."""
+    """How to divide the period into parts."""
     marginal: str | None = None
-    """The column of composite buckets to tell of, whatever the others are."""
+    """The column of composite buckets to estimate, whatever the others are."""
     given: str | None = None
-    """The column of composite buckets among whose values to tell of the others."""
+    """The column of composite buckets to condition on: the others are estimated for each of its values."""
     against_start: int | None = None
     against_end: int | None = None
-    """A second period, from which the difference is given_values."""
+    """A second period, which is subtracted from the first."""
     source: str = "reports"
-    """`panes` answers from the counts that are kept for each epoch: the same figures, at once, but only of everything."""
+    """`panes` answers from the counts kept for each epoch: the same figures, at once, but only from all reports."""
 
     def __post_init__(self) -> None:
         check_confidence(self.confidence)
@@ -111,7 +111,7 @@ class HistoryRequest:
 
     @classmethod
     def from_parameters(cls, given: Mapping[str, Any]) -> HistoryRequest:
-        """The request that parameters of an address, or options of a command, describe: all of them texts, `merge` a list."""
+        """The request described by query parameters or command options: all of them strings, `merge` a list."""
         for name in given:
             if name not in HISTORY_PARAMETERS:
                 raise ParameterError(name, given[name], f"is not a parameter here; there are {', '.join(HISTORY_PARAMETERS)}")
@@ -132,7 +132,7 @@ class HistoryRequest:
         return cls(**times, budget=ReadBudget(**numbers), **kept)
 
     def to_parameters(self) -> dict[str, Any]:
-        """What :meth:`from_parameters` reads, without what is left at its default."""
+        """What :meth:`from_parameters` reads, without defaults."""
         out: dict[str, Any] = {}
         for field, value in vars(self).items():
             if field != "budget" and value != HistoryRequest.__dataclass_fields__[field].default:

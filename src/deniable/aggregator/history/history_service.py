@@ -1,4 +1,4 @@
-"""The history behind a service: kept in order in the background, read and deleted on request."""
+"""The history behind a service: maintained in the background, read and deleted on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 
 
 def history_reader(connect: Callable[[], sqlite3.Connection], query_id: str, history: HistoryService | None) -> HistoryReader:
-    """Who answers questions about a query: from stored reports, or where none are kept from counts alone."""
+    """A reader for questions about a query: from stored reports or, if none are kept, from counts alone."""
     connection = connect()
     try:
         versions = [entry.query for entry in published(connection, query_id)]
@@ -32,7 +32,7 @@ def history_reader(connect: Callable[[], sqlite3.Connection], query_id: str, his
 
 
 def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
-    """The counts of each closed epoch of a period; those below the query's minimum cohort are withheld, and their number told."""
+    """The counts of each closed epoch of a period; those below the minimum cohort are withheld, and their number is given."""
     versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
     schedule = versions[max(versions)].schedule
     first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
@@ -51,7 +51,7 @@ def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | Non
 
 
 class HistoryService:
-    """Keeps the files of a state in order. Only one process may do this for a state."""
+    """Maintains the files of a state. Only one process may do this for a state."""
 
     def __init__(self, settings: HistorySettings, connect: Callable[[], sqlite3.Connection], clock: Clock, engine: str) -> None:
         self.settings = settings
@@ -59,22 +59,22 @@ class HistoryService:
         self.keeper = Keeper(connect(), settings, clock, own_batches=engine == "embedded")
 
     def close(self) -> None:
-        """Let go of the state."""
+        """Release the state."""
         self.keeper.connection.close()
 
     def step(self) -> float:
-        """Do what is due; seconds to the next look."""
+        """Do what is due; returns the seconds until the next step."""
         with self._lock:
             self.keeper.step()
         return _SECONDS_BETWEEN_LOOKS
 
     def delete(self, query_id: str) -> dict[str, Any]:
-        """Delete all reports of a query; the receipt."""
+        """Delete all reports of a query; returns the receipt."""
         with self._lock:
             return self.keeper.delete(query_id)
 
     def receipts(self, query_id: str) -> list[dict[str, Any]]:
-        """What was deleted on request, oldest first."""
+        """The receipts of deletions on request, oldest first."""
         connection = self._connect()
         try:
             rows = connection.execute("SELECT document FROM history_receipts WHERE query = ? ORDER BY seq", (query_id,))
@@ -83,7 +83,7 @@ class HistoryService:
             connection.close()
 
     def extent(self, query_id: str) -> dict[str, Any]:
-        """How many reports of a query there are, and of which time (seconds of UTC)."""
+        """How many reports of a query there are, and from which period (seconds of UTC)."""
         connection = self._connect()
         try:
             found = kept_epochs(connection, query_id)

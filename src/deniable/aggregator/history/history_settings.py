@@ -19,17 +19,17 @@ class HistorySettings:
     """Where reports are kept, for how long, and of which queries."""
 
     folder: str
-    """A folder, or the address of one; with Spark, one that its executors reach too."""
+    """A folder, or its address; with Spark, one that its executors can also reach."""
     keep: Seconds = 400 * 86400
     """Seconds for which reports are kept, counted from the end of their day."""
     keep_by_query: Mapping[str, Seconds] = field(default_factory=dict)
-    """The same for single queries, by id."""
+    """The same for individual queries, by id."""
     never: Sequence[str] = ()
     """Queries whose reports are not kept at all."""
     publish_every: Seconds = 600
-    """Seconds until reports of closed epochs are moved to a file, where they are too few to be moved earlier."""
+    """Seconds after which reports of closed epochs are moved to a file, if there are too few to be moved earlier."""
     most_scans: int = 2
-    """How many may read the history over HTTP at the same time."""
+    """How many HTTP clients may read the history at the same time."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str) or not self.folder:
@@ -39,10 +39,10 @@ class HistorySettings:
         for query, seconds in dict(self.keep_by_query).items():
             whole(f"keep_by_query.{query}", seconds, 1, 1 << 40)
         if isinstance(self.never, str) or not all(isinstance(each, str) for each in self.never):
-            raise ParameterError("never", self.never, "must be a list of queries' ids")
+            raise ParameterError("never", self.never, "must be a list of query ids")
 
     def within(self, folder: Path) -> HistorySettings:
-        """The same, with a relative path counted from a folder: that of the file in which it stands."""
+        """The same settings, with a relative path resolved against the folder of the settings file."""
         remote = "://" in self.folder
         return self if remote else dataclasses.replace(self, folder=str((folder / self.folder).absolute()))
 

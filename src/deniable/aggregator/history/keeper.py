@@ -1,7 +1,7 @@
-"""Keeping the history in order: moving reports to files, merging small files, dropping what is too old, deleting on request.
+"""Maintaining the history: moving reports to files, merging small files, dropping what is too old, deleting on request.
 
-Every change is one transaction of the catalogue. Files are written before it and removed after it, so whatever is killed leaves
-at worst a file that is in no catalogue; its writer removes it when it starts again.
+Every change is one transaction of the catalogue. Files are written before it and removed after it, so a process that is killed
+leaves at worst a file that is in no catalogue; its writer removes it on the next start.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from deniable.queries.times import iso_time
 __all__ = ["BATCH", "COMPACTED", "PUBLISHED", "Keeper", "remove_orphans"]
 
 PUBLISHED, COMPACTED, BATCH = "reports", "merged", "batch"
-"""Kinds of files by who writes them: reports that were staged, files that were merged, and batches of Spark's."""
+"""Kinds of files, by writer: staged reports, merged files, and Spark's batches."""
 MOST_ROWS = 8_000_000
-"""Reports in one file, at most: what is sorted in memory at once."""
+"""The most reports in one file: what is sorted in memory at once."""
 _ENOUGH_BYTES = 8 << 20
-"""Staged reports of closed epochs that are moved to a file without waiting for more."""
+"""Staged reports of closed epochs are moved to a file without waiting for more once they reach this size."""
 _MOST_STAGED = 64 << 20
-"""Bytes of staged reports from which even those of open epochs are moved."""
+"""Bytes of staged reports above which even those of open epochs are moved."""
 _MOST_FILES = 8
-"""Files of one version and day from which they are merged while the day is still running."""
+"""Files of one version and day above which they are merged before the day is over."""
 _SECONDS_TO_READ = 60
-"""How long a merged file is left for those who began to read it."""
+"""How long a merged file is kept for those who began to read it."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """What may lie in one file."""
+    """What may be in one file."""
 
     query: str
     serial: int
@@ -47,9 +47,9 @@ class _Group:
 
 
 def remove_orphans(connection: sqlite3.Connection, folder: ReportFolder, kinds: tuple[str, ...]) -> int:
-    """Remove files of these kinds that are in no catalogue, left by a writer that was killed; for that writer to call.
+    """Remove files of these kinds that are in no catalogue, left by a writer that was killed; called by that writer.
 
-    Files on the list of those to be removed go as well: nobody reads them any more.
+    Files listed for removal are deleted as well: nobody reads them any more.
     """
     known = {entry.path for entry in files(connection)}
     lost = [path for path in folder.paths() if path not in known and path.rpartition("/")[2].startswith(kinds)]
@@ -59,10 +59,10 @@ def remove_orphans(connection: sqlite3.Connection, folder: ReportFolder, kinds: 
 
 
 class Keeper:
-    """Keeps the history of one state in order. It has a connection of its own; one thread at a time does anything with it."""
+    """Maintains the history of one state. It has its own connection; only one thread at a time uses it."""
 
     def __init__(self, connection: sqlite3.Connection, settings: HistorySettings, clock: Clock, own_batches: bool = True) -> None:
-        """`own_batches`: whether nobody else writes files, so that all that are in no catalogue can go."""
+        """`own_batches`: whether nobody else writes files, so that all files in no catalogue can be removed."""
         self.connection, self.settings, self.clock = connection, settings, clock
         self.folder = ReportFolder(settings.folder)
         self._schedules: dict[tuple[str, int], Schedule] = {}
@@ -82,7 +82,7 @@ class Keeper:
         self.connection.execute("COMMIT")
 
     def step(self) -> bool:
-        """Do what is due; whether there was anything."""
+        """Do what is due; returns whether there was anything."""
         worked = self.publish()
         worked = self.compact() or worked
         worked = self.retain() > 0 or worked
@@ -92,7 +92,7 @@ class Keeper:
     # --- from the state to files --------------------------------------------------------------------------------------
 
     def publish(self, everything: bool = False) -> bool:
-        """Move staged reports to files: those of closed epochs, once they are many or wait for long. Whether any were moved.
+        """Move staged reports of closed epochs to files, once they are many or have waited long. Returns whether any were moved.
 
         `everything` moves all of them now.
         """
@@ -140,7 +140,7 @@ class Keeper:
 
     @contextmanager
     def _swap(self, entries: list[FileEntry]) -> Iterator[None]:
-        """A transaction in which files begin to count, beside what is done inside; if that is overtaken, the files go."""
+        """A transaction that makes files count and does the work of the body; if that is overtaken, the files are removed."""
         try:
             with self._transaction():
                 yield
@@ -160,7 +160,7 @@ class Keeper:
     # --- files among themselves ---------------------------------------------------------------------------------------
 
     def compact(self) -> bool:
-        """Merge small files of one version and day, when the day is over or when they are many. Whether any were merged."""
+        """Merge small files of one version and day, when the day is over or there are many. Returns whether any were merged."""
         groups: dict[_Group, list[FileEntry]] = {}
         for entry in files(self.connection):
             if entry.n < MOST_ROWS // 2:
@@ -206,7 +206,7 @@ class Keeper:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def retain(self) -> int:
-        """Delete the reports of days that ended longer ago than they are kept; how many there were."""
+        """Delete the reports of days whose retention has passed; returns how many there were."""
         now, n = self.clock(), 0
         queries = self.connection.execute("SELECT DISTINCT query FROM history_epochs").fetchall()
         for (query,) in queries:
@@ -225,7 +225,7 @@ class Keeper:
         return n
 
     def _delete(self, query: str, beyond: int) -> int:
-        """Delete all of a query before an epoch at which a day begins."""
+        """Delete all reports of a query before an epoch at which a day begins."""
         with self._transaction():
             gone = [entry for entry in files(self.connection, query, range(beyond)) if entry.last < beyond]
             for entry in gone:
@@ -240,7 +240,7 @@ class Keeper:
         return int(n)
 
     def delete(self, query: str) -> dict[str, Any]:
-        """Delete all reports of a query, now, and give a receipt, which is kept. Counts and results stay."""
+        """Delete all reports of a query now, and return a receipt, which is kept. Counts and results stay."""
         entries = files(self.connection, query)
         removed = self.connection.execute(
             "SELECT path FROM history_removed WHERE path LIKE ? ESCAPE '\\'", (f"query={_literal(query)}/%",)
@@ -276,17 +276,17 @@ class Keeper:
         return receipt
 
 
-class _Overtaken(Exception):  # noqa: N818 - no error: the work is not needed any more
-    """What was to be moved is not there any more."""
+class _Overtaken(Exception):  # noqa: N818 - not an error: the work is no longer needed
+    """What was to be moved no longer exists."""
 
 
 def _literal(text: str) -> str:
-    """The text for SQL's LIKE: an underscore stands for itself."""
+    """The text escaped for SQL's LIKE, so that an underscore is literal."""
     return text.replace("_", "\\_")
 
 
 def _portions(found: list[Any]) -> Iterator[list[Any]]:
-    """Staged reports in portions that fit into a file."""
+    """Staged reports in portions that fit into one file."""
     part: list[Any] = []
     n = 0
     for each in found:

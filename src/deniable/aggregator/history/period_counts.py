@@ -1,4 +1,4 @@
-"""The counts of a period within a budget: how much of it is read, and what that gives."""
+"""The counts of a period within a budget: how much of it is read, and the result."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["PeriodCounts", "read_panes", "read_period"]
 
 _MOST_TRIES = 5
 _RESERVE = 1.1
-"""A sample that a pilot finds large enough is made larger by this: the pilot's own error is not known better."""
+"""The factor by which a sample that a pilot finds large enough is enlarged, because the pilot has an error of its own."""
 
 
 Widest = Callable[[Mapping[PaneKey, Pane]], float | None]
-"""Says how far the widest interval of an answer reaches; None where there are too few reports for one."""
+"""Returns the half-width of the widest interval of an answer; None if there are too few reports for one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PeriodCounts:
     n_reports: int
     """How many reports of the period there are."""
     fraction: float
-    """With what probability each of them was read."""
+    """The probability with which each of them was read."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -48,7 +48,7 @@ class PeriodCounts:
 
 
 def read_panes(connection: sqlite3.Connection, query: str, epochs: range) -> PeriodCounts:
-    """The counts of a period that are kept for each epoch, whether its reports are kept or not."""
+    """The counts of a period that are kept for each epoch, whether or not its reports are kept."""
     panes = stored_panes(connection, query, epochs)
     return PeriodCounts(panes, sum(pane.n for pane in panes.values()), 1.0)
 
@@ -65,10 +65,10 @@ def read_period(
     cancelled: Callable[[], bool] = lambda: False,
     source: Source | None = None,
 ) -> PeriodCounts:
-    """The counts of a period from its stored reports, or from as many of them as the budget says.
+    """The counts of a period from its stored reports, or from as many of them as the budget allows.
 
-    `connection` is to the aggregator's state, and used for a moment. A budget's margin needs `widest`, which says of counts how
-    wide the answer from them is. `source` draws what is thinned out: for simulation.
+    `connection` is to the aggregator's state, and used only briefly. A budget's margin needs `widest`, which says how wide the
+    answer from some counts would be. `source` draws the thinning: for simulation.
     """
     budget = budget or ReadBudget()
     for _ in range(_MOST_TRIES):
@@ -95,7 +95,7 @@ def _read(scan: Scan, budget: ReadBudget, widest: Widest | None) -> tuple[str, .
 
 
 def _read_for(scan: Scan, seconds: float) -> tuple[str, ...]:
-    """As many slices as the time allows, and one at least: first a few, to see how long they take."""
+    """Read as many slices as the time allows, at least one: first a few, to see how long they take."""
     began = time.monotonic()
     step = 1
     while True:
@@ -110,9 +110,9 @@ def _read_for(scan: Scan, seconds: float) -> tuple[str, ...]:
 
 
 def _read_until(scan: Scan, margin: float, widest: Widest) -> tuple[str, ...]:
-    """Slices until the widest interval is narrow enough; how many that takes is judged from those read before.
+    """Read slices until the widest interval is narrow enough; how many that takes is predicted from those already read.
 
-    A variance falls at least as fast as 1/n, so the judgement is on the safe side.
+    A variance falls at least as fast as 1/n, so the prediction is on the safe side.
     """
     scan.read_to(1 / SLICES)
     while True:

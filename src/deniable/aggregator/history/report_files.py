@@ -1,7 +1,7 @@
-"""The files of the history: Parquet, in folders by query and day, that tell nothing but randomized reports.
+"""The files of the history: Parquet, in folders by query and day, with nothing in them but randomized reports.
 
-`query=<id>/day=<date>/<kind>-<random>.parquet` holds reports of one version of a query whose epochs begin on one day (UTC). One
-row is one report that was counted:
+`query=<id>/day=<date>/<kind>-<random>.parquet` has reports of one version of a query whose epochs begin on one day (UTC). Each
+row is one counted report:
 
 | column | type | what |
 |---|---|---|
@@ -11,8 +11,8 @@ row is one report that was counted:
 | stratum | int32 | the place of its stratum in the query's list, 0 if there is none |
 | report | fixed binary | the randomized answer, as its mechanism draws it |
 
-There is no message id and no time of arrival, and rows are sorted by all columns, so their order says nothing. A file means
-nothing until it stands in the catalogue (`file_catalogue`).
+There is no message id and no time of arrival, and rows are sorted by all columns, so their order says nothing. A file does not
+count until it is in the catalogue (`file_catalogue`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["SLICES", "FileEntry", "ReportFolder", "ReportRows", "day_name", "schema", "sorted_table"]
 
 SLICES = 100
-"""Into how many random parts reports are divided: a fraction of reports is so many of them."""
+"""The number of random parts into which reports are divided: a fraction of the reports is a number of slices."""
 SECONDS_PER_DAY = 86400
 _ROWS_PER_GROUP = 1 << 16
 _GROUP_FLOOR = 1 << 15
 
 
 def arrow() -> Any:
-    """PyArrow, where it is installed."""
+    """PyArrow, if it is installed."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.fs  # noqa: PLC0415
@@ -56,15 +56,15 @@ def arrow() -> Any:
 
 
 def day_name(day: int) -> str:
-    """The date of a day that is given as a number of days since 1970."""
+    """The date of a day given as a number of days since 1970."""
     try:
         return (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat()
-    except OverflowError:  # times may lie beyond the calendar
+    except OverflowError:  # times may be beyond the calendar
         return f"day-{day}"
 
 
 def schema(width: int) -> pa.Schema:
-    """The columns of a file whose reports have so many bytes."""
+    """The columns of a file whose reports have this many bytes."""
     pa = arrow()
     kinds = (
         ("slice", pa.uint8()),
@@ -77,27 +77,27 @@ def schema(width: int) -> pa.Schema:
 
 
 class FileEntry(NamedTuple):
-    """A file as it stands in the catalogue."""
+    """A file as recorded in the catalogue."""
 
     path: str
-    """Below the history's folder."""
+    """Relative to the history's folder."""
     query: str
     serial: int
     day: int
-    """Days since 1970 on which its epochs begin."""
+    """The day on which its epochs begin, in days since 1970."""
     first: int
     last: int
     """The epochs of its first and last report."""
     n: int
-    """Reports."""
+    """Number of reports."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     groups: str
-    """Of each row group its rows, its first and its last slice, as `1200:0-3 …`: what a sample reads is known without the file,
-    and from nothing that a damaged file says."""
+    """The rows, first slice and last slice of each row group, as `1200:0-3 …`: what a sample reads is known without the file, and
+    does not depend on what a damaged file says."""
 
     def row_groups(self) -> list[tuple[int, int, int]]:
-        """Of each row group its rows, its first and its last slice."""
+        """The rows, first slice and last slice of each row group."""
         out = []
         for text in self.groups.split():
             rows, _, slices = text.partition(":")
@@ -114,14 +114,14 @@ class ReportRows:
     epochs: NDArray[np.int64]
     strata: NDArray[np.int32]
     reports: NDArray[np.uint8]
-    """One a row."""
+    """One per row."""
 
     def __len__(self) -> int:
         return len(self.epochs)
 
     @classmethod
     def drawn(cls, parts: Reports, source: Source | None = None) -> ReportRows:
-        """Reports of one version that were never filed: each is put into a slice at random."""
+        """Reports of one version that were never filed: each is assigned to a random slice."""
         n = [len(rows) for _, rows in parts]
         slices = (source or system_source()).below(SLICES, sum(n)).astype(np.uint8)
         epochs = np.repeat(np.array([key.epoch for key, _ in parts], dtype=np.int64), n)
@@ -130,7 +130,7 @@ class ReportRows:
 
     @classmethod
     def joined(cls, parts: Sequence[ReportRows]) -> ReportRows:
-        """The rows of several."""
+        """The rows of several, concatenated."""
         names = ("slices", "epochs", "strata", "reports")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -139,12 +139,12 @@ class ReportRows:
         return ReportRows(self.slices[which], self.epochs[which], self.strata[which], self.reports[which])
 
     def sorted(self) -> ReportRows:
-        """The rows in the one order that they can have: that of all their columns."""
+        """The rows in their only possible order: sorted by all columns."""
         return self.chosen(np.lexsort((_order(self.reports), self.strata, self.epochs, self.slices)))
 
 
 def _order(reports: NDArray[np.uint8]) -> NDArray[Any]:
-    """Something that sorts as the bytes of the reports do."""
+    """Keys that sort as the bytes of the reports do."""
     n, width = reports.shape
     if width > 8:
         return np.ascontiguousarray(reports).view(f"S{width}").reshape(-1)
@@ -154,7 +154,7 @@ def _order(reports: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def sorted_table(serial: int, rows: ReportRows) -> pa.Table:
-    """Rows as a file holds them."""
+    """Rows as a file stores them."""
     pa = arrow()
     rows = rows.sorted()
     n, width = rows.reports.shape
@@ -170,7 +170,7 @@ def sorted_table(serial: int, rows: ReportRows) -> pa.Table:
 
 
 def _group_bounds(slices: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:
-    """Row groups of whole slices, so that a sample reads few of them, and large enough to be read fast; of a small file, one."""
+    """Row groups of whole slices, so that a sample reads few of them, and large enough to be read fast; one for a small file."""
     ends = np.searchsorted(slices, np.arange(1, SLICES + 1)).tolist()
     start = 0
     for end in ends:
@@ -181,7 +181,7 @@ def _group_bounds(slices: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:
 
 
 class ReportFolder:
-    """Where the files lie: a folder of this machine, or the address of one that Arrow can reach (`s3://…`, `hdfs://…`)."""
+    """Where the files are: a folder of this machine, or an address that Arrow can reach (`s3://…`, `hdfs://…`)."""
 
     def __init__(self, place: str | Path) -> None:
         pa = arrow()
@@ -200,7 +200,7 @@ class ReportFolder:
         return ReportFolder, (self.place,)
 
     def write(self, kind: str, query: str, day: int, serial: int, rows: ReportRows) -> FileEntry:
-        """Write rows to a file of a name that nobody else has, to the disk itself; it counts once it is in the catalogue.
+        """Write rows to a file with a unique name, and sync it to disk; it counts once it is in the catalogue.
 
         `kind` says who wrote it, and so who removes it if it never gets there.
         """
@@ -213,7 +213,7 @@ class ReportFolder:
         bounds = list(_group_bounds(slices))
         kept = {
             "compression": "zstd",
-            # Sorted random bytes are smaller, and three times faster to read, as they are than through a dictionary.
+            # Sorted random bytes are smaller, and three times faster to read, in plain encoding than through a dictionary.
             "use_dictionary": ["slice", "serial", "epoch", "stratum"],
             "write_statistics": ["slice", "epoch"],
             "write_page_checksum": True,
@@ -229,7 +229,7 @@ class ReportFolder:
         return FileEntry(path, query, serial, day, first, last, len(rows), size, groups)
 
     def open(self, entry: FileEntry) -> Any:
-        """A reader of a file; FileNotFoundError where it is gone."""
+        """A reader of a file; FileNotFoundError if it is gone."""
         pa = arrow()
         try:
             file = self._files.open_input_file(f"{self._base}/{entry.path}")
@@ -251,8 +251,8 @@ class ReportFolder:
             raise damaged(entry, error) from None
 
     def digest(self, path: str) -> str | None:
-        """SHA-256 of a file, or None where there is none."""
-        import hashlib  # noqa: PLC0415 - for receipts alone
+        """SHA-256 of a file; None if it does not exist."""
+        import hashlib  # noqa: PLC0415 - only for receipts
 
         found = hashlib.sha256()
         try:
@@ -264,7 +264,7 @@ class ReportFolder:
         return found.hexdigest()
 
     def remove(self, path: str) -> None:
-        """Delete a file, if it is there, and the folders it leaves empty."""
+        """Delete a file, if it exists, and the folders it leaves empty."""
         try:
             self._files.delete_file(f"{self._base}/{path}")
         except FileNotFoundError:
@@ -277,7 +277,7 @@ class ReportFolder:
                     break
 
     def paths(self) -> list[str]:
-        """All files that are there, in the catalogue or not."""
+        """All existing files, in the catalogue or not."""
         chosen = arrow().fs.FileSelector(self._base, recursive=True, allow_not_found=True)
         found = (info.path for info in self._files.get_file_info(chosen) if info.is_file)
         return sorted(path.removeprefix(self._base).lstrip("/") for path in found if path.endswith(".parquet"))
@@ -301,7 +301,7 @@ def columns_of(table: pa.Table) -> ReportRows:
 
 
 def report_bytes(column: Any) -> NDArray[np.uint8]:
-    """The reports of a column, one a row, without a copy where they are in one piece."""
+    """The reports of a column, one per row; not copied if they are contiguous."""
     width = column.type.byte_width
     pieces = [
         np.frombuffer(chunk.buffers()[1], dtype=np.uint8, count=len(chunk) * width, offset=chunk.offset * width)
@@ -313,6 +313,6 @@ def report_bytes(column: Any) -> NDArray[np.uint8]:
 
 
 def damaged(entry: FileEntry, error: object) -> ReportFormatError:
-    """What is said of a file that does not hold what the catalogue says."""
+    """The error for a file whose contents differ from the catalogue."""
     reason = error if isinstance(error, str) else type(error).__name__
     return ReportFormatError(f"{entry.path} of the history cannot be read, or is damaged: {reason}")

@@ -1,7 +1,7 @@
 """Reading the history: the counts of a period, from all of its reports or from a random sample of them.
 
 A report's slice was drawn at random, so the first k of 100 slices are a random sample of k percent; a fraction in between takes
-each report of one more slice with the probability that is left. Every report is thus read with the same probability, whatever it
+each report of one more slice with the remaining probability. Every report is thus read with the same probability, whatever it
 says and whenever it came, and a sample of reports, which are a sample of people, is a sample of people (Quoc 2017, 3.3.2).
 """
 
@@ -35,18 +35,18 @@ from deniable.randomness import ONE, Source, system_source
 __all__ = ["Scan", "add_panes"]
 
 _BYTES_TO_COUNT = 32 << 20
-"""Reports that a thread gathers before it counts them: counting a few at a time would take longer than reading them."""
+"""Bytes of reports that a thread gathers before counting them: counting a few at a time would take longer than reading them."""
 _ROWS_TO_COUNT = 1 << 16
 _GROUPS_AT_ONCE = 16
-"""Row groups that a thread takes on at a time."""
+"""Row groups that a thread takes at a time."""
 _MOST_WORKERS = 4
 _Panes = dict[PaneKey, Pane]
 Progress = Callable[[int, int], None]
-"""Is told how many reports were read, of how many."""
+"""Called with the number of reports read, and of how many."""
 
 
 def add_panes(total: _Panes, more: Mapping[PaneKey, Pane]) -> _Panes:
-    """The sums of panes, key by key, in `total`."""
+    """Add panes to `total`, key by key."""
     for key, pane in more.items():
         held = total.setdefault(key, Pane(np.zeros_like(pane.counts)))
         held += pane
@@ -64,11 +64,11 @@ class _Counter:
         self.panes: _Panes = {}
 
     def add(self, query: Query, rows: ReportRows) -> None:
-        """Take in rows of one version, in which those of an epoch and stratum stand together for the most part."""
+        """Add rows of one version, in which those of an epoch and stratum are mostly contiguous."""
         if not len(rows):
             return
         changes = rows.epochs[1:] != rows.epochs[:-1]
-        if rows.strata.strides[0]:  # else it is one and the same
+        if rows.strata.strides[0]:  # otherwise it is constant
             changes |= rows.strata[1:] != rows.strata[:-1]
         change = np.flatnonzero(changes) + 1
         starts = np.concatenate([[0], change])
@@ -93,7 +93,7 @@ class _Counter:
         add_panes(self.panes, {key: Pane(mechanism.count(data), n)})
 
     def finish(self) -> _Panes:
-        """The panes of all that was taken in."""
+        """The panes of all rows added."""
         for key in list(self._held):
             self._count(key)
         return self.panes
@@ -123,7 +123,7 @@ class _Queue:
 
 
 class Scan:
-    """A period's reports, read slice by slice: what is read adds up in `panes`."""
+    """A period's reports, read slice by slice: what is read is added up in `panes`."""
 
     def __init__(
         self,
@@ -136,13 +136,13 @@ class Scan:
         cancelled: Callable[[], bool] = lambda: False,
         source: Source | None = None,
     ) -> None:
-        """`versions` are the query's by serial. `source` draws the sample of reports that are in no file yet."""
+        """`versions` are the query's, by serial. `source` draws the sample of reports that are in no file yet."""
         self._folder, self._snapshot, self._versions, self._epochs = folder, snapshot, versions, epochs
         self._progress, self._cancelled = progress, cancelled
         self._source = source or system_source()
         self.panes: _Panes = {}
         self.slices = 0
-        """How many slices were read, from the first on."""
+        """How many slices were read, starting with the first."""
         self._thinned = 0.0
         self._done = 0
         self._staged = [
@@ -159,7 +159,7 @@ class Scan:
 
     @property
     def fraction(self) -> float:
-        """With what probability each report of the period was read."""
+        """The probability with which each report of the period was read."""
         return (self.slices + self._thinned) / SLICES
 
     @property
@@ -168,7 +168,7 @@ class Scan:
         return sum(pane.n for pane in self.panes.values())
 
     def read_to(self, fraction: float) -> None:
-        """Read on until so much of the period is read; a fraction that is no whole percent is the last that can be asked for."""
+        """Continue reading up to this fraction of the period; no other can follow a fraction that is not a whole percent."""
         whole = min(SLICES, int(fraction * SLICES + 1e-9))
         rest = max(0.0, fraction * SLICES - whole)
         rest = 0.0 if rest < 1e-9 else rest
@@ -189,7 +189,7 @@ class Scan:
         for query, rows in self._staged:
             counter.add(query, self._wanted(rows, slices, False, probability, ordered=False))
         add_panes(self.panes, counter.finish())
-        # A coin for each report comes from one source, which threads cannot share.
+        # The coins for the reports come from one source, which threads cannot share.
         workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1, len(parts))) if probability is None else 1
         waiting = _Queue(parts)
         with ThreadPoolExecutor(workers, thread_name_prefix="history") as pool:
@@ -235,7 +235,7 @@ class Scan:
             with self._folder.open(part.entry) as file:
                 _check(part.entry, file)
                 for number, _, whole in part.groups:
-                    # Reading a column takes about as long as counting it: one that is known beforehand is left out.
+                    # Reading a column takes about as long as counting it: a column whose value is known beforehand is left out.
                     columns = ["epoch", "report", *([] if whole else ["slice"]), *(["stratum"] if strata else [])]
                     yield columns_of(file.read_row_group(number, columns, use_threads=False)), whole
         except (FileNotFoundError, DeniableError):
@@ -246,7 +246,7 @@ class Scan:
     def _wanted(
         self, rows: ReportRows, slices: range, whole: bool, probability: float | None, ordered: bool = True
     ) -> ReportRows:
-        """The rows of these slices and of the period; of each the coin decides, if there is a probability."""
+        """The rows of these slices and of the period; if a probability is given, each is kept with that probability."""
         if not whole:
             chosen = (rows.slices >= slices.start) & (rows.slices < slices.stop)
             chosen &= (rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop)
@@ -257,7 +257,7 @@ class Scan:
 
 
 def _check(entry: FileEntry, file: Any) -> None:
-    """Refuse a file that is not laid out as the catalogue says."""
+    """Refuse a file whose layout differs from the catalogue."""
     metadata, groups = file.metadata, entry.row_groups()
     if metadata.num_rows != entry.n or metadata.num_row_groups != len(groups):
-        raise damaged(entry, f"{metadata.num_rows} rows, and {entry.n} were written")
+        raise damaged(entry, f"{metadata.num_rows} rows, but {entry.n} were written")

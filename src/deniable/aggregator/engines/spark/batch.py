@@ -1,8 +1,8 @@
 """What one bucket makes of the records of a batch. Pure: records and memory in, figures and memory out; no Spark here.
 
 A bucket is a partition of every proxy's log. It sees, in order, each proxy's blocks and marks, so it closes its epochs by itself:
-an epoch is closed here once every proxy has marked it here, or once the driver has ordered it, because a proxy has not marked it
-in time. A record gives the same in every attempt, for nothing but the records and the memory decides.
+an epoch is closed here once every proxy has marked it here, or once the driver has ordered it because a proxy has not marked it
+in time. A record has the same outcome in every attempt, because only the records and the memory determine it.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Outcome:
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     closed: list[Closed] = field(default_factory=list)
     marks: dict[tuple[int, int], int] = field(default_factory=dict)
-    """For each proxy and channel the mark that is new."""
+    """For each proxy and channel, the new mark."""
     reports: Reports = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What all buckets go by."""
+    """The rules that all buckets follow."""
 
     channels: Mapping[int, CountedChannel]
     firsts: Mapping[int, int]
-    """For each channel the first epoch that is counted."""
+    """For each channel, the first epoch that is counted."""
     n_proxies: int
     partition_bits: int
     limits: EngineLimits
@@ -68,8 +68,8 @@ class Rules:
 def work(
     rules: Rules, memory: Memory, partition: int, records: Iterable[Record], now: int, orders: Mapping[int, int] | None = None
 ) -> Outcome:
-    """Count the records of a partition, and close the epochs that are over, and those that are ordered to be closed: all of a
-    channel before an epoch. Changes the memory.
+    """Count the records of a partition, and close the epochs that are complete and those that are ordered to be closed: for each
+    channel, all before an epoch. Changes the memory.
     """
     out = Outcome()
     for tag, first in rules.firsts.items():
@@ -95,7 +95,7 @@ def work(
 
 
 def _mark(content: bytes | memoryview) -> MarkRecord | None:
-    """The mark in a record; None for anything else, which is then taken for a block, and refused if it is none."""
+    """The mark in a record; None for anything else, which is then treated as a block, and refused if it is not one."""
     if not is_mark(content):
         return None
     try:

@@ -1,12 +1,12 @@
-"""What a bucket remembers from one batch to the next, of open epochs only.
+"""What a bucket remembers from one batch to the next, for open epochs only.
 
-Of each open epoch there is a log of segments: what each batch added to it, ids that were joined and shares that wait. So a batch
-writes what it changed, however much its epoch holds. A head, a short JSON text, tells which segments there are. Now and then the
-segments of an epoch are replaced by one with what is left of them.
+Each open epoch has a log of segments, which record what each batch added to it: joined ids and waiting shares. So a batch
+writes only what it changed, however much its epoch holds. A head, a short JSON text, lists the segments. From time to time the
+segments of an epoch are replaced by a single one with what is left of them.
 
 A process that has counted the epoch before still has it in its cache, and reads only the segments that others have written
-since. That the cache is right is seen from tokens: each segment is given a new one, and names that of the segment before it. An
-attempt that failed leaves tokens in the cache that the log does not have, and then everything is read anew.
+since. Tokens show whether the cache is valid: each segment gets a new one, and names the token of the segment before it. A failed
+attempt leaves tokens in the cache that the log does not have, and then everything is read again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ChannelEpoch = tuple[int, int]
 """Channel and epoch."""
 VERSION = 2
 _DONE = -1
-"""In the place of a proxy: ids that are joined."""
-# Segments are joined to one when they are so many and hold as much as the one they began with; or when they are too many to read.
+"""In place of a proxy's number: joined ids."""
+# Segments are merged when there are this many and they hold as much as the first one, or when there are too many to read.
 _FEW_SEGMENTS, _MANY_SEGMENTS = 16, 512
 
 
@@ -41,38 +41,38 @@ class Segments(Protocol):
     """Where the segments of a bucket are kept."""
 
     def read(self, place: ChannelEpoch, number: int) -> bytes:
-        """A segment that was written."""
+        """Read a segment that was written."""
         ...
 
     def write(self, place: ChannelEpoch, number: int, content: bytes) -> None:
-        """Keep a segment."""
+        """Store a segment."""
         ...
 
     def remove(self, place: ChannelEpoch, number: int) -> None:
-        """Forget a segment that was written."""
+        """Delete a segment that was written."""
         ...
 
 
 @dataclass
 class _Written:
-    """Which segments of an epoch there are, and what the head says of them."""
+    """Which segments an epoch has, and what the head says about them."""
 
     first: int = 0
     following: int = 0
     """The number of the next segment."""
     token: str = ""
-    """That of the last segment."""
+    """The token of the last segment."""
     base: int = 0
     """The bytes of the first segment."""
     added: int = 0
     """The bytes of the others."""
     waiting: list[int] = field(default_factory=list)
-    """For each proxy how many shares wait."""
+    """For each proxy, how many shares wait."""
 
 
 @dataclass(repr=False)
 class _Epoch:
-    """What is cached of an epoch: its shares by sub-bucket, as of a segment."""
+    """The cached form of an epoch: its shares by sub-bucket, as of a segment."""
 
     buckets: dict[int, Bucket] = field(default_factory=dict)
     following: int = 0
@@ -89,7 +89,7 @@ def _rows(bucket: Bucket) -> Iterator[_Words]:
 
 
 class EpochCache:
-    """The epochs that a process keeps in memory, those used last, up to a number of bytes."""
+    """The epochs that a process keeps in memory: the most recently used, up to a number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -100,13 +100,13 @@ class EpochCache:
         return len(self._epochs)
 
     def take(self, bucket: int, place: ChannelEpoch) -> _Epoch | None:
-        """What is known of an epoch; it leaves the cache until it is put back."""
+        """The cached epoch; it leaves the cache until it is put back."""
         epoch, n_bytes = self._epochs.pop((bucket, place), (None, 0))
         self._n_bytes -= n_bytes
         return epoch
 
     def put(self, bucket: int, place: ChannelEpoch, epoch: _Epoch) -> None:
-        """Keep an epoch, and forget what was not used for longest if that is too much."""
+        """Keep an epoch, and evict the least recently used ones if there is too much."""
         n_bytes = epoch.n_bytes()
         self._epochs[bucket, place] = (epoch, n_bytes)
         self._n_bytes += n_bytes
@@ -115,7 +115,7 @@ class EpochCache:
             self._n_bytes -= n_bytes
 
     def keep_only(self, bucket: int, places: Sequence[ChannelEpoch]) -> None:
-        """Forget the epochs of a bucket that are none of these: they are closed."""
+        """Evict all epochs of a bucket but these: they are closed."""
         for key in [key for key in self._epochs if key[0] == bucket and key[1] not in places]:
             self.take(*key)
 
@@ -126,9 +126,9 @@ class Memory:
     def __init__(self, n_proxies: int, bucket: int, head: str, segments: Segments, cache: EpochCache) -> None:
         self.n_proxies = n_proxies
         self.fronts: dict[int, int] = {}
-        """For each channel the first epoch that is not closed here."""
+        """For each channel, the first epoch that is not closed here."""
         self.marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
-        """For each proxy and channel the first epoch that it has not marked here."""
+        """For each proxy and channel, the first epoch that it has not marked here."""
         self._bucket, self._segments, self._cache = bucket, segments, cache
         self._written: dict[ChannelEpoch, _Written] = {}
         self._epochs: dict[ChannelEpoch, _Epoch] = {}
@@ -152,7 +152,7 @@ class Memory:
 
     @property
     def places(self) -> set[ChannelEpoch]:
-        """Of which channels and epochs there is anything."""
+        """The channels and epochs for which there is anything."""
         return {*self._written, *self._epochs}
 
     def bucket(self, task: Task) -> Bucket:
@@ -161,7 +161,7 @@ class Memory:
         return _bucket(self._epoch((place[0], place[1])), number, self.n_proxies)
 
     def note(self, task: Task, joined: Joined) -> None:
-        """Take down what a bucket made of its arrivals, to be written at the end of the batch."""
+        """Record what a bucket made of its arrivals, to be written at the end of the batch."""
         channel, epoch, number = task
         parts = self._new.setdefault((channel, epoch), [])
         parts += [_Part(number, _DONE, joined.ids)]
@@ -241,7 +241,7 @@ class Memory:
         return self._catch_up(_Epoch(), everything, written.first)
 
     def _catch_up(self, epoch: _Epoch, segments: list[_Segment], first: int = 0) -> _Epoch:
-        """Take in segments. All ids that are joined by now come first, for what waited for them does not wait any more."""
+        """Load segments. All joined ids come first, because shares that waited for them no longer wait."""
         parts = [part for segment in segments for part in segment.parts]
         joined = [part for part in parts if part.whose == _DONE]
         for part in joined:
@@ -266,7 +266,7 @@ def _bucket(epoch: _Epoch, number: int, n_proxies: int) -> Bucket:
 
 @dataclass(frozen=True, repr=False)
 class _Part:
-    """Ids that were joined, or shares of a proxy that wait, of one sub-bucket."""
+    """Joined ids, or waiting shares of a proxy, in one sub-bucket."""
 
     number: int
     whose: int
@@ -276,7 +276,7 @@ class _Part:
 @dataclass(frozen=True, repr=False)
 class _Segment:
     after: str
-    """The token of the segment before it; of the first nothing."""
+    """The token of the segment before it; empty for the first."""
     token: str
     parts: list[_Part]
 

@@ -1,5 +1,5 @@
-"""Orders: up to which epoch each channel is to be closed, whoever has not marked it. Kept in the aggregator's state; the driver
-writes them, and the reader of the logs, a process of its own beside the driver, puts them into the stream.
+"""Orders: up to which epoch each channel is to be closed, whether or not every proxy has marked it. Kept in the aggregator's
+state; the driver writes them, and the log reader, a separate process beside the driver, puts them into the stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SECONDS = 30.0
 
 
 def add(connection: sqlite3.Connection, due: Mapping[int, int]) -> bool:
-    """Order to close these channels up to these epochs; whether anything was not ordered before."""
+    """Order these channels to be closed up to these epochs; returns whether any of it is new."""
     before = connection.total_changes
     connection.executemany(
         "INSERT INTO spark_orders VALUES (?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch WHERE epoch < excluded.epoch",

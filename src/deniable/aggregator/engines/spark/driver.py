@@ -1,4 +1,4 @@
-"""Running the stream: start it from its checkpoint, follow what is published, close epochs that a dead proxy holds open."""
+"""Running the stream: start it from its checkpoint, follow what is published, close epochs that a dead proxy keeps open."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Job:
     state: Path
     """The aggregator's state file, on the driver's own disk: what `deniable aggregator` serves."""
     proxies: Sequence[str]
-    """Their names, as queries say them."""
+    """Their names, as they appear in queries."""
     sources: Sequence[Source]
     """Their logs, in the same order."""
     checkpoint: str
     """A folder that driver and executors can reach. It belongs to the state: neither is of use without the other."""
     limits: EngineLimits = field(default_factory=EngineLimits)
     trigger: str = "1 second"
-    """How often a batch is begun."""
+    """How often a batch is started."""
     history: HistorySettings | None = None
     """Where counted reports are kept, as Parquet (`deniable.aggregator.history`)."""
     shuffle_partitions: int | None = None
-    """How many tasks count at the same time; by default one a core. Settled by the first start."""
+    """How many tasks count at the same time; by default one per core. Fixed by the first start."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of Spark SQL for this stream."""
+    """Further Spark SQL settings for this stream."""
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.proxies) or len(self.sources) < 2:
@@ -84,14 +84,14 @@ def aggregate(
     now: int | None = None,
     watch: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Count what the proxies' logs hold into the state of a job, on any Spark: until `stop` is set, or what is there is counted.
+    """Count the proxies' logs into the state of a job, on any Spark, until `stop` is set or everything is counted.
 
-    Answers are counted exactly once, whatever is killed and started again. `available_now` counts what the logs hold at this
-    moment, closes what is due, and returns. `watch` is given the progress of every batch. `now` is the time to go by in place of
-    the clock: for recorded logs. One call at a time may work on a state.
+    Answers are counted exactly once, whatever is killed and restarted. `available_now` counts what is in the logs at this
+    moment, closes what is due, and returns. `watch` is called with the progress of every batch. `now` replaces the clock, for
+    recorded logs. Only one call at a time may work on a state.
     """
     try:
-        import google.protobuf  # type: ignore[import-untyped]  # noqa: F401, PLC0415 - Spark wants it and does not bring it
+        import google.protobuf  # type: ignore[import-untyped]  # noqa: F401, PLC0415 - Spark needs it and does not install it
         import pyspark.sql.streaming.datasource  # noqa: F401, PLC0415 - an extra, new in Spark 4.2
     except ImportError as error:
         raise MissingExtraError(str(error.name), "spark", "aggregation on Spark") from None
@@ -131,7 +131,7 @@ class _Run:
         self._failure: DeniableError | None = None
         self._seen = ("", -1)
         self._shares: dict[int, tuple[int, dict[int, float]]] = {}
-        """How many shares came in batches that were not told of yet, and how many answers of each size class they are."""
+        """How many shares came in batches that were not reported yet, and how many answers of each size class that is."""
         sink.settle_identities(
             {proxy: name for proxy, source in enumerate(job.sources) for name in [source.identity()] if name is not None}
         )
@@ -146,7 +146,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _streaming(self, entries: Sequence[Published], **trigger: Any) -> Iterator[StreamingQuery]:
-        """The stream, with these queries in the catalogue of the executors."""
+        """The stream, with these queries in the executors' catalogue."""
         job = self.job
         how: dict[str, Any] = {"keep_reports": job.history is not None, "now": self.now}
         task = Task.of(entries, self.sink.firsts(), len(job.proxies), job.partitions, job.limits, **how)
@@ -165,7 +165,7 @@ class _Run:
         writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/stream")
         query = writer.trigger(**trigger).start()
         checkpoint.set_result(str(query.id))
-        # Blocks of a new query are logged only after this, so no batch that was begun without it can hold one.
+        # Blocks of a new query are logged only after this, so no batch that started without it can contain one.
         self.sink.note_counted(entries)
         try:
             yield query
@@ -173,7 +173,7 @@ class _Run:
             query.stop()
 
     def _write(self, batch: DataFrame, number: int, checkpoint: str, schedules: Mapping[tuple[str, int], Schedule]) -> None:
-        # A batch that is in the state already is worked on all the same: that is how Spark gets back its own state.
+        # A batch that is already in the state is processed all the same: that is how Spark recovers its own state.
         history, written = self.job.history, None
         if history is None:
             rows = batch.collect()
@@ -187,7 +187,7 @@ class _Run:
         n_shares = sum(account.received for account in found.ledger.accounts.values())
         self._shares[number] = n_shares, self.sink.answers(found)
         if not self.sink.write(checkpoint, number, found, written) and history is not None and written is not None:
-            for entry in written.files:  # of a batch that is in the state already: so are its reports
+            for entry in written.files:  # the batch is already in the state, and so are its reports
                 ReportFolder(history.folder).remove(entry.path)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
@@ -200,7 +200,7 @@ class _Run:
     def _tell(self, query: StreamingQuery) -> None:
         run, last = self._seen
         for progress in query.recentProgress:
-            if not progress["numInputRows"]:  # a sign of life: it has the number of the batch that comes next
+            if not progress["numInputRows"]:  # only a sign of life: it has the number of the next batch
                 continue
             if progress["runId"] != run or progress["batchId"] > last:
                 run, last = self._seen = (progress["runId"], progress["batchId"])
@@ -223,7 +223,7 @@ class _Run:
         self.sink.note_health()
 
     def follow(self) -> None:
-        """Count what comes, until it is time to stop."""
+        """Count what arrives, until it is time to stop."""
         while not self.stop.is_set():
             mark, entries = self.sink.published_mark(), self.sink.entries()
             with self._streaming(entries, processingTime=self.job.trigger) as query:
@@ -232,7 +232,7 @@ class _Run:
                     self._tell(query)
                     status = query.status
                     idle = idle + 1 if status["message"] in _IDLE and not status["isDataAvailable"] else 0
-                    if idle > 1:  # an aggregator that has yet to catch up does not blame the proxies
+                    if idle > 1:  # an aggregator that has not caught up does not blame the proxies
                         self.sink.order_overdue()
                     if time.monotonic() - reported > _SECONDS_BETWEEN_SIGNS_OF_LIFE:
                         self.sink.note_health()
@@ -242,7 +242,7 @@ class _Run:
 
 
 def _ended(query: StreamingQuery) -> bool:
-    """Whether a stream has ended, well or not; waits a second for it. What it ended with is asked for later."""
+    """Whether a stream has ended, normally or not; waits a second for it. The error, if any, is fetched later."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - an extra
 
     try:
@@ -252,7 +252,7 @@ def _ended(query: StreamingQuery) -> bool:
 
 
 def _reason(text: str) -> str:
-    """Why a stream ended: what one of our own processes said last, or else the first line of what Spark says."""
+    """Why a stream ended: the last message of one of our own processes, or else the first line of Spark's message."""
     ours = re.findall(r"^(?:[\w.]*: )?deniable\.errors\.\w+: (.+)$", text, re.MULTILINE)
     lines = ours[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "it did not say why"

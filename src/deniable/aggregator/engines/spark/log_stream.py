@@ -1,7 +1,7 @@
-"""All logs as one stream of Spark: not of records, but of references to them (`spark.sources`), and of the driver's orders.
+"""All logs as one Spark stream: not of records but of references to them (`spark.sources`), and of the driver's orders.
 
-How far a batch goes stands in Spark's own log of offsets before the batch begins, orders included. So a batch that is run again,
-by whomever, is of the same records and the same orders.
+How far a batch goes, orders included, is in Spark's own log of offsets before the batch begins. So a batch that is run again,
+by any process, has the same records and the same orders.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FORMAT", "ORDERS", "Logs", "data_source"]
 
 FORMAT = "deniable_logs"
 SCHEMA = "key int, bucket int, proxy int, span string"
-"""To which bucket, under which key; and a span of a proxy's log, or (`ORDERS` in place of a proxy) orders as JSON."""
+"""Which bucket, under which key; and a span of a proxy's log, or (`ORDERS` in place of a proxy) orders as JSON."""
 ORDERS = -1
 Reference = tuple[int, int, int, str]
 
@@ -33,19 +33,19 @@ class Logs:
 
     sources: Sequence[Source]
     keys: Sequence[int]
-    """For each bucket the number that brings it to its shuffle partition."""
+    """For each bucket, the number that assigns it to its shuffle partition."""
     state: Path
 
     def first(self) -> dict[str, Any]:
-        """Before all records and orders."""
+        """The position before all records and orders."""
         return {"logs": [source.first() for source in self.sources], "orders": {}}
 
     def last(self) -> dict[str, Any]:
-        """Behind what there is at this moment."""
+        """The position after everything there is at this moment."""
         return {"logs": [source.last() for source in self.sources], "orders": close_requests.pending(self.state)}
 
     def step(self, start: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-        """How far a batch goes. Orders are in the one that reaches the end of all logs: what is logged is not given up."""
+        """How far a batch goes. Orders go into the one that reaches the end of all logs, so that nothing logged is given up."""
         places = self._stepped(start["logs"], last["logs"])
         done = self._stepped(places, last["logs"]) == places
         return {"logs": places, "orders": last["orders"] if done else start["orders"]}
@@ -54,7 +54,7 @@ class Logs:
         return [source.step(at, end) for source, at, end in zip(self.sources, places, last, strict=True)]
 
     def references(self, start: dict[str, Any], end: dict[str, Any]) -> list[Reference]:
-        """What a batch consists of."""
+        """The contents of a batch."""
         found = []
         for proxy, source in enumerate(self.sources):
             for bucket, span in source.spans(start["logs"][proxy], end["logs"][proxy]):
@@ -66,7 +66,7 @@ class Logs:
 
 
 class _Reader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks, in a process beside the driver; `readBetweenOffsets` also where buckets are counted."""
+    """What Spark calls in a process beside the driver; `readBetweenOffsets` also where buckets are counted."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
@@ -87,7 +87,7 @@ class _Reader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def data_source(logs: Logs) -> type[DataSource]:
-    """A data source for Spark to register. It carries the logs with it, for what passes as options is shown in plans."""
+    """A data source for Spark to register. It carries the logs itself, because options would be shown in plans."""
 
     class LogStream(DataSource):
         @classmethod

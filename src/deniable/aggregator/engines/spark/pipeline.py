@@ -1,7 +1,7 @@
-"""The stream itself: references to what the proxies have logged (`spark.logs`), put together by bucket; counted in NumPy.
+"""The stream itself: references to what the proxies have logged (`spark.logs`), grouped by bucket and counted in NumPy.
 
-No watermark of Spark's is used: it drops late rows without a word, and after a union it follows the fastest source. What takes
-its place stands in the logs: every partition carries its proxy's marks (`spark.batch`).
+Spark's watermarks are not used: they drop late rows silently, and after a union they follow the fastest source. The logs
+provide what replaces them: every partition carries its proxy's marks (`spark.batch`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
 _WORD = 0xFFFFFFFF
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _CONF = {
-    # Spark keeps what it takes to go back a hundred batches by default: of state that is ids of open epochs, that fills a disk.
+    # By default Spark keeps enough to go back a hundred batches: with the ids of open epochs as state, that fills a disk.
     "spark.sql.streaming.minBatchesToRetain": "10",
-    # The store that has state in parts; and ids of open epochs may be more than a heap holds.
+    # The store that has state in parts; and the ids of open epochs may not fit into a heap.
     _STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    # What changed is written at the end of a batch, and a copy of the whole now and then, instead of a copy with every batch.
+    # Changes are written at the end of a batch, with a full copy from time to time, instead of a copy with every batch.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # There is nothing to do in a batch without records.
+    # A batch without records has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
 }
 
 
 def own_session(spark: SparkSession, partitions: int, options: dict[str, str]) -> SparkSession:
-    """A session with settings of its own in the same Spark application: those of the caller stay as they are."""
+    """A session with its own settings in the same Spark application: the caller's settings stay as they are."""
     if options.get(_STORE, _CONF[_STORE]) != _CONF[_STORE]:
         raise ParameterError(_STORE, options[_STORE], f"must be RocksDB's, {_CONF[_STORE]}: no other has state in parts")
     session = spark.newSession()
@@ -48,7 +48,7 @@ def own_session(spark: SparkSession, partitions: int, options: dict[str, str]) -
 
 @dataclass(frozen=True)
 class Task:
-    """What executors are told; small, and the same for all."""
+    """What executors receive; small, and the same for all."""
 
     entries: tuple[tuple[bytes, int, int | None], ...]
     """Signed queries, when they were published, and when stopped."""
@@ -76,9 +76,9 @@ class Task:
 
 
 def bucket_keys(n_buckets: int, n_partitions: int) -> list[int]:
-    """For each bucket a number that Spark's hash puts into the shuffle partition `bucket % n_partitions`.
+    """For each bucket, a number that Spark's hash puts into the shuffle partition `bucket % n_partitions`.
 
-    The hash of the bucket's own number spreads a few buckets badly: of 64 on 16 partitions one gets 8, another 1.
+    The hash of the bucket's own number spreads few buckets badly: of 64 on 16 partitions, one partition gets 8, another 1.
     """
     wanted = -(-n_buckets // n_partitions)
     found: list[list[int]] = [[] for _ in range(n_partitions)]
@@ -106,7 +106,7 @@ def _turned(word: int, bits: int) -> int:
 
 
 def figures_of(spark: SparkSession, sources: Sequence[Source], task: Task) -> DataFrame:
-    """The stream of what buckets make of the logs, which are registered, as rows of :data:`rows.SCHEMA`."""
+    """The stream of what buckets make of the registered logs, as rows of :data:`rows.SCHEMA`."""
     from deniable.aggregator.engines.spark.log_stream import FORMAT  # noqa: PLC0415 - needs the extra `spark`
     from deniable.aggregator.engines.spark.processor import BucketProcessor  # noqa: PLC0415
 

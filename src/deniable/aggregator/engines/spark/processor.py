@@ -1,7 +1,7 @@
 """A bucket as Spark runs it: references to records in, rows of figures out, its memory in Spark's state.
 
-`transformWithStateInPandas` gives a bucket state in parts, so that a batch reads and writes what it needs. What a batch
-changes takes effect with its commit, or not at all.
+`transformWithStateInPandas` gives a bucket state in parts, so that a batch reads and writes only what it needs. A batch's
+changes take effect with its commit, or not at all.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from deniable.queries.signing import SignedQuery
 
 __all__ = ["BucketProcessor"]
 
-# A process keeps this much of open epochs in memory: 16 bytes an answer. The rest is read from Spark's state with every batch.
+# A process keeps this much of open epochs in memory, at 16 bytes per answer. The rest is read from Spark's state in every batch.
 _epochs = EpochCache(256 << 20)
 
 
 class _Log:
-    """Segments in Spark's state, as base64. Spark hands binary state to Python through a text, byte by byte, and spends more time
-    on it than on everything else; a text in ASCII goes through as it is.
+    """Segments in Spark's state, as base64. Spark hands binary state to Python through a text, byte by byte, which takes longer
+    than everything else; ASCII text is passed unchanged.
     """
 
     def __init__(self, state: Any) -> None:
@@ -54,13 +54,13 @@ def _key(place: ChannelEpoch, number: int) -> tuple[int, int, int]:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Counts the records of buckets, one after the other, and fetches them itself."""
+    """Counts the records of buckets, one bucket after the other, and fetches the records itself."""
 
     def __init__(self, task: Task, sources: Sequence[Source]) -> None:
         self._task, self._sources = task, sources
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the parts of the state: once for every partition and batch."""
+        """Declare the parts of the state: once per partition and batch."""
         self._head = handle.getValueState("head", "content string")
         self._log = _Log(handle.getMapState("log", "channel long, epoch long, number int", "content string"))
 
@@ -79,7 +79,7 @@ class BucketProcessor(StatefulProcessor):
                     records += [Record(proxy, *found) for found in self._sources[proxy].fetch(bucket, span)]
         head = self._head.get()
         memory = Memory(task.n_proxies, bucket, head[0] if head else "", self._log, _epochs)
-        # The time of the batch is in Spark's offset log: a batch that is run again is counted at the same time.
+        # The time of the batch is in Spark's offset log: a batch that is run again is counted with the same time.
         now = timerValues.getCurrentProcessingTimeInMs() // 1000 if task.now is None else task.now
         outcome = work(_rules(task), memory, bucket, records, now, orders)
         self._head.update((memory.save(),))
@@ -88,12 +88,12 @@ class BucketProcessor(StatefulProcessor):
             yield pd.DataFrame(counted)
 
     def close(self) -> None:
-        """Nothing is held between batches but what is cached."""
+        """Nothing is kept between batches except the cache."""
 
 
 @functools.lru_cache(maxsize=4)
 def _rules(task: Task) -> Rules:
-    """Read once in every process that counts."""
+    """Loaded once in every process that counts."""
     entries = []
     for content, when, stopped in task.entries:
         signed_query = SignedQuery.from_bytes(content)

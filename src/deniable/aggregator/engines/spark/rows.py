@@ -1,4 +1,4 @@
-"""The rows that buckets send to the driver: figures of one batch, of which nothing is of one person."""
+"""The rows that buckets send to the driver: figures of one batch, none of them about a single person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = (
     "kind string, bucket int, proxy int, channel long, epoch long, name string, n long, "
     "query string, serial long, stratum int, nothing long, content binary"
 )
-"""`kind` says which columns count:
+"""`kind` says which columns apply:
 
 - account: `n` shares of `proxy`, `channel`, `epoch` have the outcome `name`
 - refusal: `n` shares of `proxy` were refused for the reason `name`
@@ -36,7 +36,7 @@ _EMPTY: dict[str, Any] = {
 
 
 def to_rows(bucket: int, outcome: Outcome) -> dict[str, list[Any]]:
-    """The columns of the rows that tell an outcome."""
+    """The columns of the rows that describe an outcome."""
     rows: list[dict[str, Any]] = []
     for (proxy, channel, epoch), account in outcome.ledger.accounts.items():
         place = {"kind": "account", "proxy": proxy, "channel": OUTSIDE if epoch == OUTSIDE else signed(channel), "epoch": epoch}
@@ -57,14 +57,14 @@ def to_rows(bucket: int, outcome: Outcome) -> dict[str, list[Any]]:
 
 @dataclass
 class Figures:
-    """What all buckets told of a batch, added up."""
+    """What all buckets reported for a batch, added up."""
 
     ledger: Ledger = field(default_factory=Ledger)
     panes: dict[PaneKey, Pane] = field(default_factory=dict)
     closed: list[tuple[int, Closed]] = field(default_factory=list)
     """Buckets, and what they closed."""
     marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """For proxy, bucket and channel the first epoch that is not marked."""
+    """For proxy, bucket and channel, the first epoch that is not marked."""
 
 
 def figures(rows: Iterable[Any]) -> Figures:

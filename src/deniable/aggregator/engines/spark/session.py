@@ -24,7 +24,7 @@ _OPTIONS = {
 }
 _LOOPBACK = "127.0.0.1"
 _SET_UP = ("MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
-"""What the environment has where Spark was set up, so that it may know its master itself."""
+"""Environment variables that show that Spark was set up, so that it may already know its master."""
 
 
 def job_of(settings: Settings) -> Job:
@@ -53,11 +53,11 @@ def job_of(settings: Settings) -> Job:
 def session_settings(
     master: str | None, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[str | None, dict[str, str], dict[str, str]]:
-    """The master, Spark's settings, and what the environment must have besides.
+    """The master, Spark's settings, and the additional environment variables.
 
     Spark's web page shows queries and settings to anyone who can reach it, and Spark binds it to every address of the machine.
-    Only `SPARK_LOCAL_IP` changes that, and it moves the driver too: so the driver is told where it is. Where Spark's own set-up
-    names the master, it may name the driver's address as well, and the page is left out. All of it can be chosen otherwise.
+    Only `SPARK_LOCAL_IP` changes that, and it moves the driver too: so the driver's address is set explicitly. If Spark's own
+    set-up names the master, it may name the driver's address as well, and the page is disabled. All of this can be overridden.
     """
     if master is None:
         master = options.get("spark.master") or (None if any(name in environment for name in _SET_UP) else "local[*]")
@@ -71,10 +71,10 @@ def session_settings(
 
 
 def own_address() -> str:
-    """The address under which other machines reach this one. Nothing is sent to find it out."""
+    """The address at which other machines reach this one. Nothing is sent to find it out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address that exists only in documents
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation
         except OSError:
             return _LOOPBACK
         return str(probe.getsockname()[0])
@@ -98,7 +98,7 @@ def open_session(master: str | None, options: Mapping[str, str]) -> SparkSession
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Whether Spark can still be spoken to."""
+    """Whether Spark still responds."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with pyspark
 
     try:

@@ -1,6 +1,6 @@
 """Where a batch ends: its figures, its number, and the windows it completes go into the aggregator's state in one transaction.
 
-Spark may hand over a batch again, after a crash or a restart. Its number is in the state, so it is skipped. A checkpoint and a
+Spark may deliver a batch again after a crash or a restart. Its number is in the state, so it is skipped. A checkpoint and a
 state belong together: with another checkpoint, or with one that is ahead of the state, nothing is written.
 """
 
@@ -35,7 +35,7 @@ _CHECKPOINT, _BATCH, _BUCKETS, _PARTITIONS = "spark_checkpoint", "spark_batch", 
 
 
 class Sink:
-    """Writes batches into a state. One thread at a time does anything with it."""
+    """Writes batches into a state. Only one thread at a time uses it."""
 
     def __init__(self, state: State, n_buckets: int, limits: EngineLimits, clock: Clock) -> None:
         self.state, self.n_buckets, self.limits, self.clock = state, n_buckets, limits, clock
@@ -61,7 +61,7 @@ class Sink:
         self.state.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def settle_partitions(self, wanted: int) -> int:
-        """How many shuffle partitions there are: what the first start chose, for its checkpoint is laid out by it."""
+        """How many shuffle partitions there are: what the first start chose, because the checkpoint's layout depends on it."""
         with self._lock, self.state.transaction():
             found = self._note(_PARTITIONS)
             if found is None:
@@ -75,9 +75,9 @@ class Sink:
         return -1 if found is None else int(found)
 
     def write(self, checkpoint: str, batch: int, figures: Figures, written: Written | None = None) -> bool:
-        """All that a batch changes, or nothing if it is in the state already; whether it was written.
+        """Write all that a batch changes, or nothing if it is already in the state; returns whether it was written.
 
-        With the history, `written` says which files the reports of the batch are in: they count from now on.
+        With a history, `written` lists the files that contain the batch's reports: they count from now on.
         """
         with self._lock, self.state.transaction():
             known = self._note(_CHECKPOINT)
@@ -107,7 +107,7 @@ class Sink:
             return self._meter.answers(figures.ledger, Catalogue.load(self.state.connection).channels)
 
     def took(self, answers: Mapping[int, float], seconds: float) -> None:
-        """Take note of how long a batch took from its beginning to its end; it is written down with the next one."""
+        """Record how long a batch took from beginning to end; it is stored with the next one."""
         with self._lock:
             self._meter.took(answers, seconds)
 
@@ -144,7 +144,7 @@ class Sink:
         )
 
     def _revise(self) -> None:
-        """Release early results, as far as the time for one has come."""
+        """Release early results that are due."""
         channels = [channel for channel in Catalogue.load(self.state.connection).channels.values() if channel.grace]
         if channels:
             revise(self.state, channels, self.state.firsts(), self.clock(), self.limits.early)
@@ -152,7 +152,7 @@ class Sink:
     # --- what the driver asks ---------------------------------------------------------------------------------------
 
     def published_mark(self) -> tuple[int, int]:
-        """Something that changes when a query is published or stopped."""
+        """A value that changes when a query is published or stopped."""
         with self._lock:
             n, stopped = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
         return n, stopped
@@ -163,12 +163,12 @@ class Sink:
             return published(self.state.connection)
 
     def firsts(self) -> dict[int, int]:
-        """For each channel the first epoch that is counted."""
+        """For each channel, the first epoch that is counted."""
         with self._lock:
             return self.state.firsts()
 
     def settle_identities(self, identities: Mapping[int, str]) -> None:
-        """Take note of which logs are read; refused if another log stands where one was read before."""
+        """Record which logs are read; refused if a log has been replaced by another since it was read."""
         with self._lock, self.state.transaction():
             for proxy, known in enumerate(self.state.identities()):
                 if known is not None and identities.get(proxy, known) != known:
@@ -176,7 +176,7 @@ class Sink:
             self.state.apply(Step(identities=dict(identities)))
 
     def order_overdue(self) -> bool:
-        """Order to close the epochs that are over for longer than `patience`; whether there are any that had not been ordered."""
+        """Order the epochs that ended more than `patience` ago to be closed; returns whether any of these orders is new."""
         now = self.clock()
         with self._lock, self.state.transaction():
             fronts = self.state.fronts()
@@ -185,12 +185,12 @@ class Sink:
             return close_requests.add(self.state.connection, {tag: end for tag, end in late.items() if end > fronts[tag]})
 
     def note_counted(self, entries: Iterable[Published]) -> None:
-        """Tell the relay that these versions are counted from now on."""
+        """Let the relay know that these versions are counted from now on."""
         with self._lock, self.state.transaction():
             note_counted(self.state.connection, entries)
 
     def note_health(self, problem: str = "") -> list[ProxyHealth]:
-        """Take down how each proxy is doing, for health and metrics."""
+        """Record how each proxy is doing, for health and metrics."""
         now = self.clock()
         with self._lock, self.state.transaction():
             connection = self.state.connection
@@ -208,5 +208,5 @@ class Sink:
             health = health_report(self.state.proxies, progress, channels, firsts, self.limits, now)
             note_health(connection, health, problem, now)
             self._meter.store(connection, now)
-            self._revise()  # a revision may be due while nothing comes
+            self._revise()  # a revision may be due while nothing arrives
         return health

@@ -1,7 +1,7 @@
 """Proxies' logs as Spark reads them: a Kafka topic, or files with the same columns.
 
-The driver asks how far a log reaches, and cuts what is new into *spans*, one a partition. A span is a few bytes: only it goes
-through Spark. Anyone who counts the partition fetches its records from the log itself.
+The driver asks how far a log reaches, and divides what is new into *spans*, one per partition. A span is a few bytes, and only
+it goes through Spark. The process that counts the partition fetches its records from the log itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FileSource", "KafkaSource", "Source", "SourcePosition"]
 
 SourcePosition = dict[str, Any]
-"""How far a log was read, as Spark keeps it: names, numbers and lists of them."""
+"""How far a log was read, as Spark stores it: names, numbers and lists of them."""
 
 
 class Source(Protocol):
@@ -37,52 +37,52 @@ class Source(Protocol):
         ...
 
     def identity(self) -> str | None:
-        """A name that no other log has, if the log knows one."""
+        """A name that no other log has, if the log has one."""
         ...
 
     def carried(self) -> Source:
-        """The same, for machines that have no files of this one."""
+        """The same source, for machines that do not have the files of this one."""
         ...
 
     def first(self) -> SourcePosition:
-        """Before the oldest record that is left."""
+        """The position before the oldest record that is left."""
         ...
 
     def last(self) -> SourcePosition:
-        """Behind the newest record."""
+        """The position after the newest record."""
         ...
 
     def step(self, start: SourcePosition, last: SourcePosition) -> SourcePosition:
-        """How far a batch goes that begins at `start`: at most to `last`."""
+        """How far a batch that begins at `start` goes: at most to `last`."""
         ...
 
     def spans(self, start: SourcePosition, end: SourcePosition) -> list[tuple[int, str]]:
-        """What lies between: partitions, and for each the span to fetch. The same whenever it is asked."""
+        """The spans between two positions, each with its partition. The same at every call."""
         ...
 
     def fetch(self, partition: int, span: str) -> Iterable[tuple[int, bytes | memoryview]]:
-        """The records of a span, with their offsets, which ascend in every partition."""
+        """The records of a span with their offsets, which ascend in every partition."""
         ...
 
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """A topic: its committed records, from the oldest on. Records that are gone before they were read stop the stream."""
+    """A topic: its committed records, from the oldest on. Records that were deleted before they were read stop the stream."""
 
     settings: KafkaSettings
     records_a_batch: int = 4096
 
     @functools.cached_property
     def partitions(self) -> int:
-        """As many as the topic has: its cluster is asked, once."""
+        """As many as the topic has: the cluster is asked once."""
         return self._look().n_partitions
 
     def identity(self) -> str | None:
-        """The topic's own id, which one that was deleted and made again does not have."""
+        """The topic's own id, which changes if the topic is deleted and created again."""
         return self._look().identity
 
     def carried(self) -> KafkaSource:
-        """The same, with passwords and certificates in place of the files that hold them."""
+        """The same source, with passwords and certificates in place of the files that hold them."""
         return replace(self, settings=self.settings.carried())
 
     @functools.cached_property
@@ -105,11 +105,11 @@ class KafkaSource:
         return self._place(first=True)
 
     def last(self) -> SourcePosition:
-        """The offset behind the last committed record of each partition."""
+        """The offset after the last committed record of each partition."""
         return self._place(first=False)
 
     def step(self, start: SourcePosition, last: SourcePosition) -> SourcePosition:
-        """So many records at most, of each partition as it has more of them than others."""
+        """At most a fixed number of records, divided among the partitions in proportion to what each has."""
         from deniable.logs.kafka_reader import check_reaches  # noqa: PLC0415 - needs the extra `kafka`
 
         name = self.settings.topic
@@ -125,7 +125,7 @@ class KafkaSource:
         return {"topic": start["topic"], "offsets": [place + n for place, n in zip(at, parts, strict=True)]}
 
     def spans(self, start: SourcePosition, end: SourcePosition) -> list[tuple[int, str]]:
-        """Of each partition the first offset, and the one behind the last."""
+        """For each partition, the first offset and the one after the last."""
         pairs = zip(start["offsets"], end["offsets"], strict=True)
         return [(partition, json.dumps(pair)) for partition, pair in enumerate(pairs) if pair[0] < pair[1]]
 
@@ -136,7 +136,7 @@ class KafkaSource:
 
 
 _readers: dict[str, KafkaLogReader] = {}
-"""Of this process, by what they are told: connections outlast a batch."""
+"""The readers of this process, by their parameters: connections outlast a batch."""
 
 
 def _reader(settings: KafkaSettings) -> KafkaLogReader:
@@ -151,7 +151,7 @@ def _reader(settings: KafkaSettings) -> KafkaLogReader:
 @dataclass(frozen=True)
 class FileSource:
     """Parquet files in a folder, with the columns partition (32 bits), offset (64 bits) and value (binary), read in the order of
-    their names: for recorded logs, benchmarks and notebooks. A file whose row groups are of one partition each is read fastest.
+    their names: for recorded logs, benchmarks and notebooks. A file with one partition per row group is read fastest.
     """
 
     folder: str
@@ -164,11 +164,11 @@ class FileSource:
             raise ParameterError("partitions", self.partitions, "must be a power of two")
 
     def identity(self) -> str | None:
-        """Files have no name of their own."""
+        """None: files have no identity of their own."""
         return None
 
     def carried(self) -> FileSource:
-        """The same, from wherever it is read: the folder has to be where all can reach it."""
+        """The same source: the folder must be accessible to all machines."""
         return self if "://" in self.folder else replace(self, folder=str(Path(self.folder).absolute()))
 
     def _names(self) -> list[str]:
@@ -191,7 +191,7 @@ class FileSource:
         return {"file": names[-1], "files": len(names)} if names else self.first()
 
     def step(self, start: SourcePosition, last: SourcePosition) -> SourcePosition:
-        """So many files at most."""
+        """At most a fixed number of files."""
         names = self._names()
         known = [name for name in names if name <= start["file"]]
         if len(known) > start["files"]:
@@ -205,10 +205,10 @@ class FileSource:
         return [name for name in names if start["file"] < name <= end["file"]]
 
     def spans(self, start: SourcePosition, end: SourcePosition) -> list[tuple[int, str]]:
-        """For every partition the files."""
+        """For every partition, the files."""
         new = self._between(self._names(), start, end)
         if len(new) != end["files"] - start["files"]:
-            raise LogError(f"{self.folder} does not hold the files any more that came after {start['file'] or 'its beginning'}")
+            raise LogError(f"{self.folder} no longer has the files that came after {start['file'] or 'its beginning'}")
         return [(partition, json.dumps(new)) for partition in range(self.partitions) if new]
 
     def fetch(self, partition: int, span: str) -> Iterable[tuple[int, bytes | memoryview]]:
@@ -233,9 +233,9 @@ def _file_system(folder: str) -> tuple[Any, str]:
 
 @functools.lru_cache(maxsize=256)
 def _contents(folder: str, name: str, size: int, changed: int) -> tuple[Any, list[tuple[int, int]]]:
-    """What a file says of itself; and for each row group the least and the largest partition.
+    """A file's metadata; and for each row group its smallest and largest partition.
 
-    Kept for the other partitions. Another file in the same place has another size, or was changed at another time.
+    Cached for the other partitions. Another file in the same place has a different size or modification time.
     """
     from pyarrow import parquet  # noqa: PLC0415 - slow to load
 
@@ -246,7 +246,7 @@ def _contents(folder: str, name: str, size: int, changed: int) -> tuple[Any, lis
 
 
 _EMPTY = (0, -1)
-"""The partitions of a row group that holds nothing."""
+"""The partitions of an empty row group."""
 
 
 def _range(file: Any, group: int) -> tuple[int, int]:
@@ -271,7 +271,7 @@ def _records(folder: str, name: str, partition: int, n_partitions: int) -> Itera
     metadata, ranges = _contents(folder, name, now.size, now.mtime_ns)
     astray = [number for each in ranges for number in each if each != _EMPTY and not 0 <= number < n_partitions]
     if astray:
-        raise LogError(f"{name} in {folder} holds records of partition {astray[0]}, and there are {n_partitions}")
+        raise LogError(f"{name} in {folder} holds records of partition {astray[0]}, but there are {n_partitions} partitions")
     with system.open_input_file(f"{path}/{name}") as content:
         file = parquet.ParquetFile(content, metadata=metadata)
         for group, (least, most) in enumerate(ranges):
@@ -285,7 +285,7 @@ def _records(folder: str, name: str, partition: int, n_partitions: int) -> Itera
 
 
 def _views(chunk: Any) -> list[bytes | memoryview]:
-    """The values of a binary array, in place. (A scalar of PyArrow's is a copy, which takes as long as reading the file.)"""
+    """The values of a binary array, in place. (A PyArrow scalar is a copy, which takes as long as reading the file.)"""
     import pyarrow as pa  # noqa: PLC0415 - slow to load
 
     chunk = chunk.cast(pa.binary())

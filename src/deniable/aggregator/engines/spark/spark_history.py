@@ -1,8 +1,8 @@
 """History on Spark: executors write the reports of a batch as any engine does, and read any period of them in parallel.
 
-The files are those of `aggregator.history.report_files`. A task writes files of new names and tells the driver, which puts them
-in the catalogue in the transaction that counts the batch: what a failed attempt has written is in no catalogue, and is removed
-when the driver starts again.
+The files are those of `aggregator.history.report_files`. A task writes files under new names and reports them to the driver,
+which adds them to the catalogue in the transaction that counts the batch: files of a failed attempt are in no catalogue, and are
+removed when the driver starts again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _writer(place: str, schedules: dict[tuple[str, int], Schedule]) -> Callable[
 def count_period(
     spark: SparkSession, place: str, snapshot: Snapshot, versions: Sequence[Query], epochs: range, fraction: float = 1.0
 ) -> dict[PaneKey, Pane]:
-    """The panes of a period, from the files of a snapshot and from what is staged: counted by Spark's executors.
+    """The panes of a period, from the files of a snapshot and from the staged reports, counted by Spark's executors.
 
     `versions` are all versions of the query. With a `fraction`, a random sample of the reports is read, as
     :class:`~deniable.aggregator.history.scan.Scan` would.
@@ -109,7 +109,7 @@ def count_period(
 
 
 def _counter(queries: Sequence[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Counts rows into panes, a part of them at a time."""
+    """Counts rows into panes, one batch at a time."""
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415 - on executors

@@ -1,7 +1,7 @@
 """The owner's settings: who may ask, through whom, and how much any answer and all answers together may cost.
 
-Anything not named is refused: an analyst's key, and every proxy. The proxies matter as much as the analyst, because a
-query names them, and an analyst who runs all of them could put the shares of a person together.
+Anything not named is refused: an analyst's key, and every proxy. The proxies matter as much as the analyst, because a query names
+them, and an analyst who runs all of them could combine a person's shares.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Policy:
     """The most that one epoch's answer to one query may cost or, for memoized answers, all of its answers."""
     limits: tuple[Limit, ...] = DEFAULT_LIMITS
     strata: tuple[str, ...] = ()
-    """The parts of populations that this person belongs to, by the names that queries use."""
+    """The strata this person belongs to, by the names that queries use."""
     queue_messages: int = 1_000
     queue_age: int = USUAL_QUEUE_AGE
     """How many seconds after the end of its epoch a share is kept."""

@@ -35,7 +35,7 @@ It cost 0.5; 1.5 is left for City.
     epsilon: Fraction = Fraction(0)
     """What it cost. A permanent answer that is replayed costs nothing."""
     left: Fraction | None = None
-    """What is left for the analyst at that time; None if no limit applies or the analyst is not known."""
+    """What was left for the analyst at that time; None if no limit applies or the analyst is unknown."""
     verified: bool = True
     """Whether the query is trusted. One with an invalid signature is not read, and has no names here."""
     first: int | None = None

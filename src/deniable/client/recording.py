@@ -1,7 +1,7 @@
 """What an app records in its owner's vault as things happen, and how long that is kept.
 
-A recorded row has a time, in the column `recorded_at` (whole seconds since 1970 UTC), by which it is later deleted. How long and
-how many rows a table keeps is stored in the vault itself, so that it applies to every program that records there.
+A recorded row has a time, in the column `recorded_at` (whole seconds since 1970 UTC), which decides when it is deleted. How long
+and how many rows a table keeps is stored in the vault itself, so that it applies to every program that records there.
 """
 
 from __future__ import annotations

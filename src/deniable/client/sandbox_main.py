@@ -1,8 +1,8 @@
-"""What runs in the sandbox's process: it binds itself, takes a copy of what is shared, and answers queries on it.
+"""What runs in the sandbox's process: it confines itself, takes a copy of what is shared, and answers queries on it.
 
-It talks over two pipes, in frames of a length and so many bytes: orders come in as `marshal`, from the code that started this
-process; answers go out as JSON, which is safe to read even from a process that was taken over. When its input ends, so does
-it: it does not outlive the one that started it by more than a query's deadline.
+It communicates over two pipes, in length-prefixed frames: orders come in as `marshal`, from the code that started this process;
+answers go out as JSON, which is safe to read even from a compromised process. When its input ends, so does the process: it does
+not outlive its parent by more than a query's deadline.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from deniable.client import confinement, guard
 __all__ = ["GRACE", "SECONDS", "main", "read_frame", "write_frame"]
 
 GRACE = 0.2
-"""Seconds past its deadline after which a query that cannot be interrupted is ended together with its process."""
+"""Seconds past its deadline after which a query that cannot be interrupted is killed together with its process."""
 SECONDS = 1_800
-"""Processor time of one process in its whole life. It is replaced before that."""
+"""Total processor time of one process. It is replaced before reaching that."""
 _LENGTH = 8
 
 
 def read_frame(stream: IO[bytes], largest: int | None = None) -> bytes | None:
-    """The next frame, or None at the end of the stream or where one is cut short or too large."""
+    """The next frame; None at the end of the stream, or if the frame is truncated or too large."""
     head = stream.read(_LENGTH)
     length = int.from_bytes(head, "little")
     if len(head) < _LENGTH or (largest is not None and length > largest):
@@ -71,11 +71,11 @@ def main() -> None:
 
 def _order(orders: IO[bytes]) -> Any:
     frame = read_frame(orders)
-    return None if frame is None else marshal.loads(frame)  # noqa: S302 - from the one that started us
+    return None if frame is None else marshal.loads(frame)  # noqa: S302 - from our parent process
 
 
 def _answer(copy: guard.GrantedCopy, order: str, arguments: list[Any]) -> dict[str, Any]:
-    """What is said to one question. The last argument of each is the deadline."""
+    """The answer to one order. The last argument of each order is the deadline."""
     _set_alarm(arguments[-1] + GRACE)
     try:
         if order == "compile":
@@ -89,5 +89,5 @@ def _answer(copy: guard.GrantedCopy, order: str, arguments: list[Any]) -> dict[s
 
 
 def _set_alarm(seconds: float) -> None:
-    if sys.platform != "win32":  # there only the other end of the pipe can end what cannot be interrupted
+    if sys.platform != "win32":  # on Windows only the other end of the pipe can end what cannot be interrupted
         signal.setitimer(signal.ITIMER_REAL, seconds)

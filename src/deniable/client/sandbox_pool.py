@@ -1,8 +1,8 @@
-"""The sandbox's processes, and the connections to the vaults, kept from one query to the next.
+"""The sandbox's processes and the connections to the vaults, kept from one query to the next.
 
 Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds names and no data: it says
-what compiles. The names are read over a connection of their own, under a lock of their own: a query that does not compile must
-be refused while the copy for another one is still being made, or how much is shared would show in what the device refuses.
+what compiles. The names are read over a separate connection with a separate lock: a query that does not compile must be refused
+even while the copy for another query is still being made, or what the device refuses would reveal how much is shared.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _T = TypeVar("_T", bound="_Turn")
 
 
 def _room(size: int) -> int:
-    """Bytes of memory for the copy of a vault of that size: it lies there twice while it is sorted, beside what sorts it.
+    """Bytes of memory for the copy of a vault of that size: it is there twice while it is sorted, plus what sorting needs.
 
-    In powers of two, so that a vault that grows seldom needs another process.
+    In powers of two, so that a growing vault rarely needs another process.
     """
     return 1 << max(_SMALLEST_ROOM, _COPIES * min(size, LARGEST_COPY)).bit_length()
 
@@ -46,7 +46,7 @@ class _Turn:
         self._reader: VaultReader | None = None
 
     def turn_to(self, path: Path) -> None:
-        """Read this vault from now on."""
+        """Switch to this vault."""
         if self._reader is None or self._reader.path != path:
             if self._reader is not None:
                 self._reader.close()
@@ -59,7 +59,7 @@ class _Turn:
         return self._reader.snapshot(patience)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._reader is not None:
             self._reader.close()
         self._reader = None
@@ -105,7 +105,7 @@ class Session(_Turn):
             return process
 
     def close(self) -> None:
-        """End the process and let go of the file."""
+        """End the process and close the file."""
         if self._process is not None:
             self._process.close()
         self._process = None
@@ -116,7 +116,7 @@ class Session(_Turn):
 
 
 def _prepared(process: SandboxProcess | None, shape: Shape, room: int, max_memory: int) -> SandboxProcess:
-    """The same process if it can be used again. What is shared no longer leaves with the process that held it."""
+    """The same process if it can be reused. Data no longer shared disappears with the process that held it."""
     if process is not None and process.fits(max_memory) and process.room >= room and process.shape == shape:
         return process
     if process is not None:
@@ -125,7 +125,7 @@ def _prepared(process: SandboxProcess | None, shape: Shape, room: int, max_memor
 
 
 class Compiler:
-    """A process that is given the names of what is shared, and never a row. What it said of a query is kept."""
+    """A process that is given the names of what is shared, and never a row. Its verdicts on queries are cached."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -133,14 +133,14 @@ class Compiler:
         self._verdicts: OrderedDict[tuple[Shape, str, int], int | RefusedError | None] = OrderedDict()
 
     def verdict(self, shape: Shape, sql: str, deadline: float, max_memory: int) -> int | None:
-        """How many columns the query gives, if that is known; RefusedError if it does not compile."""
+        """How many columns the query returns, if known; RefusedError if it does not compile."""
         key = shape, sql, max_memory
         if key not in self._verdicts:
             process = self._ready(shape, max_memory)
             try:
                 self._verdicts[key] = process.compile(sql, deadline)
             except RefusedError as refused:
-                if refused.reason == "deadline":  # that may have been the machine
+                if refused.reason == "deadline":  # the machine may have been slow
                     raise
                 self._verdicts[key] = refused
             if len(self._verdicts) > _MOST_VERDICTS:
@@ -165,7 +165,7 @@ class Compiler:
 
 
 class _Pool(Generic[_T]):
-    """One of a kind for each vault. The least used ends when there are too many."""
+    """One object per vault. The least recently used is closed when there are too many."""
 
     def __init__(self, make: type[_T]) -> None:
         self._make = make
@@ -174,7 +174,7 @@ class _Pool(Generic[_T]):
 
     @contextmanager
     def turn(self, path: Path, isolated: bool) -> Iterator[_T]:
-        """That of a vault, or the one in which all vaults take turns."""
+        """The object of a vault, or the one that all vaults share in turn."""
         key = path if isolated else None
         oldest = None
         with self._lock:
@@ -191,7 +191,7 @@ class _Pool(Generic[_T]):
             try:
                 yield found
             finally:
-                if found.retired:  # by somebody else, between our finding and locking it
+                if found.retired:  # by another thread, between finding and locking it
                     found.close()
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ _compiler = Compiler()
 
 
 def compiled(shape: Shape, sql: str, deadline: float, max_memory: int) -> int | None:
-    """How many columns the query gives on what is shared, if that is known; RefusedError if it does not compile."""
+    """How many columns the query returns on what is shared, if known; RefusedError if it does not compile."""
     compiler = _compiler
     with compiler.lock:
         return compiler.verdict(shape, sql, deadline, max_memory)
@@ -213,7 +213,7 @@ def compiled(shape: Shape, sql: str, deadline: float, max_memory: int) -> int | 
 
 @atexit.register
 def close_all() -> None:
-    """End all processes and let go of all files; whatever is asked next starts anew."""
+    """End all processes and close all files; the next query starts them again."""
     for kept in (_compiler, declarations, sessions):
         kept.close()
 

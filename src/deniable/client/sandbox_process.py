@@ -1,7 +1,7 @@
-"""The near side of the sandbox's process: starts it, hands it what is shared, asks it, and ends it when it is late.
+"""The parent's side of the sandbox's process: starts it, sends it what is shared, queries it, and ends it when it is late.
 
-The process is a bare interpreter that loads four files of this package, with an empty environment, no descriptor but its
-pipes, and nothing of the vault's but what it is given.
+The process is a bare interpreter that loads four files of this package, with an empty environment, no descriptors but its pipes,
+and nothing of the vault but what it is given.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from deniable.errors import SandboxError
 __all__ = ["LARGEST_COPY", "SandboxProcess"]
 
 LARGEST_COPY = 256 << 20
-"""Bytes of what is shared that are copied at most."""
+"""The most bytes of shared data that are copied."""
 _COPY_TIME = 60.0  # seconds
 _START_UP = 5.0  # seconds a busy device may take to start the process or to wake it; not part of a query's deadline
 _LAST_BREATH = 1.0  # seconds between the end of a process's output and its own
 _ENDED_LATE = [-getattr(signal, name) for name in ("SIGALRM", "SIGXCPU", "SIGKILL") if hasattr(signal, name)] or [1]
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # what an interpreter may need in order to start
-# The package's own __init__ would load all of it: two empty packages stand in, and only what is named is loaded.
+# The package's own __init__ would load everything: two empty packages stand in, so only the named modules are loaded.
 _BOOT = """
 import sys, types
 for name, path in (("deniable", sys.argv[1]), ("deniable.client", sys.argv[2])):
@@ -46,7 +46,7 @@ _HERE = Path(__file__).parent
 
 
 class _Watchdog(threading.Thread):
-    """Ends a process that is late. One thread for all its questions: to start one for each would cost more than most answers."""
+    """Ends a process that is late. One thread for all its queries: starting one per query would cost more than most answers."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         super().__init__(name="deniable sandbox watchdog", daemon=True)
@@ -66,7 +66,7 @@ class _Watchdog(threading.Thread):
                 self._changed.wait(left)
 
     def watch(self, seconds: float | None, over: bool = False) -> None:
-        """From now on so many seconds are left, or, with None, as many as it takes."""
+        """Allow so many seconds from now on, or, with None, any number."""
         with self._changed:
             self._ends = None if seconds is None else time.monotonic() + seconds
             self._over = self._over or over
@@ -75,7 +75,7 @@ class _Watchdog(threading.Thread):
 
 
 class SandboxProcess:
-    """One process. Whatever breaks it ends it: `alive` is False then, and the next question needs another."""
+    """One process. Anything that breaks it ends it: `alive` is then False, and the next query needs another process."""
 
     def __init__(self, room: int, max_memory: int) -> None:
         self.room, self.max_memory = room, max_memory
@@ -83,13 +83,13 @@ class SandboxProcess:
         self.busy = 0.0
         command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE)]
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # what it is asked goes in by a pipe: no process list shows it
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # queries go in through a pipe, so no process list shows them
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, cwd=os.sep)  # noqa: S603
         except OSError as error:
             raise SandboxError(f"the sandbox's process cannot be started: {error.strerror}") from None
         self._watchdog = _Watchdog(self._process)
-        # SQLite's memory, then the interpreter's: the rows of a result, their JSON, and what malloc leaves between.
+        # SQLite's memory, then the interpreter's: the rows of a result, their JSON, and malloc's fragmentation.
         try:
             said = self._ask([marshal.dumps((room + max_memory, 2 * room + 4 * max_memory))], _START_UP)
         except RefusedError:
@@ -100,15 +100,15 @@ class SandboxProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked. One that has used up most of its processor time counts as dead."""
+        """Whether it can still be queried. A process that has used most of its processor time counts as dead."""
         return self._process.poll() is None and self.busy < sandbox_main.SECONDS / 2
 
     def fits(self, max_memory: int) -> bool:
-        """Whether it can be asked, under this cap."""
+        """Whether it can be queried under this cap."""
         return self.alive and self.max_memory == max_memory
 
     def load(self, shape: Shape, tables: Sequence[Iterable[list[Any]]]) -> None:
-        """Give it what is shared, the rows of each table in chunks, in place of what it was given before."""
+        """Send it what is shared, the rows of each table in chunks, replacing what it had before."""
 
         too_large = RefusedError("memory", "what is shared is too large to be copied in the time and memory there are")
 
@@ -131,7 +131,7 @@ class SandboxProcess:
             raise too_large from None
 
     def compile(self, sql: str, deadline: float) -> int | None:
-        """How many columns a query would give, if that is known; :class:`RefusedError` if it cannot be compiled."""
+        """How many columns a query would return, if known; :class:`RefusedError` if it cannot be compiled."""
         said = self._query(("compile", sql, self.max_memory, deadline), deadline)
         count = said.get("n_columns")
         return count if isinstance(count, int) else None
@@ -164,7 +164,7 @@ class SandboxProcess:
         return SandboxError("the sandbox's process gave no answer")
 
     def _ask(self, orders: Iterable[bytes], seconds: float) -> dict[str, Any]:
-        """Send orders and read the one answer to them. RefusedError if it took too long, watchdog or not."""
+        """Send orders and read the single answer to them. RefusedError if it took too long, with or without the watchdog."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
         ends = time.monotonic() + seconds
@@ -175,9 +175,9 @@ class SandboxProcess:
             stdin.flush()
             body = sandbox_main.read_frame(stdout, 8 * self.max_memory)
             said = None if body is None else json.loads(body)
-        except (OSError, ValueError, RecursionError):  # a pipe that broke, or no JSON
+        except (OSError, ValueError, RecursionError):  # a broken pipe, or not JSON
             said = None
-        except BaseException:  # half an order was sent: nobody could say what the process would take the next one for
+        except BaseException:  # half an order may have been sent, so the next one could be misread
             self.close()
             raise
         finally:
@@ -191,11 +191,11 @@ class SandboxProcess:
         raise SandboxError(f"the sandbox's process ended with code {code} and no answer")
 
     def close(self, patience: float = 0.0) -> int:
-        """End it, if it does not end by itself in so many seconds, and say how it ended."""
+        """Kill it if it does not end by itself within so many seconds; returns its exit code."""
         self._watchdog.watch(None, over=True)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
-        self._process.kill()  # does nothing to one that has ended
+        self._process.kill()  # no effect on one that has ended
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(OSError):  # what could not be sent stays unsent
                 if stream is not None:
@@ -204,7 +204,7 @@ class SandboxProcess:
 
 
 def _is_table(columns: Any, rows: Any) -> bool:
-    """Whether this is what a query can give: the process may have been taken over by the query that it ran."""
+    """Whether this is a possible query result: the process may have been compromised by the query it ran."""
     if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(name, str) for name in columns):
         return False
     return all(

@@ -1,11 +1,11 @@
-"""The device's memory: ledger, permanent answers, epochs, versions seen, outgoing shares, receipts, counters, names shared.
+"""The device's state: ledger, permanent answers, epochs, query versions, outgoing shares, receipts, counters, shared names.
 
-One SQLite file beside the vault, of mode 0600. Whatever belongs together changes in one transaction, so that a device that is
-killed at any moment wakes up with all of it or with none. The file holds no true answer: permanent answers are randomized, and
-they are found again by a hash of the true answer under a secret of this device.
+One SQLite file next to the vault, with mode 0600. Whatever belongs together changes in one transaction, so a device that is
+killed at any moment restarts with all of it or none. The file contains no true answer: permanent answers are randomized, and are
+looked up by a hash of the true answer keyed with a secret of this device.
 
-Each change is counted, and where the store has a witness (:mod:`.witness`) that counted more of them, the store is not used: it
-was put back.
+Each change is counted. If the store's witness (:mod:`.witness`) has counted more changes, the store was restored from an older
+copy and is not used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 
 MOST_RECEIPTS = 10_000
 MOST_DECIDED = 1_000
-"""Epochs of a query that are kept one by one; all that come before them count as decided."""
+"""How many epochs of a query are kept individually; all earlier ones count as decided."""
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
 
 
@@ -52,10 +52,10 @@ class QueuedShare:
 
 @dataclass(frozen=True)
 class Store:
-    """The file of one device. Nothing is opened until a transaction begins, and nothing stays open after it.
+    """The store file of one device. Nothing is opened until a transaction begins, and nothing stays open after it.
 
-    `durable=False` leaves out the waiting for the disk: a killed process still loses nothing, a power failure may. `witness` is a
-    file elsewhere that counts the store's changes.
+    `durable=False` does not wait for the disk: a killed process still loses nothing, but a power failure may. `witness` is a file
+    elsewhere that counts the store's changes.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
-        """All that is done with the book is kept, or on any error undone. Only one process at a time has it."""
+        """A transaction: everything done in it is kept, or undone on any error. Only one process at a time can hold it."""
         try:
             connection = self._connect()
             try:
@@ -91,14 +91,14 @@ class Store:
                 connection.execute("COMMIT")
             finally:
                 connection.close()
-        except (sqlite3.Error, UnicodeError) as error:  # words that may quote what is stored
+        except (sqlite3.Error, UnicodeError) as error:  # their messages may quote what is stored
             raise StoreError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
         if changed and self.witness is not None:
             self.witness.write(*counted)
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            with suppress(FileExistsError):  # one that is there is not opened: to close it would give up all locks on it
+            with suppress(FileExistsError):  # an existing file is not opened: closing it would release all locks on it
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             mode = self.path.stat().st_mode
         except OSError as error:
@@ -113,13 +113,13 @@ class Store:
 
 
 def _counted(connection: sqlite3.Connection) -> tuple[str, int]:
-    """A name of the store that tells nothing, and how many changes it has seen."""
+    """An identifier of the store that reveals nothing, and how many changes it has seen."""
     [(secret, changes)] = connection.execute("SELECT key, changes FROM secret, state")
     return hashlib.blake2b(b"witness", digest_size=16, key=secret).hexdigest(), int(changes)
 
 
 class StoreTransaction:
-    """What can be read and written in one transaction."""
+    """The reads and writes available in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db, self._path = connection, path
@@ -127,49 +127,49 @@ class StoreTransaction:
     # --- versions and epochs ----------------------------------------------------------------------------------------
 
     def seen(self) -> dict[tuple[str, str], Seen]:
-        """The newest version accepted of each query."""
+        """The newest accepted version of each query."""
         rows = self._db.execute("SELECT analyst, query, serial, digest FROM versions")
         return {(analyst, query): Seen(serial, digest) for analyst, query, serial, digest in rows}
 
     def set_revoked(self, proxy: str, keys: Iterable[str]) -> None:
-        """Note the keys that a proxy says were revoked, in the place of those it said before."""
+        """Record the keys a proxy reports as revoked, replacing its earlier list."""
         known = {key for (key,) in self._db.execute("SELECT key FROM revoked WHERE proxy = ?", (proxy,))}
-        if known != set(keys):  # or each poll would write to the disk
+        if known != set(keys):  # otherwise each poll would write to the disk
             self._db.execute("DELETE FROM revoked WHERE proxy = ?", (proxy,))
             self._db.executemany("INSERT INTO revoked VALUES (?, ?)", [(proxy, key) for key in sorted(set(keys))])
 
     def revoked(self) -> set[str]:
-        """The keys that any proxy says were revoked."""
+        """The keys that any proxy reports as revoked."""
         return {key for (key,) in self._db.execute("SELECT DISTINCT key FROM revoked")}
 
     def signed_queries(self) -> list[bytes]:
-        """The queries accepted so far, as they came: what a device without a network goes on answering."""
+        """The signed bytes of the queries accepted so far, which a device without a network continues to answer."""
         return [row[0] for row in self._db.execute("SELECT signed FROM versions ORDER BY analyst, query")]
 
     def accept(self, analyst: str, query: str, seen: Seen, signed: bytes, proxies: Sequence[str]) -> None:
-        """Note a verified version, so that no older one is accepted again."""
+        """Record a verified version, so that no older one is accepted again."""
         row = (analyst, query, seen.serial, seen.digest, signed)
         self._db.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?)", row)
         asked = (analyst, query, seen.serial, seen.digest, json.dumps(list(proxies)))
         self._db.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?, ?)", asked)
 
     def asked(self) -> list[tuple[str, str, int, bytes, tuple[str, ...]]]:
-        """Every version that was ever accepted: analyst, query, serial, digest, proxies."""
+        """Every version ever accepted: analyst, query, serial, digest, proxies."""
         check_rows(self._db, self._path, LONG_TABLES)
         rows = self._db.execute("SELECT analyst, query, serial, digest, proxies FROM asked ORDER BY analyst, query, serial")
         return [(*row[:4], tuple(json.loads(row[4]))) for row in rows]
 
     def feed_head(self, address: str) -> Head | None:
-        """How far the public feed at an address went when it was last compared."""
+        """How far the public feed at an address extended when it was last compared."""
         row = self._db.execute("SELECT lines, hash FROM feed_heads WHERE address = ?", (address,)).fetchone()
         return None if row is None else Head(*row)
 
     def keep_feed_head(self, address: str, head: Head) -> None:
-        """Remember how far a feed goes."""
+        """Record how far a feed extends."""
         self._db.execute("INSERT OR REPLACE INTO feed_heads VALUES (?, ?, ?)", (address, *head))
 
     def is_decided(self, analyst: str, query: str, epoch: int) -> bool:
-        """Whether this epoch was decided, whatever version of the query it was decided for. A clock set back opens none again."""
+        """Whether this epoch was decided, for any version of the query. Setting the clock back does not reopen it."""
         names = (analyst, query)
         row = self._db.execute("SELECT epoch FROM epochs WHERE analyst = ? AND query = ?", names).fetchone()
         if row is not None and epoch <= row[0]:
@@ -178,7 +178,7 @@ class StoreTransaction:
         return found.fetchone() is not None
 
     def decide(self, analyst: str, query: str, epoch: int) -> None:
-        """Note that this epoch is decided: answered, refused, or its coin said no."""
+        """Record that this epoch is decided: answered, refused, or its coin said no."""
         names = (analyst, query)
         self._db.execute("INSERT OR IGNORE INTO decided VALUES (?, ?, ?)", (*names, epoch))
         old = self._db.execute(
@@ -199,7 +199,7 @@ class StoreTransaction:
         return tuple((table, tuple((name, affinity) for name, affinity in columns)) for table, columns in json.loads(row[0]))
 
     def keep_shared(self, shape: Shape) -> None:
-        """Note what is shared, if that is not what was noted before."""
+        """Record what is shared, if it has changed."""
         if shape != self.shared():
             self._db.execute("DELETE FROM shared")
             self._db.execute("INSERT INTO shared VALUES (?)", (json.dumps(shape),))
@@ -207,9 +207,9 @@ class StoreTransaction:
     # --- the ledger -------------------------------------------------------------------------------------------------
 
     def accountant(self, limits: Iterable[Limit], now: int, without: bytes | None = None) -> Accountant:
-        """The accountant that knows all that was spent, and when, as far as these limits look back from `now`.
+        """An accountant with everything spent, and when, as far back from `now` as these limits look.
 
-        `without` leaves out what is reserved for one memoized question, so that it can be charged again for today.
+        `without` leaves out what is reserved for one memoized question, so that it can be charged again as of today.
         """
         limits = tuple(limits)
         spent: dict[str, Fraction] = {}
@@ -236,8 +236,8 @@ class StoreTransaction:
         return Fraction(row[0]) if row else Fraction()
 
     def charge(self, event: PrivacyEvent, scope: bytes | None = None) -> int:
-        """Write down an event that the accountant has allowed; gives its place. What is reserved for a `scope` replaces what was
-        before."""
+        """Record an event that the accountant has allowed; returns its row. A reservation for a `scope` replaces the previous
+        one."""
         total = self.spent_on(event.analyst, event.query) + event.cost
         if scope is not None:
             total -= self.reserved_cost(scope)
@@ -247,7 +247,7 @@ class StoreTransaction:
         return int(self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)
 
     def give_back(self, charge: int) -> tuple[str, str, Fraction]:
-        """Take back a charge for what never left; gives whose it was, and how much."""
+        """Refund a charge for an answer that never left; returns whose charge it was, and how much."""
         [(analyst, query, epsilon)] = self._db.execute("SELECT analyst, query, epsilon FROM charges WHERE rowid = ?", (charge,))
         self._db.execute("DELETE FROM charges WHERE rowid = ?", (charge,))
         total = self.spent_on(analyst, query) - Fraction(epsilon)
@@ -260,26 +260,26 @@ class StoreTransaction:
         return Fraction(row[0]) if row else Fraction()
 
     def reserved(self, scope: bytes) -> dict[int, int]:
-        """For how many permanent answers each slot of a memoized question has paid."""
+        """How many permanent answers each slot of a memoized question has paid for."""
         return dict(self._db.execute("SELECT slot, answers FROM reserves WHERE scope = ?", (scope,)))
 
     def reserve(self, scope: bytes, answers: Mapping[int, int]) -> None:
-        """Note for how many permanent answers each slot has paid."""
+        """Record how many permanent answers each slot has paid for."""
         rows = [(scope, slot, n) for slot, n in answers.items()]
         self._db.executemany("INSERT OR REPLACE INTO reserves VALUES (?, ?, ?)", rows)
 
     # --- permanent answers ------------------------------------------------------------------------------------------
 
     def answer_key(self, scope: bytes, *indices: int) -> bytes:
-        """The name under which a slot's permanent answer to a true answer is kept: a keyed hash, never the answer."""
+        """The key under which a slot's permanent answer to a true answer is stored: a keyed hash, never the answer."""
         written = b"".join(index.to_bytes(8, "little", signed=True) for index in indices)
         return hashlib.blake2b(scope + written, digest_size=32, key=self._secret()).digest()
 
     def choose(self, scope: bytes, indices: Sequence[int], most: int) -> list[int]:
-        """Of the buckets of a person's rows up to `most`, always the same ones of the same rows, in the same order.
+        """Up to `most` of the buckets of a person's rows: always the same ones for the same rows, in the same order.
 
-        Rows have an order under the device's secret, and the first ones are chosen: every choice is equally likely, over devices
-        and not over epochs. A fresh choice in each epoch would show, through the permanent answers, that rows differ.
+        The device's secret orders the rows, and the first ones are chosen: every choice is equally likely over devices, but not
+        over epochs. A fresh choice in each epoch would reveal, through the permanent answers, that rows differ.
         """
         key, twins = self._secret(), dict.fromkeys(indices, 0)
         ranked = []
@@ -293,9 +293,9 @@ class StoreTransaction:
         return bytes(self._db.execute("SELECT key FROM secret").fetchone()[0])
 
     def permanent(self, scope: bytes, slot: int, key: bytes, most: int) -> tuple[int, bytes] | None:
-        """The permanent answer of a slot to the answer of this name, with its place; None if it is to be drawn.
+        """A slot's permanent answer for this key, with its row; None if it has yet to be drawn.
 
-        Where the slot has drawn `most` of them already, a new answer is given the one that spoke last: nobody sees a change.
+        If the slot has already drawn `most` of them, a new true answer gets the one that was used last, so no change is visible.
         """
         mine = "SELECT place, permanent FROM memo WHERE scope = ? AND slot = ?"
         row = self._db.execute(f"{mine} AND answer = ?", (scope, slot, key)).fetchone()
@@ -306,18 +306,19 @@ class StoreTransaction:
         return None if row is None else (int(row[0]), bytes(row[1]))
 
     def keep_permanent(self, scope: bytes, slot: int, key: bytes, permanent: bytes) -> int:
-        """Keep a permanent answer for good; gives its place."""
+        """Store a permanent answer for good; returns its row."""
         sql = "INSERT INTO memo (scope, slot, answer, permanent, spoke) VALUES (?, ?, ?, ?, 0)"
         return int(self._db.execute(sql, (scope, slot, key, permanent)).lastrowid or 0)
 
     def spoke(self, places: Iterable[int], epoch: int) -> None:
-        """Note which permanent answers an epoch's reports were made of."""
+        """Record which permanent answers an epoch's reports were made from."""
         self._db.executemany("UPDATE memo SET spoke = ? WHERE place = ?", [(epoch, place) for place in places])
 
     # --- outgoing shares --------------------------------------------------------------------------------------------
 
     def set_clock(self, now: int) -> None:
-        """Note the time. If the clock was set back, what waits for a time of that clock does not wait for longer."""
+        """Record the time. If the clock was set back, waiting shares and retries are moved back with it, so they do not wait
+        longer."""
         [(last,)] = self._db.execute("SELECT clock FROM state")
         if now < last:
             self._db.execute("UPDATE queue SET due = due - ?", (last - now,))
@@ -326,17 +327,17 @@ class StoreTransaction:
             self._db.execute("UPDATE state SET clock = ?", (now,))
 
     def new_answer(self, charge: int, serial: int, question: str, epoch: int, messages: int) -> int:
-        """Note an answer whose charge is given back if it turns out that it never left; gives its place."""
+        """Record an answer whose charge is refunded if it turns out that it never left; returns its row."""
         sql = "INSERT INTO answers (charge, serial, question, epoch, messages) VALUES (?, ?, ?, ?, ?)"
         return int(self._db.execute(sql, (charge, serial, question, epoch, messages)).lastrowid or 0)
 
     def enqueue(self, proxy: str, record: bytes, due: int, expires: int, answer: int | None = None) -> None:
-        """Let a share of an answer wait for its proxy from `due` on, and be given up at `expires`."""
+        """Queue a share of an answer for its proxy, to be sent from `due` on and given up at `expires`."""
         sql = "INSERT INTO queue (proxy, due, expires, record, answer, tried) VALUES (?, ?, ?, ?, ?, 0)"
         self._db.execute(sql, (proxy, due, expires, record, answer))
 
     def mark_tried(self, shares: Iterable[QueuedShare]) -> None:
-        """Note that shares are about to be sent: from now on they may have left, whatever comes of it."""
+        """Record that shares are about to be sent: from now on they may have left, whatever the outcome."""
         self._db.executemany("UPDATE queue SET tried = 1 WHERE place = ?", [(share.place,) for share in shares])
 
     def n_queued(self, proxy: str | None = None) -> int:
@@ -345,7 +346,7 @@ class StoreTransaction:
         return int(row[0])
 
     def waiting_proxies(self, now: int) -> list[str]:
-        """The proxies for which shares are due, and which are not being left alone after a failure."""
+        """The proxies that have shares due and are not in a backoff after a failure."""
         sql = (
             "SELECT DISTINCT proxy FROM queue WHERE due <= ? AND proxy NOT IN"
             " (SELECT proxy FROM proxies WHERE retry_at > ?) ORDER BY proxy"
@@ -353,11 +354,11 @@ class StoreTransaction:
         return [row[0] for row in self._db.execute(sql, (now, now))]
 
     def first_expiry(self, proxy: str) -> int:
-        """When the first of the shares that wait for a proxy is given up; 0 if there are none."""
+        """When the first share waiting for a proxy is given up; 0 if there are none."""
         return int(self._db.execute("SELECT coalesce(min(expires), 0) FROM queue WHERE proxy = ?", (proxy,)).fetchone()[0])
 
     def due_shares(self, proxy: str, now: int, most: int) -> list[QueuedShare]:
-        """The next shares of one proxy that are due, all of one length: one upload has one size class."""
+        """The next due shares of one proxy, all of one length: one upload has one size class."""
         where = "FROM queue WHERE proxy = ? AND due <= ?"
         rows = self._db.execute(
             f"SELECT place, record {where} AND length(record) = (SELECT length(record) {where} ORDER BY due, place LIMIT 1)"
@@ -367,24 +368,23 @@ class StoreTransaction:
         return [QueuedShare(place, record) for place, record in rows]
 
     def schedule(self) -> list[tuple[str, int, int]]:
-        """Proxy, due time and length of each waiting share, in the order of their writing: all that shows outside."""
+        """Proxy, due time and length of each waiting share, in the order they were queued: all that is visible from outside."""
         return list(self._db.execute("SELECT proxy, due, length(record) FROM queue ORDER BY place"))
 
     def remove(self, shares: Iterable[QueuedShare]) -> None:
-        """Forget shares that their proxy has, or will never have."""
+        """Remove shares that their proxy has, or will never have."""
         self._db.executemany("DELETE FROM queue WHERE place = ?", [(share.place,) for share in shares])
 
     def postpone(self, shares: Iterable[QueuedShare], due: int) -> None:
-        """Let shares wait for longer."""
+        """Postpone shares."""
         self._db.executemany("UPDATE queue SET due = ? WHERE place = ?", [(due, share.place) for share in shares])
 
     def drop_expired(self, now: int) -> int:
-        """Give up the shares that nobody would count any more, count them, and give back what was charged for answers that
-        never left.
+        """Drop the shares that are too old to be counted, count them, and refund the charges for answers that never left.
 
-        A message left if all of its shares did: without one of them, the others are noise to everybody. An answer never left
-        if none of its messages did. Whether a share was ever sent depends on the network and the clock, not on the data. What is
-        reserved for permanent answers stays: they are kept.
+        A message left if all of its shares did: if one is missing, the others are noise to everybody. An answer never left if
+        none of its messages did. Whether a share was ever sent depends on the network and the clock, not on the data.
+        Reservations for permanent answers stay, because those answers are kept.
         """
         sql = (
             "SELECT answer FROM queue JOIN answers ON answers.place = answer WHERE expires <= ? AND tried = 0"
@@ -406,12 +406,12 @@ class StoreTransaction:
         self.count("epochs given back")
 
     def failures(self, proxy: str) -> int:
-        """How many times in a row a proxy did not take shares."""
+        """How many times in a row a proxy did not accept shares."""
         row = self._db.execute("SELECT failures FROM proxies WHERE proxy = ?", (proxy,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def failed(self, proxy: str, retry_at: int) -> None:
-        """Leave a proxy alone until `retry_at`."""
+        """Count a failure, and do not contact the proxy until `retry_at`."""
         self._db.execute("INSERT OR REPLACE INTO proxies VALUES (?, ?, ?)", (proxy, self.failures(proxy) + 1, retry_at))
 
     def reached(self, proxy: str) -> None:
@@ -421,7 +421,7 @@ class StoreTransaction:
     # --- receipts and counters --------------------------------------------------------------------------------------
 
     def write(self, receipt: Receipt) -> None:
-        """Keep a receipt. The same refusal of the same version, again and again, is one receipt that counts."""
+        """Store a receipt. A repeated refusal of the same version is one receipt with a count."""
         if receipt.outcome == "refused":
             last = self._db.execute(
                 "SELECT place, outcome, reason, serial FROM receipts WHERE analyst = ? AND query = ? ORDER BY place DESC LIMIT 1",
@@ -440,7 +440,7 @@ class StoreTransaction:
         self._db.execute("DELETE FROM receipts WHERE place <= ?", ((place or 0) - MOST_RECEIPTS,))
 
     def receipts(self, last: int | None = None) -> list[Receipt]:
-        """The receipts, the oldest first; only the `last` ones if that is given."""
+        """The receipts, oldest first; only the `last` ones if given."""
         check_rows(self._db, self._path, LONG_TABLES)
         names = "time, outcome, reason, detail, analyst, query, serial, question, epoch, epsilon, left, verified, first, times"
         rows = self._db.execute(f"SELECT {names} FROM receipts ORDER BY place DESC LIMIT ?", (-1 if last is None else last,))  # noqa: S608

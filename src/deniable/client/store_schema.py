@@ -1,4 +1,4 @@
-"""The tables of a device's store, and the way from those of earlier versions."""
+"""The tables of a device's store, and the migrations from earlier versions."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ CREATE UNIQUE INDEX charges_by_scope ON charges (scope);
 CREATE TABLE state (changes INTEGER NOT NULL, clock INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0);
 """
-"""What version 2 has: a permanent answer belongs to a slot, and is paid for in advance."""
+"""Added in version 2: a permanent answer belongs to a slot, and is paid for in advance."""
 _SHARED = """
 CREATE TABLE shared (shape TEXT NOT NULL);
 """
-"""What version 3 has: the names that were shared when the vault could last be read."""
+"""Added in version 3: the names that were shared when the vault could last be read."""
 _COPY = """
 INSERT INTO memo SELECT place, scope, 0, answer, permanent, 0 FROM memo_1;
 DROP TABLE memo_1;
@@ -60,16 +60,16 @@ ALTER TABLE queue ADD COLUMN answer INTEGER;
 ALTER TABLE queue ADD COLUMN tried INTEGER NOT NULL DEFAULT 1;
 CREATE INDEX queue_by_answer ON queue (answer);
 """
-"""What version 4 has: each epoch that is decided (`epochs` holds the newest up to which all of them are), and of each share that
-waits, to which charge it belongs and whether it may have left. Shares of earlier versions may have."""
+"""Added in version 4: each decided epoch (`epochs` has the newest one up to which all are decided) and, for each waiting share,
+the charge it belongs to and whether it may have left. Shares of earlier versions may have."""
 _REVOKED = """
 CREATE TABLE revoked (proxy TEXT, key TEXT, PRIMARY KEY (proxy, key)) WITHOUT ROWID;
 CREATE TABLE asked (analyst TEXT, query TEXT, serial INTEGER, digest BLOB, proxies TEXT NOT NULL,
                     PRIMARY KEY (analyst, query, serial, digest)) WITHOUT ROWID;
 CREATE TABLE feed_heads (address TEXT PRIMARY KEY, lines INTEGER NOT NULL, hash TEXT NOT NULL) WITHOUT ROWID;
 """
-"""What version 5 has: the keys that each proxy said were revoked when it was last asked; every version that was accepted; and how
-far the public feeds went when they were last compared with that."""
+"""Added in version 5: the keys each proxy reported as revoked when last asked; every accepted version; and how far the public
+feeds extended when they were last compared with those versions."""
 _UPGRADES = {
     1: "".join(["ALTER TABLE memo RENAME TO memo_1;", _MEMO, _COPY.lstrip()]),
     2: _SHARED,
@@ -79,22 +79,22 @@ _UPGRADES = {
 """From each earlier version to the next.
 
 In version 1, slots shared their permanent answers, and each was charged when it was drawn. Those answers become the first slot's,
-so that what was said once is not drawn again. Their charges stay, and what version 2 reserves is charged in full beside them: to
-take off what was paid would take off more for those whose answers changed more often."""
+so that an answer already given is not drawn again. Their charges stay, and what version 2 reserves is charged in full on top:
+deducting what was paid would deduct more for people whose answers changed more often."""
 
 
 _TABLES = re.findall(r"CREATE TABLE (\w+)", _FIRST + _MEMO + _SHARED + _DELIVERY + _REVOKED)
 LONG_TABLES = ("receipts", "counters", "asked", "feed_heads")
-"""Checked when they are read: nothing is decided by them. All others are checked in every transaction."""
+"""Checked when they are read, because no decision depends on them. All others are checked in every transaction."""
 CHECKED_TABLES = [table for table in _TABLES if table not in LONG_TABLES]
 
 
 def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new file, and bring an older one up to date; refuse one of somebody else or of a later version."""
+    """Create the tables of a new file, or migrate an older one; refuse a file of another program or of a later version."""
     application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if application == APPLICATION_ID and version == SCHEMA_VERSION:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
-            row_checks.guard(connection, _TABLES)  # a file from before there were sums
+            row_checks.guard(connection, _TABLES)  # a file from before there were check sums
         return
     if application == APPLICATION_ID and version not in _UPGRADES:
         raise StoreError(f"{path} has schema version {version}; this program knows up to version {SCHEMA_VERSION}")
@@ -115,7 +115,7 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_rows(connection: sqlite3.Connection, path: Path, tables: Iterable[str]) -> None:
-    """Refuse a store whose rows are not those that were written: with it, more could be spent, or said anew."""
+    """Refuse a store whose rows are not those that were written: with it, more could be spent, or answers drawn again."""
     table = row_checks.damaged(connection, tables)
     if table is not None:
         raise StoreError(f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the file from a backup")

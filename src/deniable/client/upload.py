@@ -1,4 +1,4 @@
-"""Bringing shares to their proxies: each gets its own, again and again until it says that it has them.
+"""Deliver shares to their proxies: each is sent its own shares until it acknowledges them.
 
 A share leaves the queue when its proxy has acknowledged it, or when it is too old to be counted. Sending one twice is harmless: a
 proxy keeps the first share of a message id and acknowledges the same bytes again (docs/wire.md).
@@ -30,11 +30,11 @@ FIRST_WAIT = 30
 LONGEST_WAIT = 6 * 3600
 MOST_RECORDS = 256
 _TIMEOUT = 20.0
-_SPARE = 5.0  # seconds beyond the time of one request, for writing down what came of it
+_SPARE = 5.0  # seconds beyond the time of one request, for recording its outcome
 _FINAL = frozenset({400, 409, 410, 413, 415})
-"""What a proxy says of shares that it will never take: no records, changed, of a closed epoch, too long, not bytes."""
+"""A proxy's problems for shares it will never accept: not records, changed, closed epoch, too long, not bytes."""
 _EARLY = frozenset({404, 422})
-"""What it says of shares that it does not take yet: of a query it does not know, of an epoch that its clock has not reached."""
+"""Its problems for shares it does not accept yet: unknown query, or an epoch its clock has not reached."""
 _NOT_MODIFIED = 304
 _LONGEST_REASON = 200
 WAIT_IF_EARLY = 5  # as after so many failures: up to 16 minutes
@@ -43,28 +43,28 @@ _MOST_REVOKED = 1024
 
 
 class Transport(Protocol):
-    """How bytes travel. `HttpTransport` is one; tests and simulations bring their own."""
+    """How bytes travel. `HttpTransport` is one; tests and simulations supply their own."""
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
-        """Bring the records to the proxy; return once it has them, and else raise :class:`UploadError`."""
+        """Deliver the records to the proxy; return once it has them, otherwise raise :class:`UploadError`."""
 
     def queries(self, proxy: str) -> list[bytes]:
-        """The signed queries that a proxy relays; nothing in them is trusted. The proxy is not told who asks."""
+        """The signed queries a proxy relays; nothing in them is trusted. The proxy does not learn who asks."""
 
     def skew(self, proxy: str) -> float | None:
-        """Seconds that the proxy's clock was ahead of this one when it last answered; None if it did not say."""
+        """How many seconds the proxy's clock was ahead of this one when it last answered; None if it did not say."""
 
     def revoked(self, proxy: str) -> frozenset[str]:
-        """The ids of the keys that the proxy said were revoked when it last listed its queries."""
+        """The ids of the keys the proxy reported as revoked when it last listed its queries."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether it may be used by several threads at once."""
+        """Whether several threads may use it at once."""
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """What one round of uploads came to, in shares."""
+    """The results of one round of uploads, in shares."""
 
     sent: int = 0
     refused: int = 0
@@ -75,7 +75,7 @@ class Uploaded:
 
 
 def backoff(failures: int, source: Source) -> int:
-    """Seconds to leave a proxy alone: uniform up to 30 s, doubled with each failure in a row, up to 6 h.
+    """Seconds to wait before contacting a proxy again: uniform up to 30 s, doubled with each failure in a row, up to 6 h.
 
     Uniform from 1 on ("full jitter"), so that a thousand devices that failed together do not come back together.
     """
@@ -91,10 +91,10 @@ def upload(
     on_step: Callable[[str], None] | None = None,
     lines: Lines[Uploaded] | None = None,
 ) -> Uploaded:
-    """Bring what is due to the proxies that are not being left alone, and give up what is too old.
+    """Deliver what is due to the proxies that are not in a backoff, and give up what is too old.
 
-    With a transport that is `concurrent`, all proxies are served at once, each on a line of its own: one that hangs delays
-    nobody, and is passed over until its request ends.
+    With a `concurrent` transport, all proxies are served at once, each on its own thread: one that hangs delays no other, and is
+    skipped until its request ends.
     """
     step = on_step or (lambda _: None)
     coins = source or system_source()
@@ -118,7 +118,7 @@ def upload(
 def _upload_to(
     proxy: str, store: Store, policy: Policy, transport: Transport, now: int, coins: Source, step: Callable[[str], None]
 ) -> Uploaded:
-    """Bring one proxy what is due for it."""
+    """Deliver to one proxy what is due for it."""
     sent = refused = 0
     problems = []
     most = MOST_RECORDS
@@ -127,7 +127,7 @@ def _upload_to(
         with store.transaction() as book:
             shares = book.due_shares(proxy, now, most)
             if shares and allowed:
-                book.mark_tried(shares)  # and written down, before the first byte leaves
+                book.mark_tried(shares)  # recorded before the first byte leaves
         if not shares:
             break
         try:
@@ -166,7 +166,7 @@ def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source:
     with store.transaction() as book:
         in_time = max(
             FIRST_WAIT, (book.first_expiry(proxy) - now) // 2
-        )  # or what waits would be given up before it is tried again
+        )  # otherwise what waits would be given up before it is retried
         wait = max(min(backoff(book.failures(proxy), source), in_time), min(error.retry_after, LONGEST_WAIT))
         book.failed(proxy, now + wait)
         book.count("uploads failed")
@@ -174,19 +174,19 @@ def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source:
 
 @dataclass(frozen=True)
 class Polled:
-    """What asking for queries came to."""
+    """The results of asking for queries."""
 
     queries: list[bytes]
     problems: tuple[str, ...] = ()
     """One for each proxy that could not be asked."""
     skews: tuple[float, ...] = ()
-    """Seconds that the clocks of those that said the time are ahead of this one."""
+    """How many seconds the clocks of the proxies that said the time are ahead of this one."""
     revoked: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """For each proxy that answered, the keys that it says were revoked."""
+    """For each proxy that answered, the keys it reports as revoked."""
 
 
 def fetch_queries(policy: Policy, transport: Transport, lines: Lines[Polled] | None = None) -> Polled:
-    """The signed queries that the allowed proxies relay, all together.
+    """The signed queries relayed by the allowed proxies, all together.
 
     All are asked: one alone could hold back a newer version.
     """
@@ -214,7 +214,7 @@ def _poll(proxy: str, transport: Transport) -> Polled:
 class HttpTransport:
     """HTTP with httpx (the `service` extra): `POST /v1/shares` with the device's token as bearer, and `GET /v1/queries` without.
 
-    Queries are asked for on connections of their own, so that a connection that has carried a token carries no poll.
+    Polls use separate connections, so that a connection that has carried a token never carries a poll.
     """
 
     def __init__(self, timeout: float = _TIMEOUT, client: Any = None) -> None:
@@ -229,7 +229,7 @@ class HttpTransport:
         else:
             self._client = self._polling = client
         self._known: dict[str, tuple[str, list[bytes]]] = {}
-        """For each proxy the tag and the list of queries that it gave last: while they stand, it need not send them again."""
+        """For each proxy, the tag and the list of queries it last sent: while they are unchanged, it need not send them again."""
         self._skews: dict[str, float] = {}
         self._revoked: dict[str, frozenset[str]] = {}
 
@@ -243,15 +243,15 @@ class HttpTransport:
     concurrent = True
 
     def skew(self, proxy: str) -> float | None:
-        """By the header `Date` of the proxy's last list of queries, which is in whole seconds."""
+        """From the `Date` header of the proxy's last list of queries, which is in whole seconds."""
         return self._skews.get(proxy)
 
     def revoked(self, proxy: str) -> frozenset[str]:
-        """By the header `Revoked-Keys` of the proxy's last list of queries."""
+        """From the `Revoked-Keys` header of the proxy's last list of queries."""
         return self._revoked.get(proxy, frozenset())
 
     def enrol(self, proxy: str, request: Mapping[str, str], token: str | None = None) -> str:
-        """A token from a proxy: a first one or, for the `token` that it takes the place of, a new one."""
+        """A token from a proxy: a first one or, given `token`, its replacement."""
         path = "/v1/enrol/rotate" if token else "/v1/enrol"
         answer = self._ask("POST", proxy, path, token, json.dumps(dict(request)).encode(), {"Content-Type": "application/json"})
         try:
@@ -298,7 +298,7 @@ class HttpTransport:
 
 
 def refusal(status: int, reason: str = "", retry_after: int = 0) -> UploadError:
-    """What a proxy's status means for the shares that it did not take."""
+    """What a proxy's status means for the shares it did not accept."""
     return UploadError(f"answered {status}{reason}", retry_after, final=status in _FINAL, early=status in _EARLY)
 
 
@@ -320,7 +320,7 @@ def _date(text: str) -> float | None:
 
 
 def read_list(content: bytes) -> list[bytes]:
-    """The signed queries of a proxy's list, each as its bytes. Nothing in them is looked at."""
+    """The signed queries in a proxy's list, each as bytes. They are not parsed here."""
     try:
         tree = decode(content, MOST_LISTED * MOST_FIELDS)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """A person's vault: one SQLite file on their device, with the declaration of what they share inside it.
 
-The declaration is a table of the same file, so that a copy, a backup or a move of the file takes it along and one transaction
-changes data and declaration together. Nothing but what it names is ever copied to where an analyst's SQL runs (`granted.py`).
+The declaration is a table in the same file, so that it is copied, backed up and moved along with the data, and one transaction
+changes both. Only what it names is ever copied to where an analyst's SQL runs (`granted.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
 
 SCHEMA_VERSION = 1
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_"})  # of the hidden row number
+_TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_"})  # names of the hidden row number
 _PRIVATE = 0o600
 
 
@@ -43,7 +43,7 @@ class TableInfo:
 
 @dataclass(frozen=True)
 class Vault:
-    """A person's data and what they share of it. Made by :meth:`create` or :meth:`open`.
+    """A person's data and what they share of it. Use :meth:`create` or :meth:`open`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -62,7 +62,7 @@ class Vault:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Vault:
-        """A new, empty vault that shares nothing, readable by its owner alone (mode 0600)."""
+        """A new, empty vault that shares nothing, readable only by its owner (mode 0600)."""
         vault = cls(Path(path).absolute())
         try:
             os.close(os.open(vault.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
@@ -85,7 +85,7 @@ class Vault:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Vault:
-        """The vault in that file, after a look at who else may read it and at its version."""
+        """The vault in that file, after checking its permissions and version."""
         vault = cls(Path(path).absolute())
         try:
             mode = vault.path.stat().st_mode
@@ -103,11 +103,11 @@ class Vault:
 
     @cached_property
     def uri(self) -> str:
-        """The address of the file for reading only."""
+        """The read-only URI of the file."""
         return self.path.as_uri() + "?mode=ro"
 
     def tables(self) -> list[TableInfo]:
-        """All tables, by name, each with its columns shared and not shared."""
+        """All tables, by name, each with its shared and unshared columns."""
         with self._connection() as connection:
             granted = {table: dict(columns) for table, columns in grants(connection)}
             found = []
@@ -120,11 +120,12 @@ class Vault:
         return found
 
     def shares(self) -> dict[str, tuple[str, ...]]:
-        """What an analyst's SQL can read: the columns shared, by table. Who can read a table's column can count its rows."""
+        """What an analyst's SQL can read: the shared columns, by table. Anyone who can read a table's column can count its
+        rows."""
         return {table.name: table.shared for table in self.tables() if table.shared}
 
     def share(self, table: str, columns: Sequence[str]) -> None:
-        """Share these columns of a table, besides what is shared already."""
+        """Share these columns of a table, in addition to what is already shared."""
         _check_list("columns", columns)
         with self._change() as connection:
             name, kinds = _layout(connection, table)
@@ -136,7 +137,7 @@ class Vault:
                 connection.execute(f"INSERT OR IGNORE INTO {DECLARATION} VALUES (?, ?)", (name, by_fold[fold(column)]))  # noqa: S608
 
     def unshare(self, table: str, columns: Sequence[str] | None = None) -> None:
-        """Share these columns no longer; without `columns`, nothing of the table. Queries that start from now on obey."""
+        """Stop sharing these columns or, without `columns`, the whole table. This applies to queries that start from now on."""
         if columns is not None:
             _check_list("columns", columns)
         with self._change() as connection:
@@ -150,7 +151,7 @@ class Vault:
                 connection.execute(f"DELETE FROM {DECLARATION} WHERE table_name = ? AND column_name = ?", (table, column))  # noqa: S608
 
     def import_rows(self, table: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> int:
-        """Add rows to a table, made if it is not there; all of them or, on any error, none. Returns how many.
+        """Add rows to a table, created if missing; all of them or, on any error, none. Returns how many.
 
         `columns` gives each column's kind: INTEGER, REAL or TEXT. A table that exists must have these columns, of these kinds.
         Imported columns are not shared until :meth:`share` says so.
@@ -174,10 +175,10 @@ class Vault:
             return connection.executemany(insert, sources.checked(columns, rows)).rowcount
 
     def record(self, table: str, values: Mapping[str, Any], at: int | None = None) -> None:
-        """Add one row as an app makes it, with its time: `vault.record("rides", {"km": 3.5, "city": "Lyon"})`.
+        """Add one row as an app produces it, with its time: `vault.record("rides", {"km": 3.5, "city": "Lyon"})`.
 
-        A table or column that is not there yet is made, and is not shared until :meth:`share` says so. Rows that are older, or
-        more, than :meth:`keep` allows are forgotten.
+        A missing table or column is created, and is not shared until :meth:`share` says so. Rows that are older, or more
+        numerous, than :meth:`keep` allows are deleted.
         """
         _check_name("table", table)
         _check_list("values", list(values))
@@ -191,7 +192,7 @@ class Vault:
             recording.forget(connection, table, now)
 
     def keep(self, table: str, age: int | str | None = None, rows: int = recording.MOST_ROWS) -> None:
-        """Keep a table's recorded rows for so long ("90 d", or seconds; None for any time), and so many; forget the rest."""
+        """Set how long a table's recorded rows are kept ("90 d", or seconds; None for ever), and how many; delete the rest."""
         _check_name("table", table)
         given = recording.Keeping(None if age is None else duration("age", age), rows)
         with self._change() as connection:
@@ -199,7 +200,7 @@ class Vault:
         self.forget()
 
     def forget(self, at: int | None = None) -> int:
-        """Delete the recorded rows whose time is over; gives how many. Devices do this before they answer."""
+        """Delete the recorded rows whose retention has expired; returns how many. Devices do this before they answer."""
         now = int(time.time()) if at is None else at
         with self._connection() as connection:
             recorded = [name for name in table_names(connection) if recording.RECORDED_AT in columns_of(connection, name)]
@@ -212,8 +213,8 @@ class Vault:
     def import_csv(self, table: str, path: str | os.PathLike[str]) -> int:
         """Add the rows of a CSV file (UTF-8, names in the first line, comma) to a table; an empty cell is NULL.
 
-        A new table's kinds are read off the whole file: INTEGER or REAL where every cell is one, else TEXT; figures with leading
-        zeros are TEXT. A table that exists keeps its kinds, and a cell that does not fit is refused.
+        A new table's kinds are inferred from the whole file: INTEGER or REAL where every cell is one, else TEXT; numbers with
+        leading zeros are TEXT. An existing table keeps its kinds, and a cell that does not fit is refused.
         """
         return self.import_rows(table, *sources.read_csv(Path(path), self._kinds(table)))
 
@@ -235,7 +236,7 @@ class Vault:
             finally:
                 connection.close()
         except sqlite3.Error as error:
-            # SQLite's own words may quote a row: its code says enough.
+            # SQLite's own message may quote a row: its error code says enough.
             raise VaultError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
 
     @contextmanager
@@ -248,8 +249,8 @@ class Vault:
 
 
 def _layout(connection: sqlite3.Connection, table: str) -> tuple[str, dict[str, str]]:
-    """A table's name as the file writes it, and its columns with their kinds; not generated ones, because they derive from
-    others."""
+    """A table's name as written in the file, and its columns with their kinds; generated columns are left out, because they
+    derive from others."""
     for name in table_names(connection):
         if fold(name) == fold(table):
             kinds = columns_of(connection, name).items()

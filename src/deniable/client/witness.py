@@ -1,7 +1,7 @@
-"""A count of a store's changes that is kept elsewhere, so that a store that was put back is noticed.
+"""A count of a store's changes, kept elsewhere, so that a store restored from an older copy is noticed.
 
-A copy of a ledger from before is a ledger from before: with it, what was spent since would be spent again. Where both files are
-put back together, as with a whole disk, nothing can be noticed.
+An older copy of a ledger does not know what has been spent since, so it could be spent again. If both files are restored
+together, as with a whole disk, this cannot be noticed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Witness"]
 
 @dataclass(frozen=True)
 class Witness:
-    """The file that says which store is at a path, and how many changes it has seen at least."""
+    """The file that says which store is at a path, and at least how many changes it has seen."""
 
     path: Path
 
     @classmethod
     def of(cls, store: Path) -> Witness:
-        """The witness of a store: among the user's state files, under a name made of the store's path.
+        """The witness of a store: among the user's state files, under a name derived from the store's path.
 
         These are in `$XDG_STATE_HOME/deniable`, or else in `~/.local/state/deniable`.
         """
@@ -36,14 +36,14 @@ class Witness:
         return cls(Path(state) / "deniable" / name)
 
     def check(self, store: Path, name: str, changes: int) -> None:
-        """Refuse a store that is older than what this device has seen of it: what it spent since then is not known."""
+        """Refuse a store that is older than this device has seen: what it has spent since then is unknown."""
         try:
             seen = checked_object(json.loads(self.path.read_bytes()))
             expected, least = str(seen["store"]), whole("changes", seen["changes"], 0)
             if set(seen) != {"store", "changes"}:
                 raise ValueError(seen)
         except (FileNotFoundError, NotADirectoryError):
-            self._prepare()  # now, and not when the store has changed
+            self._prepare()  # now, not after the store has changed
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise StoreError(f"{self.path} cannot be read: it says how new the store {store} has to be") from None
@@ -62,9 +62,9 @@ class Witness:
             raise StoreError(f"{self.path.parent} cannot be made: {error.strerror}; XDG_STATE_HOME names another place") from None
 
     def write(self, name: str, changes: int) -> None:
-        """Note how many changes the store has seen.
+        """Record how many changes the store has seen.
 
-        After the store's commit: a process that is killed in between leaves a lower number, which accuses nobody.
+        Called after the store's commit: a process killed in between leaves a lower number, which raises no alarm.
         """
         scratch = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:

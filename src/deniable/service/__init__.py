@@ -1,1 +1,1 @@
-"""What every service stands on: settings files, SQLite files, tokens, problem documents, HTTP, limits, metrics, log lines."""
+"""What all services build on: settings files, SQLite files, tokens, problem documents, HTTP, limits, metrics, log lines."""

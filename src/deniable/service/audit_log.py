@@ -1,6 +1,6 @@
-"""The audit log: what a service and its operator did, one event a line, append-only and hash-chained (docs/operating.md).
+"""The audit log: what a service and its operator did, one event per line, append-only and hash-chained (docs/operating.md).
 
-Never in it: a token, a share, an answer, or an address of a device. Tokens and keys are named by their ids.
+It never contains a token, a share, an answer or a device's address. Tokens and keys are named by their ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deniable.service.chained_lines import DAMAGED, REPAIRED, ChainedLines, Head
 __all__ = ["EVENTS", "OPERATOR", "SERVICE", "AuditLog", "RefusalLog", "last_event", "read_events"]
 
 OPERATOR, SERVICE = "operator", "service"
-"""Who acts where no token is shown: whoever runs a command on the service's machine, and the service itself."""
+"""The actors without a token: anyone who runs a command on the service's machine, and the service itself."""
 EVENTS = {
     "service.started": logging.INFO,
     "service.stopped": logging.INFO,
@@ -41,13 +41,13 @@ EVENTS = {
     REPAIRED: logging.WARNING,
     DAMAGED: logging.ERROR,
 }
-"""Every event, and the level at which it is written to standard error as well."""
+"""Every event, and the level at which it is also logged to standard error."""
 _SECONDS_BETWEEN_LINES = 60
 _MOST_KEYS = 100
 
 
 class AuditLog:
-    """The audit log of one service. Commands write to it too, while the service runs.
+    """The audit log of one service. Commands also write to it while the service runs.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -72,14 +72,14 @@ class AuditLog:
 
     @property
     def head(self) -> Head:
-        """The number and the hash of the last line: what a service publishes."""
+        """The number and hash of the last line, which a service publishes."""
         return self._lines.head
 
     def record(self, event: str, *, actor: str = SERVICE, subject: str = "", **details: Any) -> Head:
-        """Write down that something happened; it is on the disk when this returns.
+        """Record an event; it is on the disk when this returns.
 
         `actor` is who did it (`token:ID`, `operator`, `service`), `subject` what it was done to (`query:ID`, `token:ID`,
-        `key:ID`, `proxy:NAME`). Call it before the action is acknowledged: if it raises, the action must not be done.
+        `key:ID`, `proxy:NAME`). Call it before the action is acknowledged: if it raises, the action must not happen.
         """
         if event not in EVENTS:
             raise ParameterError("event", event, f"must be one of {', '.join(EVENTS)}")
@@ -90,11 +90,11 @@ class AuditLog:
         return head
 
     def verify(self) -> Verdict:
-        """Walk along the log, unless nothing has touched it since the last walk but this process."""
+        """Verify the log, unless only this process has touched it since the last time."""
         return self._lines.verify()
 
     def problem(self) -> str:
-        """What is wrong with the log, in one sentence; empty while it verifies. Cheap while nobody else touches the log."""
+        """What is wrong with the log, in one sentence; empty while it verifies. Cheap while no other process touches the log."""
         try:
             faults = self.verify().faults
         except AuditLogError as error:
@@ -103,7 +103,7 @@ class AuditLog:
 
 
 def read_events(path: str | os.PathLike[str], since: int | None = None) -> Iterator[dict[str, Any]]:
-    """The events of an audit log, oldest first; those from a time on (seconds of UTC). What is no line of a log is left out."""
+    """The events of an audit log, oldest first, optionally from a time on (seconds since 1970). Malformed lines are skipped."""
     first = "" if since is None else iso_time(since)
     try:
         with Path(path).open("rb") as file:
@@ -121,7 +121,7 @@ def read_events(path: str | os.PathLike[str], since: int | None = None) -> Itera
 
 
 def last_event(path: str | os.PathLike[str], *events: str) -> str:
-    """Which of these events came last; empty if none of them ever did."""
+    """Which of these events came last; empty if none ever occurred."""
     found = ""
     for event in read_events(path):
         if event.get("event") in events:
@@ -130,11 +130,10 @@ def last_event(path: str | os.PathLike[str], *events: str) -> str:
 
 
 class RefusalLog:
-    """Refusals of rights, on their way to the audit log: of each actor and address one line a minute at most, with a count.
+    """Refused authorizations on their way to the audit log: at most one line per minute for each actor and address, with a count.
 
-    Whoever floods a service with requests must not fill its disk, nor have each of them wait for it. So they are counted in
-    memory and written by a thread of their own, the first at once. Beyond a hundred actors and addresses a minute, the rest are
-    counted together.
+    A flood of requests must neither fill the disk nor wait for it. So refusals are counted in memory and written by a separate
+    thread, the first one at once. Beyond a hundred actors and addresses per minute, the rest are counted together.
     """
 
     def __init__(self, log: AuditLog, clock: Callable[[], float], logger: logging.Logger) -> None:
@@ -145,16 +144,16 @@ class RefusalLog:
         self._writer = Background("refusals", self.step, logger)
 
     def start(self) -> None:
-        """Write from now on."""
+        """Start writing."""
         self._writer.start()
 
     def stop(self) -> None:
-        """Write all that is left."""
+        """Write everything that is left."""
         self._writer.stop()
         self.step(everything=True)
 
     def note(self, actor: str, address: str, status: int) -> None:
-        """Count a refusal. `address` is the method and the route, not what the request filled in."""
+        """Count a refusal. `address` is the method and route, without the request's own parameters."""
         key = (actor, address, status)
         with self._lock:
             known = self._counts.keys() | self._written.keys()
@@ -166,7 +165,7 @@ class RefusalLog:
             self._writer.wake()
 
     def step(self, everything: bool = False) -> float | None:
-        """Write the counts that are due; the seconds until the next are."""
+        """Write the counts that are due; returns the seconds until the next ones are."""
         with self._writing:
             return self._write_due(everything)
 

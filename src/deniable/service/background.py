@@ -1,7 +1,7 @@
-"""Work that goes on behind a service: one step after the other in a thread of its own, for as long as the service runs.
+"""Background work of a service: one step after another in a separate thread, for as long as the service runs.
 
-A step that fails is tried again, whatever failed: a disk may have room by then, a file be back, a stranger send something else.
-The pauses between tries double, and the reason stands in `problem` until a step goes well.
+A failed step is retried whatever the cause: by then the disk may have space, a file may be back, a peer may send something
+else. The pauses between attempts double, and `problem` gives the reason until a step succeeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_PAUSE = 30.0
 
 
 class Background:
-    """A thread that takes steps. `step` gives the seconds to the next one, or None to wait until it is woken."""
+    """A thread that runs steps. `step` returns the seconds until the next one, or None to wait until woken."""
 
     def __init__(self, name: str, step: Callable[[], float | None], logger: logging.Logger) -> None:
         self.name, self._step, self._logger = name, step, logger
@@ -31,15 +31,15 @@ class Background:
         self._error: Exception | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the next step come at once."""
+        """Run the next step at once."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Let the step that is under way be finished, and no other begin."""
+        """Let the current step finish, and start no other."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -47,19 +47,19 @@ class Background:
 
     @property
     def problem(self) -> str:
-        """Why the last step failed, or that there are none any more; empty while all is well."""
+        """Why the last step failed, or that the thread has ended; empty while all is well."""
         if self.ended:
             return f"the {self.name} has ended: restart the service"
         return self._reason
 
     @property
     def ended(self) -> bool:
-        """Whether it takes no more steps, though nobody stopped it: only a restart helps."""
+        """Whether it has ended without being stopped: only a restart helps."""
         return not self._stopping.is_set() and self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def error(self) -> Exception | None:
-        """What the last step failed with; None if it went well."""
+        """The error of the last step; None if it succeeded."""
         return self._error
 
     def _run(self) -> None:
@@ -77,7 +77,7 @@ class Background:
     def _note_failure(self, error: Exception) -> float:
         reason = _spoken(error)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * (1 << min(self._failures, 16)))
-        if reason != self._reason:  # once for each reason, not once for each try
+        if reason != self._reason:  # once per reason, not once per attempt
             fields = {"part": self.name, "problem": reason, "retry_in": pause}
             self._logger.error("a step failed and will be tried again", extra={"fields": fields})
         self._failures += 1
@@ -91,7 +91,7 @@ class Background:
 
 
 def _spoken(error: Exception) -> str:
-    """What an error says, if it is one whose words were chosen; of others the type alone, for they may quote anything."""
+    """The message of an error of a known kind; for others only the type, because their messages may quote anything."""
     if isinstance(error, DeniableError | sqlite3.Error | OSError):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__

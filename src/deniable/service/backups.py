@@ -1,7 +1,7 @@
-"""Backups of a service: a folder of copied files and a manifest with the hash of each and what the service had done by then.
+"""Backups of a service: a folder of copied files and a manifest with the hash of each and the service's state at the time.
 
-A backup is written under another name and renamed when it is whole, so that one that was interrupted never looks like one. It
-holds what the service holds, tokens and keys included: it has mode 0700, and belongs where the service's own files would.
+A backup is written under another name and renamed once complete, so an interrupted one never looks like a backup. It contains
+everything the service has, including tokens and keys: it has mode 0700 and needs the same protection as the service's files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION = 1
 
 
 class BackupWriter:
-    """Gathers the files of a backup."""
+    """Collects the files of a backup."""
 
     def __init__(self, target: Path) -> None:
         if target.exists():
@@ -41,13 +41,13 @@ class BackupWriter:
             raise BackupError(f"{target} cannot be made: {error.strerror}") from None
 
     def path(self, name: str) -> Path:
-        """Where a file of this name goes."""
+        """The path for a file of this name."""
         place = self.folder / name
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return place
 
     def database(self, source: Path, name: str) -> None:
-        """Copy an SQLite file as it is at one moment."""
+        """Copy a consistent snapshot of an SQLite file."""
         copy_database(source, self.path(name))
 
     def file(self, source: Path, name: str) -> None:
@@ -57,7 +57,7 @@ class BackupWriter:
         place.chmod(0o600)
 
     def finish(self, kind: str, now: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the manifest, and let the folder have its name."""
+        """Write the manifest, and give the folder its final name."""
         files = [{"name": name, "bytes": path.stat().st_size, "sha256": _digest(path)} for name, path in _files(self.folder)]
         about = {"version": _VERSION, "kind": kind, "release": version("deniable"), "made": iso_time(now), "made_seconds": now}
         document = {**about, **facts, "files": files}
@@ -71,7 +71,7 @@ class BackupWriter:
 
 
 def check_backup(folder: Path, kind: str) -> dict[str, Any]:
-    """The manifest of a backup, if every file is there and is what it was."""
+    """The manifest of a backup, if every file is present and unchanged."""
     try:
         document = json.loads((folder / _MANIFEST).read_text())
         digests = {str(each["name"]): str(each["sha256"]) for each in document["files"]}
@@ -94,7 +94,7 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def copy_in(source: Path, target: Path) -> None:
-    """Put a file of a backup in its place, on the disk when this returns."""
+    """Copy a file of a backup into place; it is on the disk when this returns."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     half = target.with_name(f"{target.name}.new")
     shutil.copyfile(source, half)
@@ -105,8 +105,8 @@ def copy_in(source: Path, target: Path) -> None:
 
 
 def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
-    """Put back files of a backup that do not exist any more, by their names in it; the report lists which, and which were
-    kept."""
+    """Restore those files of a backup that no longer exist, by their names in it; the report lists which were restored and
+    which were kept."""
     for name, path in files.items():
         if path.exists():
             report["kept"].append(str(path))
@@ -116,7 +116,7 @@ def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str
 
 
 def move_aside(path: Path) -> Path:
-    """Give what stands in the place of a restore another name, with what SQLite keeps beside it."""
+    """Rename what is in the way of a restore, along with SQLite's files next to it."""
     aside = path.with_name(f"{path.name}.before-restore-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     for end in ("", "-wal", "-shm"):
         place = path.with_name(path.name + end)
@@ -126,7 +126,7 @@ def move_aside(path: Path) -> Path:
 
 
 def note_in_audit_log(path: Path, event: str, **details: Any) -> None:
-    """Record what an operator did in the audit log of the service."""
+    """Record an operator's action in the service's audit log."""
     log = AuditLog(path)
     try:
         log.record(event, actor=OPERATOR, **details)

@@ -1,4 +1,4 @@
-"""When certificates end: that of a file, and that which another service shows."""
+"""When certificates expire: one in a file, or one presented by another service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["certificate_families", "end_of_file", "end_of_peer"]
 
 
 def certificate_families(tls: Tls | None, now: float, others: Mapping[str, float | None] | None = None) -> list[Family]:
-    """What metrics tell of the certificate of a service, and of those that others show it."""
+    """Metrics about a service's certificate and those that other services present to it."""
     from deniable.service.metrics import gauge  # noqa: PLC0415 - an extra
 
     ends = {"tls.certificate": None if tls is None else end_of_file(tls.certificate), **(others or {})}
@@ -26,7 +26,7 @@ def certificate_families(tls: Tls | None, now: float, others: Mapping[str, float
 
 
 def end_of_file(path: Path) -> float | None:
-    """When the first certificate of a PEM file ends, in seconds since 1970; None if there is none that can be read."""
+    """When the first certificate in a PEM file expires, in seconds since 1970; None if none can be read."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
     except (OSError, ValueError):
@@ -34,8 +34,10 @@ def end_of_file(path: Path) -> float | None:
 
 
 def end_of_peer(response: Any) -> float | None:
-    """When the certificate ends that the service showed from which an `httpx.Response` came; None without TLS."""
+    """When the certificate presented with an `httpx.Response` expires; None without TLS."""
     stream = response.extensions.get("network_stream")
     tls = None if stream is None else stream.get_extra_info("ssl_object")
-    content = None if tls is None else tls.getpeercert(True)  # httpcore shows the inner object, which takes no names
+    content = (
+        None if tls is None else tls.getpeercert(True)
+    )  # httpcore exposes the inner object, which takes no keyword arguments
     return None if not content else x509.load_der_x509_certificate(content).not_valid_after_utc.timestamp()

@@ -1,4 +1,4 @@
-"""The certificate and key that a service shows: read once, before it listens, and refused with the setting that is wrong."""
+"""A service's certificate and key: read once, before it listens; an error names the setting that is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CertificateFacts", "read_certificate", "server_context"]
 
 @dataclass(frozen=True)
 class CertificateFacts:
-    """What a certificate says."""
+    """The contents of a certificate."""
 
     names: tuple[str, ...]
     """The host names and addresses it is valid for."""
@@ -30,13 +30,13 @@ class CertificateFacts:
 
 
 def server_context(tls: Tls, now: int) -> ssl.SSLContext:
-    """TLS 1.3, one ticket a handshake: a device that comes back resumes, in any process that was forked after this."""
+    """TLS 1.3 with one ticket per handshake: a returning device can resume in any process that was forked after this."""
     read_certificate(tls, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 1
     try:
-        # Without a password of ours, OpenSSL would ask for one at the terminal.
+        # Without a password argument, OpenSSL would prompt for one at the terminal.
         context.load_cert_chain(tls.certificate, tls.key, _password(tls) or b"")
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "reason", None) or error.strerror or "no such pair"
@@ -45,7 +45,7 @@ def server_context(tls: Tls, now: int) -> ssl.SSLContext:
 
 
 def read_certificate(tls: Tls, now: int) -> CertificateFacts:
-    """The certificate, if it is valid now and the key belongs to it."""
+    """The certificate, if it is currently valid and matches the key."""
     certificate = _certificate(tls.certificate)
     key = _key(tls)
     if _public(key) != certificate.public_key().public_bytes(*_ENCODING):
@@ -94,7 +94,7 @@ def _key(tls: Tls) -> PrivateKeyTypes:
     load: Callable[..., PrivateKeyTypes] = serialization.load_pem_private_key
     try:
         return load(content, password)
-    except TypeError:  # it is encrypted and there is no password, or the other way round
+    except TypeError:  # it is encrypted and there is no password, or vice versa
         if password is not None:
             return load(content, None)
         raise ParameterError("tls.key", str(tls.key), "is encrypted: tls.password_file must name its password") from None

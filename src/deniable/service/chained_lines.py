@@ -1,11 +1,11 @@
-"""Append-only files of JSON lines in which every line carries the hash of the one before it.
+"""Append-only files of JSON lines in which every line contains the hash of the previous one.
 
-The *head* of a chain, the number of its last line and that line's hash, stands in a small file beside it, so that a cut-off tail
-is found too. Anyone who can write to both files can rewrite both: noticing that takes a head that was noted elsewhere, which is
-why services publish theirs.
+The *head* of a chain, the number and hash of its last line, is stored in a small file next to it, so that a truncated tail is
+also detected. Anyone who can write to both files can rewrite both: detecting that takes a head recorded elsewhere, which is why
+services publish theirs.
 
-A line is on the disk before :meth:`ChainedLines.append` returns. Killed at any byte, a line is there or it is not: what is left
-of one that was being written is cut off by the next writer, which says so in a line of its own. Several processes may write.
+A line is on the disk before :meth:`ChainedLines.append` returns. After a kill at any byte, a line is either there or not: the
+next writer truncates a partial one and records that in a line of its own. Several processes may write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DAMAGED, REPAIRED = "log.damaged", "log.repaired"
 
 
 class Head(NamedTuple):
-    """How far a chain goes: the number of its last line, and the hash of that."""
+    """The extent of a chain: the number and hash of its last line."""
 
     lines: int
     hash: str
@@ -51,32 +51,32 @@ class Head(NamedTuple):
 
 
 START = Head(0, hashlib.sha256(SEPARATOR).hexdigest())
-"""The head of a chain without lines."""
+"""The head of an empty chain."""
 
 
 def line_hash(line: bytes) -> str:
-    """The hash of a line, without its end."""
+    """The hash of a line, without its line end."""
     return hashlib.sha256(SEPARATOR + line).hexdigest()
 
 
 @dataclass
 class Verdict:
-    """What a walk along a chain found."""
+    """The result of verifying a chain."""
 
     head: Head = START
     faults: list[str] = field(default_factory=list)
-    """What was changed, removed or added, the first first; empty if the chain verifies."""
+    """What was changed, removed or added, in order; empty if the chain verifies."""
     unfinished: int = 0
-    """Bytes at the end of a line that was being written when its writer was killed. That is no fault."""
+    """Bytes of a partial last line whose writer was killed. That is not a fault."""
 
     @property
     def verifies(self) -> bool:
-        """Whether nothing was changed, removed or added, as far as this can be known."""
+        """Whether nothing was changed, removed or added, as far as can be known."""
         return not self.faults
 
 
 def check_lines(lines: Iterable[bytes], after: Head = START, known: Iterable[Head] = ()) -> Verdict:
-    """Walk along lines that follow a head. `known` are heads that were noted before: these lines must have had those hashes."""
+    """Verify lines that follow a head. `known` are heads recorded earlier: the lines they name must have those hashes."""
     verdict = Verdict(after)
     noted = {head.lines: head.hash for head in known}
     for line in lines:
@@ -114,9 +114,9 @@ def _fields_of(line: bytes) -> dict[str, Any] | None:
 
 
 def verify_file(path: str | os.PathLike[str], known: Iterable[Head] = ()) -> Verdict:
-    """Verify a log against the head that stands beside it, and against heads that were noted elsewhere."""
+    """Verify a log against the head stored next to it, and against heads recorded elsewhere."""
     path = Path(path)
-    stored = _read_head(path)  # before the log: it may grow meanwhile, and a head is never ahead of its log
+    stored = _read_head(path)  # read before the log, which may grow meanwhile: a head is never ahead of its log
     unfinished = 0
 
     def lines() -> Iterator[bytes]:
@@ -141,7 +141,7 @@ def verify_file(path: str | os.PathLike[str], known: Iterable[Head] = ()) -> Ver
 
 
 class _Stored(NamedTuple):
-    """What the file of the head says."""
+    """The contents of the head file."""
 
     head: Head
     size: int
@@ -193,20 +193,20 @@ class ChainedLines:
 
     @property
     def head(self) -> Head:
-        """How far the log goes, as far as this process knows: as of its last line or look."""
+        """The head of the log as this process last wrote or read it."""
         stored = _read_head(self.path)
         return self._verdict.head if stored is None else stored.head
 
     def append(self, fields: Mapping[str, Any]) -> Head:
-        """Write one line, with its number, its time and the hash of the line before it; the head after it.
+        """Write one line, with its number, its time and the hash of the previous line; returns the new head.
 
-        It is on the disk when this returns. If it cannot be written, nothing is, and an :class:`AuditLogError` says why.
+        It is on the disk when this returns. If it cannot be written, nothing changes, and an :class:`AuditLogError` says why.
         """
         with self._held() as stored:
             return self._write(stored, [fields])
 
     def verify(self) -> Verdict:
-        """Walk along the whole log, unless nobody has touched it since the last walk."""
+        """Verify the whole log, unless nothing has touched it since the last time."""
         with self._held() as stored:
             self._write(stored, [])
             seen = self._state()
@@ -215,7 +215,7 @@ class ChainedLines:
             return self._verdict
 
     def _state(self) -> tuple[int, ...]:
-        """What changes whenever somebody writes to the log or to its head."""
+        """A state that changes with every write to the log or its head."""
         found: list[int] = []
         for each in (self.path, _head_path(self.path)):
             with suppress(OSError):
@@ -225,7 +225,7 @@ class ChainedLines:
 
     @contextmanager
     def _held(self) -> Iterator[_Stored]:
-        """Be the only writer, of all threads and processes; gives where the chain goes on."""
+        """Hold the write lock across all threads and processes; yields where the chain continues."""
         with self._lock:
             try:
                 self._open()
@@ -237,7 +237,7 @@ class ChainedLines:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _stored(self) -> _Stored:
-        """What the file of the head says. Of a new log it is there before the first line: missing, it was removed."""
+        """The contents of the head file. A new log has one before its first line: if it is missing, it was removed."""
         stored = _read_head(self.path)
         if stored is None:
             stored = _Stored(START, 0)
@@ -246,7 +246,7 @@ class ChainedLines:
         return stored
 
     def _open(self) -> None:
-        """Open and lock the file that has the log's name now: the one we knew may have been moved away."""
+        """Open and lock the file that currently has the log's name: the previous one may have been moved away."""
         while True:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -262,7 +262,7 @@ class ChainedLines:
             self._fd = -1
 
     def _write(self, stored: _Stored, entries: list[Mapping[str, Any]]) -> Head:
-        """Bring log and head together, then write the lines."""
+        """Reconcile the log with its head, then write the lines."""
         untouched = self._state() == self._looked_at
         stored, found = self._mended(stored)
         notes = [*found, *entries]
@@ -276,7 +276,7 @@ class ChainedLines:
         if not content:
             return head
         size = os.fstat(self._fd).st_size
-        if size and os.pread(self._fd, 1, size - 1) != b"\n":  # the tail was cut off inside a line: what is left of it stays
+        if size and os.pread(self._fd, 1, size - 1) != b"\n":  # truncated inside a line: keep what is left of it
             content = b"\n" + content
         try:
             _write_all(self._fd, content)
@@ -286,19 +286,19 @@ class ChainedLines:
                 os.ftruncate(self._fd, size)
             raise
         self._write_head(_Stored(head, size + len(content)))
-        if untouched and not found:  # what we wrote ourselves needs no second look
+        if untouched and not found:  # what we wrote ourselves need not be verified again
             self._verdict.head, self._looked_at = head, self._state()
         return head
 
     def _mended(self, stored: _Stored) -> tuple[_Stored, list[dict[str, Any]]]:
-        """Where the chain goes on, and what has to be said about what was found at the end of the log."""
+        """Where the chain continues, and the events to record about what was found at the end of the log."""
         size = os.fstat(self._fd).st_size
         if size == stored.size:
             return stored, []
         if size < stored.size:
             details = {"reason": f"the log has {size} bytes, and had {stored.size}", "lines": stored.head.lines}
             return stored, [{"event": DAMAGED, "actor": "service", "details": details}]
-        # The writer before us was killed between a line and its head, or inside a line; or the head is gone.
+        # The previous writer was killed between a line and its head, or inside a line; or the head is gone.
         content = os.pread(self._fd, size - stored.size, stored.size)
         whole, _, rest = content.rpartition(b"\n")
         verdict = check_lines(whole.split(b"\n"), stored.head) if whole else Verdict(stored.head)

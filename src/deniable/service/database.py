@@ -1,4 +1,4 @@
-"""SQLite files of a proxy: made with mode 0600, known by an application id, their schema checked before anything is read."""
+"""A proxy's SQLite files: mode 0600, identified by an application id, with the schema checked before anything is read."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ __all__ = [
 ]
 
 _NO_ROOM = 64 << 10
-"""Free bytes below which a disk that refuses to write is full, whatever it calls the reason."""
+"""A disk that refuses a write with less than this many bytes free counts as full, whatever reason it gives."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file of one kind looks like."""
+    """The layout of one kind of file."""
 
     what: str
     application_id: int
     version: int
     schema: str
-    """The statements that make it."""
+    """The statements that create it."""
     upgrades: Mapping[int, str] = field(default_factory=dict)
-    """From each earlier version to the next."""
+    """The statements that upgrade each earlier version to the next."""
     unguarded: tuple[str, ...] = ()
-    """Tables whose rows have no check sum (:mod:`.row_checks`): what stands in them has checks of its own."""
+    """Tables without row checksums (:mod:`.row_checks`), because their contents have their own checks."""
 
     def connect(self, path: Path, read_only: bool = False) -> sqlite3.Connection:
-        """A connection without transactions of its own: the caller says BEGIN. Makes the file, unless it is only to be read.
+        """A connection in autocommit mode: the caller says BEGIN. Creates the file, unless `read_only`.
 
-        Refused: a file of another kind, and one that a newer version of the library has written.
+        Refuses a file of another kind, or one written by a newer version of the library.
         """
         if not read_only:
             _make_private(path)
@@ -85,12 +85,12 @@ class Layout:
         try:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
                 if read_only:
-                    return  # of a file from before there were sums
+                    return  # a file from before checksums existed
                 connection.execute("BEGIN IMMEDIATE")
                 row_checks.guard(connection, set(re.findall(r"CREATE TABLE (\w+)", self.schema)) - set(self.unguarded))
                 connection.execute("COMMIT")
             table = row_checks.damaged(connection)
-        except sqlite3.OperationalError:  # a disk that is full or away
+        except sqlite3.OperationalError:  # the disk is full or unavailable
             raise
         except (sqlite3.DatabaseError, UnicodeError) as error:
             raise LogError(f"{path} is damaged: {one_line(error)}") from None
@@ -102,7 +102,11 @@ class Layout:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except (sqlite3.DatabaseError, TypeError, UnicodeError) as error:  # of a damaged file even SQLite's words may be no text
+        except (
+            sqlite3.DatabaseError,
+            TypeError,
+            UnicodeError,
+        ) as error:  # for a damaged file, even SQLite's message may not be valid text
             raise LogError(f"{path} is not {self.what}: {one_line(error)}") from None
         if application != self.application_id and (application or n_tables):
             raise LogError(f"{path} is not {self.what}: its application id is {application:#x}")
@@ -113,7 +117,7 @@ class Layout:
     def _upgrade(self, connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            found = self._written_version(connection, path)  # another process may have been quicker
+            found = self._written_version(connection, path)  # another process may have been faster
             if found < self.version:
                 keep_copy(path, found)
             row_checks.prepare(connection)
@@ -135,7 +139,7 @@ class Layout:
 
 
 def lock(path: Path) -> sqlite3.Connection:
-    """Keep others from using what stands beside a file, until the connection is closed or the process ends, however it does."""
+    """Lock the folder of a file against other processes until the connection is closed or the process ends, for any reason."""
     _make_private(path)
     connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
     try:
@@ -150,7 +154,7 @@ def lock(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def usable_storage(name: str, path: Path) -> Iterator[None]:
-    """What is made inside needs the files at a path, which a setting names: if the disk refuses, that setting is at fault."""
+    """A context that uses the files at a path named by a setting: if the disk refuses, the error names that setting."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -158,7 +162,7 @@ def usable_storage(name: str, path: Path) -> Iterator[None]:
 
 
 def storage_reason(path: Path, error: OSError | sqlite3.Error) -> str:
-    """Why the disk did not take something, in words that say what to do about it."""
+    """Why the disk refused a write, in words an operator can act on."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     number = getattr(error, "errno", None)
     if number in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL or free_bytes(path) < _NO_ROOM:
@@ -169,7 +173,7 @@ def storage_reason(path: Path, error: OSError | sqlite3.Error) -> str:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that can still be written where a file is, or would be made."""
+    """Free bytes on the disk where a file is, or would be created."""
     for each in (path, *path.absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(each).free
@@ -177,21 +181,21 @@ def free_bytes(path: Path) -> int:
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy an SQLite file as it is at one moment, whoever writes to it meanwhile. The copy has mode 0600 and is on the disk."""
+    """Copy a consistent snapshot of an SQLite file, even while it is written. The copy has mode 0600 and is on the disk."""
     half = target.with_name(f"{target.name}.new")
     half.unlink(missing_ok=True)
     _make_private(half)
     address = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True, timeout=30)) as reader, closing(sqlite3.connect(half)) as writer:
         reader.backup(writer)
-        writer.execute("PRAGMA journal_mode = DELETE")  # one file: nothing of it stands beside it
+        writer.execute("PRAGMA journal_mode = DELETE")  # a single file, with no WAL next to it
     with half.open("rb") as file:
         os.fsync(file.fileno())
     half.rename(target)
 
 
 def keep_copy(path: Path, version: int) -> Path:
-    """Copy a file beside itself before it is brought up to date, for the way back; a copy that is there already stays."""
+    """Copy a file next to itself before an upgrade, to allow a rollback; an existing copy is kept."""
     target = path.with_name(f"{path.name}.schema-{version}")
     if not target.exists():
         copy_database(path, target)
@@ -199,17 +203,17 @@ def keep_copy(path: Path, version: int) -> Path:
 
 
 def one_line(error: Exception) -> str:
-    """SQLite's words about a damaged file, which may quote a schema of many lines, as one line of a bearable length."""
+    """SQLite's message about a damaged file, which may quote a long schema, as one line of limited length."""
     return " ".join(str(error).split())[:200]
 
 
 def keep_files_private() -> None:
-    """Let all files that this process, and those it starts, make from now on be their owner's alone: they hold shares."""
+    """Make all files that this process and its children create from now on private to their owner, because they hold shares."""
     os.umask(0o077)
 
 
 def keep_private(path: Path) -> None:
-    """Have a file of SQLite, and what it keeps beside that, be its owner's alone, as far as they are ours to change."""
+    """Make an SQLite file, and SQLite's files next to it, private to their owner, as far as we may change them."""
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         with suppress(OSError):
             if each.stat().st_mode & 0o077:

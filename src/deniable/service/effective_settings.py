@@ -1,4 +1,4 @@
-"""The settings that are in force, defaults included, and where each comes from: what `show` prints."""
+"""The effective settings, including defaults, and where each comes from: what `show` prints."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["EffectiveSetting", "effective_settings"]
 
 @dataclass(frozen=True)
 class EffectiveSetting:
-    """A setting as it is in force, and where it comes from."""
+    """An effective setting, and where it comes from."""
 
     key: str
     value: Any
     """As it would be written in the file; None if it is not set."""
     line: int | None
-    """The line of the file on which it stands; None for a default."""
+    """Its line in the file; None for a default."""
 
 
 _SECRET_KEY = re.compile(r"password|secret|token|credential|private", re.IGNORECASE)
@@ -31,7 +31,7 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@]*@")
 
 
 def effective_settings(file: TomlFile, settings: Any) -> list[EffectiveSetting]:
-    """Every setting of a file, with defaults, in the order in which the service declares them. Secrets are hidden."""
+    """Every setting of a file, with defaults, in the order the service declares them. Secrets are hidden."""
     return [
         EffectiveSetting(key, _hidden(key, value), line_of(file.text, key) if _stands(file.tree, key) else None)
         for key, value in _entries("", settings)
@@ -68,7 +68,7 @@ def _as_written(value: Any, hint: Any) -> Any:
 
 
 def _hidden(key: str, value: Any) -> Any:
-    """The value without what is nobody else's business: a file or variable that holds a secret may be named."""
+    """The value with secrets hidden; the name of a file or variable that holds a secret is shown."""
     if not isinstance(value, str):
         return value
     if _SECRET_KEY.search(key.rpartition(".")[2]) and not key.endswith("_file") and not value.startswith(("file:", "env:")):
@@ -89,6 +89,6 @@ def _stands(tree: Any, key: str) -> bool:
 
 
 def _dotted_key(table: Any, key: str) -> bool:
-    """Whether the table has the end of a key as one name with dots in it, as options of Kafka and Spark have them."""
+    """Whether the table has the rest of a key as one dotted name, as Kafka and Spark options do."""
     parts = key.split(".")
     return isinstance(table, Mapping) and any(".".join(parts[i:]) in table for i in range(len(parts)))

@@ -1,6 +1,6 @@
 """Faults by name: one word for each thing an operator can act on, the same in health, in the log and in metrics.
 
-docs/runbook.md says of each name what it means, how soon it shows, and what to do.
+docs/runbook.md says for each name what it means, how soon it shows, and what to do.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class Fault(NamedTuple):
     name: str
     """One of :data:`FAULTS`."""
     subject: str
-    """Whose fault it is: a proxy, or a part of the service."""
+    """What it affects: a proxy, or a part of the service."""
     detail: str
     """What was found, in words that stay the same for as long as it lasts."""
     stops: bool = False
-    """Whether the service cannot do its work because of it: then it is not ready."""
+    """Whether it keeps the service from working, so that it is not ready."""
 
 
 def name_of_error(error: BaseException) -> str:
-    """The name of the fault that an error shows."""
+    """The name of the fault that an error indicates."""
     name = "failing"
     if isinstance(error, ssl.SSLError):
         name = "certificate"
@@ -92,14 +92,14 @@ def name_of_error(error: BaseException) -> str:
 
 
 def low_disk(path: Path, reserve: int, name: str = "disk_low", stops: bool = False) -> list[Fault]:
-    """The fault of a disk with less space than is reserved, if it is one."""
+    """The fault of a disk with less free space than is reserved, if any."""
     if free_bytes(path) >= reserve:
         return []
     return [Fault(name, str(path), f"less than {reserve >> 20:,} MiB are free on the disk of {path}", stops)]
 
 
 def expiring(subject: str, ends: float | None, now: float) -> list[Fault]:
-    """The fault of a certificate that ends soon, if it is one."""
+    """The fault of a certificate that expires soon, if any."""
     if ends is None or ends - now > _EXPIRING:
         return []
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
@@ -107,14 +107,14 @@ def expiring(subject: str, ends: float | None, now: float) -> list[Fault]:
 
 
 def health_document(faults: Sequence[Fault], **parts: Any) -> dict[str, Any]:
-    """The health page: `failed` if the service cannot do its work, `degraded` if anything else is wrong, and each fault."""
+    """The health page: `failed` if the service cannot work, `degraded` if anything else is wrong, and each fault."""
     status = "failed" if any(each.stops for each in faults) else "degraded" if faults else "ok"
     listed = [{"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults]
     return {"status": status, **parts, "faults": listed}
 
 
 def fault_families(watch: FaultWatch) -> list[Family]:
-    """What metrics tell of faults."""
+    """Metrics about faults."""
     from deniable.service.metrics import counter, gauge  # noqa: PLC0415 - an extra
 
     now = Counter((each.name, each.subject) for each in watch.look())
@@ -125,7 +125,7 @@ def fault_families(watch: FaultWatch) -> list[Family]:
 
 
 class FaultWatch:
-    """Looks once a second at what is wrong, and logs each fault when it begins and when it is mended."""
+    """Checks once per second what is wrong, and logs each fault when it begins and when it is mended."""
 
     def __init__(self, look: Callable[[], Iterable[Fault]], logger: logging.Logger) -> None:
         self.look, self._logger = look, logger
@@ -135,7 +135,7 @@ class FaultWatch:
         self.start, self.stop = self._background.start, self._background.stop
 
     def step(self) -> float:
-        """Compare what is wrong with what was."""
+        """Compare the current faults with the previous ones."""
         now, found = time.monotonic(), {(each.name, each.subject): each for each in self.look()}
         for key, fault in found.items():
             if key not in self._known:

@@ -1,4 +1,4 @@
-"""The public feed over HTTP: the same address at an aggregator and at a proxy. No token is needed."""
+"""The public feed over HTTP, at the same path on an aggregator and a proxy. No token is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEED_OPERATIONS = {f"GET {FEED_ADDRESS}": Operation({200: dict[str, Any]}, (422,
 
 
 def add_feed(app: FastAPI, feed: QueryFeed, audit: AuditLog) -> None:
-    """Serve a feed, and beside it the head of the audit log: noted elsewhere, it shows if that is ever rewritten."""
+    """Serve a feed, with the head of the audit log: recorded elsewhere, the head reveals a rewritten log."""
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> dict[str, Any]:

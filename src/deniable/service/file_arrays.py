@@ -1,4 +1,4 @@
-"""Arrays that lie on the disk and are read where they lie: what of them is in memory, the operating system may drop."""
+"""Memory-mapped arrays on disk: the operating system may evict what is in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["on_disk"]
 
 
 def on_disk(array: NDArray[Any], folder: Path) -> NDArray[Any]:
-    """The same values, read-only, in a file of the folder that has no name and ends with the process.
+    """The same values, read-only, in an unnamed file of the folder that vanishes with the process.
 
     >>> on_disk(np.arange(6).reshape(2, 3), Path(tempfile.gettempdir())).tolist()
     [[0, 1, 2], [3, 4, 5]]

@@ -1,7 +1,7 @@
-"""HTTP connections that cannot be held open for nothing: uvicorn's protocol with a deadline for the head of a request.
+"""HTTP connections that cannot be held open idly: uvicorn's protocol with a deadline for the head of a request.
 
-Slow bodies are the service's business; here it is connections that send no head, or send one a byte at a time, and those that do
-not read what they are sent. The parser is httptools where it is installed, and h11 where it is not.
+The service itself handles slow bodies; this module handles connections that send no head, or send it a byte at a time, and those
+that do not read their responses. The parser is httptools if it is installed, and otherwise h11.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_HEAD = 1 << 16
 
 
 def guarded_protocol(limits: ConnectionLimits, refusals: Counter[str], app: Any = None) -> Any:
-    """The protocol class for a server with these limits; it counts what it refuses.
+    """The protocol class for a server with these limits. It counts what it refuses.
 
     If the application is a :class:`~deniable.service.hot_path.HotFront`, its hot addresses are answered in the protocol.
     """
@@ -60,7 +60,7 @@ def _guarded(base: Any, limits: ConnectionLimits, refusals: Counter[str]) -> Any
                 self._stalled.cancel()
 
         def _unread(self) -> None:
-            """A client that does not read what it asked for is let go, and what was to be sent is dropped."""
+            """Disconnect a client that does not read its response, and drop what was to be sent."""
             refusals["unread"] += 1
             self.transport.abort()
 
@@ -86,7 +86,7 @@ def _guarded(base: Any, limits: ConnectionLimits, refusals: Counter[str]) -> Any
             self._turn_away("bad_http", 400, "this is not a request of HTTP/1.1, or its head is too long")
 
         def _awaits_head(self) -> bool:
-            """Whether no request is under way, and none was answered just now: then the deadline of idle connections runs."""
+            """Whether no request is in progress and none was just answered, so that the deadline for idle connections applies."""
             return (self.cycle is None or self.cycle.response_complete) and self.timeout_keep_alive_task is None
 
         def _arm(self) -> None:

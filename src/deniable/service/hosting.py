@@ -1,4 +1,4 @@
-"""What running any of the services as a process takes: its log lines, its socket, and uvicorn told how to serve."""
+"""What running any service as a process takes: log lines, a socket, and uvicorn's configuration."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["Endpoint", "freeze_garbage", "write_json_lines"]
 
 _SECONDS_TO_STOP = 10
 _GARBAGE = 20_000
-"""Objects made and not dropped after which the garbage collector looks at the youngest."""
+"""Net new objects after which the garbage collector examines the youngest generation."""
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, event, and what the caller chose to add. Of an exception only its type is said."""
+    """One JSON object per line: time, level, event, and what the caller added. Of an exception, only the type is logged."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one event."""
+        """One event as a line."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         fields = {"time": when, "level": record.levelname.lower(), "event": record.getMessage().strip()}
         fields.update(getattr(record, "fields", {}))
@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 
 def write_json_lines(service: str) -> None:
-    """Have the events of a service, and what uvicorn warns of, written as JSON, a line each."""
+    """Write a service's events and uvicorn's warnings as JSON, one per line."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     for name, level in ((service, logging.INFO), ("uvicorn.error", logging.WARNING)):
@@ -52,7 +52,7 @@ def write_json_lines(service: str) -> None:
 
 
 def freeze_garbage() -> None:
-    """Have the garbage collector pass over what a process has made up to now, which stays: it would walk all of it each time."""
+    """Exclude all existing objects, which are permanent, from garbage collection: it would walk them all every time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)
@@ -67,7 +67,7 @@ class Endpoint:
     tls: Tls | None
 
     def listen(self) -> socket.socket:
-        """A socket to which connections can be made."""
+        """A listening socket."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle on
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,7 +80,7 @@ class Endpoint:
         return listener
 
     def _refusal(self, error: OSError) -> ParameterError:
-        """Which setting keeps a socket from being opened, and why."""
+        """Which setting prevents the socket from being opened, and why."""
         if error.errno == errno.EADDRINUSE:
             return ParameterError("port", self.port, f"is already in use on {self.host}")
         if error.errno == errno.EACCES:
@@ -89,12 +89,12 @@ class Endpoint:
         return ParameterError("host", self.host, f"must be a name or address of this machine: {reason}")
 
     def address(self, listener: socket.socket) -> str:
-        """The address of a socket, as others write it."""
+        """The URL of a socket."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{listener.getsockname()[1]}"
 
     def server(self, app: Any, limits: ConnectionLimits, refusals: Counter[str]) -> uvicorn.Server:
-        """A server of an application that keeps to the limits, and counts whom it turns away."""
+        """A server for an application that enforces the limits and counts what it refuses."""
         config = uvicorn.Config(
             app,
             http=guarded_protocol(limits, refusals, app),
@@ -112,5 +112,5 @@ class Endpoint:
 
     @cached_property
     def tls_context(self) -> ssl.SSLContext | None:
-        """What connections are encrypted with; None for a service without TLS."""
+        """The TLS context for connections; None for a service without TLS."""
         return None if self.tls is None else server_context(self.tls, int(time.time()))

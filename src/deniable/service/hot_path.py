@@ -1,9 +1,9 @@
-"""The addresses on which a service is measured, answered without a framework: no dependency injection, no task a request.
+"""The performance-critical addresses of a service, served without a framework: no dependency injection, no task per request.
 
-A :class:`HotAddress` begins with the headers, ends with the body, and is told by callback what to answer. It is reached in two
-ways. :class:`HotFront` is a plain ASGI application in front of the service's own; it reads any body, however it comes.
-:func:`hot_protocol` is a protocol of the server (where httptools is installed) that answers a request right where it was parsed,
-if all of it has come in one piece, and leaves every other to the application.
+A :class:`HotAddress` begins with the headers, finishes with the body, and replies through a callback. It is reached in two ways.
+:class:`HotFront` is a plain ASGI application in front of the service's own; it reads any body, however it arrives.
+:class:`~deniable.service.hot_protocol.HotProtocol` (if httptools is installed) answers a request right where it is parsed, if it
+arrived in one piece, and leaves all others to the application.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS_TO_DRAIN = 2.0
 
 
 class Reply(NamedTuple):
-    """An answer as it is sent: the headers are whole lines, without the one that tells the length."""
+    """A response as it is sent: the headers are complete lines, without Content-Length."""
 
     status: int
     headers: bytes
@@ -32,16 +32,16 @@ class Reply(NamedTuple):
 
 
 class HotRequest(Protocol):
-    """A request that is under way: what it takes of the service until it is answered."""
+    """A request in progress, and the resources it holds until it is answered."""
 
     def received(self, n_bytes: int) -> None:
-        """Count bytes that have come; raises :class:`RefusedError` where there is no room for them."""
+        """Count bytes that have arrived; raises :class:`RefusedError` if there is no room for them."""
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Answer it, now or later, in the thread of the loop; or raise :class:`RefusedError`."""
+        """Answer it, now or later, in the event loop's thread; or raise :class:`RefusedError`."""
 
     def close(self) -> None:
-        """Give back what it took."""
+        """Release what it held."""
 
 
 class HotAddress(Protocol):
@@ -52,14 +52,14 @@ class HotAddress(Protocol):
     largest: int
     """Bytes of a body."""
     deadline: float
-    """Seconds in which a body must have come."""
+    """Seconds within which a body must arrive."""
 
     def begin(self, headers: Headers) -> HotRequest:
-        """A request of which the head has come; raises :class:`RefusedError`."""
+        """A request whose head has arrived; raises :class:`RefusedError`."""
 
 
 def header(headers: Headers, name: bytes) -> bytes:
-    """The value of a header; empty if it is not there."""
+    """The value of a header; empty if it is missing."""
     for each, value in headers:
         if each == name:
             return value
@@ -67,7 +67,7 @@ def header(headers: Headers, name: bytes) -> bytes:
 
 
 def refusal(error: RefusedError) -> Reply:
-    """The answer to a request that is refused."""
+    """The response to a refused request."""
     lines = b"content-type: application/problem+json\r\n"
     if error.retry_after is not None:
         lines += b"retry-after: %d\r\n" % error.retry_after
@@ -79,7 +79,7 @@ def refusal(error: RefusedError) -> Reply:
 
 
 class HotFront:
-    """Answers the hot addresses, and hands all others to the application behind it."""
+    """Answers the hot addresses, and passes all others to the application behind it."""
 
     def __init__(self, app: Any, addresses: Iterable[HotAddress], refusals: Counter[str]) -> None:
         self.app, self.refusals = app, refusals
@@ -112,7 +112,7 @@ class HotFront:
             return await future
         except RefusedError as error:
             self.refusals[error.reason] += 1
-            if request is not None:  # at once: what it took is others' while the rest of its body is let pass
+            if request is not None:  # at once: others may use what it held while the rest of its body is drained
                 request.close()
                 request = None
             if not whole and error.status != 408:
@@ -130,7 +130,7 @@ class HotFront:
                 request.close()
 
     def answer_now(self, address: HotAddress, headers: Headers, body: bytes, send: Callable[[Reply], None]) -> None:
-        """Answer a request all of which has come."""
+        """Answer a request that has arrived completely."""
         request = None
         try:
             if len(body) > address.largest:
@@ -152,19 +152,19 @@ class HotFront:
 
 
 def too_large(largest: int) -> RefusedError:
-    """What is said of a body that is longer than it may be."""
+    """The refusal of a body that is too long."""
     return RefusedError("too_large", 413, f"a body has at most {largest} bytes")
 
 
 def internal_error(error: Exception) -> RefusedError:
-    """What is said where something failed that must not, or where there is no memory left."""
+    """The response to an unexpected failure, or to running out of memory."""
     if isinstance(error, MemoryError):
         return RefusedError("memory", 503, "The proxy is out of memory; retry later.", retry_after=10)
     return RefusedError("internal", 500, "the proxy could not do this; nothing was taken")
 
 
 async def _read(address: HotAddress, headers: Headers, receive: Any, request: HotRequest) -> bytes:
-    """The body of a request, if it comes in time, is not too long, and there is room for it as it comes."""
+    """The body of a request, if it arrives in time, is not too long, and there is room for it as it arrives."""
     stated = header(headers, b"content-length")
     if stated.isdigit() and (len(stated) > 15 or int(stated) > address.largest):
         raise too_large(address.largest)
@@ -187,7 +187,7 @@ async def _read(address: HotAddress, headers: Headers, receive: Any, request: Ho
 
 
 async def _drain(headers: Headers, receive: Any) -> None:
-    """Read on for a moment what nobody wants, so that the answer reaches a client that is still sending."""
+    """Keep reading and discarding for a moment, so that the response reaches a client that is still sending."""
     if not header(headers, b"transfer-encoding") and header(headers, b"content-length") in (b"", b"0"):
         return
     try:

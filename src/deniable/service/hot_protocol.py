@@ -1,8 +1,8 @@
-"""The server's protocol on httptools: uvicorn's own, and a short way for the hot addresses (:mod:`deniable.service.hot_path`).
+"""The server's protocol on httptools: uvicorn's own, plus a fast path for the hot addresses (:mod:`deniable.service.hot_path`).
 
-Of a hot request neither a scope nor a task is made: its parsed headers and body go to the address, and its answer to the
-transport. That holds where all of it has come in one piece and nothing before it on the connection waits for its answer. Every
-other request takes uvicorn's way, from its head on, as if there were no other.
+A hot request gets neither a scope nor a task: its parsed headers and body go to the address, and the response goes to the
+transport. This applies if the request arrived in one piece and no earlier one on the connection is still unanswered. Every other
+request takes uvicorn's path from its head on, as if there were no fast path.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _default: tuple[object, bytes] = None, b""
 
 
 def _default_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
-    """The headers of every answer, such as the date, as lines; uvicorn makes another list of them every second."""
-    global _default  # noqa: PLW0603 - the last ones, made once a second instead of once a request
+    """The headers of every response, such as the date, as lines; uvicorn makes a new list of them every second."""
+    global _default  # noqa: PLW0603 - the last ones, made once per second instead of once per request
     if _default[0] is not headers:
         _default = headers, b"".join(b"%b: %b\r\n" % each for each in headers)
     return _default[1]
@@ -35,14 +35,14 @@ def _default_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
 
 class _NoEvent:
     def set(self) -> None:
-        """Nobody waits for more of a request that came whole."""
+        """Do nothing: a complete request has nothing to wait for."""
 
 
 _NO_EVENT = _NoEvent()
 
 
 class _HotCycle:
-    """A hot request until it is answered, in the place of uvicorn's cycle: what the protocol asks of one."""
+    """A hot request until it is answered; implements what the protocol needs of uvicorn's cycle."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete")
     message_event = _NO_EVENT
@@ -52,7 +52,7 @@ class _HotCycle:
         self.response_complete = self.disconnected = False
 
     def send(self, reply: Reply) -> None:
-        """Answer the request, unless its sender is gone."""
+        """Answer the request, unless the client has disconnected."""
         protocol = self._protocol
         if self.response_complete or self.disconnected or protocol.transport.is_closing():
             return
@@ -68,34 +68,34 @@ class _HotCycle:
 
 
 class HotProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with the short way. `front` is set when a class of it is made for one server."""
+    """uvicorn's protocol with the fast path. `front` is set in a subclass made for one server."""
 
     front: HotFront | None = None
     _hot: HotAddress | None = None
     _hot_body = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the connection; who is at its ends is asked for the first request that has a scope."""
+        """Note the connection; its peer addresses are looked up for the first request that has a scope."""
         self.connections.add(self)
         self.transport, self.flow = transport, FlowControl(transport)
 
     def on_message_begin(self) -> None:
-        """Begin a request; its scope is made if it turns out to need one."""
+        """Begin a request; its scope is created only if it needs one."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def _cool(self) -> None:
-        """Let a request, the head of which has come, go uvicorn's way."""
+        """Switch a request whose head has arrived to uvicorn's path."""
         if self.scheme is None:
             self.server, self.client = get_local_addr(self.transport), get_remote_addr(self.transport)
             self.scheme = "https" if is_ssl(self.transport) else "http"
         url, headers, expected = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
-        self.headers += headers  # the list that stands in the scope
+        self.headers += headers  # the list that the scope refers to
         self.url, self.expect_100_continue = url, expected
         super().on_headers_complete()
 
     def on_headers_complete(self) -> None:
-        """Take the short way, if this is a hot request and the next to be answered."""
+        """Take the fast path if this is a hot request and the next to be answered."""
         if (
             self.front is not None
             and (address := self.front.addresses.get((self.parser.get_method(), self.url))) is not None
@@ -108,14 +108,14 @@ class HotProtocol(HttpToolsProtocol):
         self._cool()
 
     def on_body(self, body: bytes) -> None:
-        """Keep what has come of the body."""
+        """Keep this part of the body."""
         if self._hot is None:
             super().on_body(body)
         else:
             self._hot_body += body
 
     def on_message_complete(self) -> None:
-        """Answer a hot request, all of which has come."""
+        """Answer a hot request that has arrived completely."""
         address = self._hot
         if address is None or self.front is None:
             super().on_message_complete()
@@ -126,7 +126,7 @@ class HotProtocol(HttpToolsProtocol):
         self.front.answer_now(address, self.headers, self._hot_body, cycle.send)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; a hot request of which more is to come goes uvicorn's way."""
+        """Parse the data; an incomplete hot request is switched to uvicorn's path."""
         super().data_received(data)
         if self._hot is not None:
             self._hot = None

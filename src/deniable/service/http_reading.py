@@ -1,7 +1,7 @@
-"""Reading what another service answers: never more bytes than were asked for, never decompressed, never longer than a while.
+"""Reading another service's responses with limits on size and time, and without decompression.
 
-A size is a size before decompression: a megabyte of gzip holds a gigabyte of zeros. So no compression is asked for, an answer
-that is compressed all the same is refused, and the bytes are counted as they come.
+A size limit means little once data are decompressed: a megabyte of gzip can hold a gigabyte of zeros. So no compression is
+requested, a response that is compressed anyway is refused, and the bytes are counted as they arrive.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from deniable.errors import ResponseError
 __all__ = ["Answer", "ask", "bearer", "lines", "read"]
 
 _LARGEST_PROBLEM = 1 << 16
-"""Bytes that are read of an answer other than a success: a problem document."""
+"""Bytes read of a response that is not a success: a problem document."""
 _SECONDS = 120.0
-"""For which a whole answer is waited for, however it trickles in."""
+"""How long to wait for a complete response, however slowly it arrives."""
 
 
 class Answer(NamedTuple):
-    """What a service answered."""
+    """A service's response."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in any spelling."""
+    """Names are case-insensitive."""
     content: bytes
 
     @property
     def is_success(self) -> bool:
-        """Whether the status says that it was done."""
+        """Whether the status is a success."""
         return 200 <= self.status < 300
 
     @property
     def text(self) -> str:
-        """The content as a text, for a person to read."""
+        """The content as text, for a person to read."""
         return self.content.decode(errors="replace")
 
 
@@ -50,9 +50,9 @@ def ask(
     look: Callable[[Any], None] = lambda _: None,
     **what: Any,
 ) -> Answer:
-    """The answer to a request, of at most so many bytes; `what` goes to `httpx.Client.stream`. `look` is shown the response.
+    """The response to a request, of limited size; `what` is passed to `httpx.Client.stream`, and the response to `look`.
 
-    Raises a `ResponseError` where there is no answer (with status 0) or one that is too long, too slow or compressed.
+    Raises `ResponseError` if there is no response (with status 0), or if it is too long, too slow or compressed.
     """
     import httpx  # noqa: PLC0415 - an extra
 
@@ -69,7 +69,7 @@ def ask(
 
 
 def _why(error: BaseException) -> tuple[str, str]:
-    """Why there was no answer: a reason ("certificate", "silent", "unreachable"), and words that a person can act on."""
+    """Why there was no response: a reason ("certificate", "silent", "unreachable"), and words that a person can act on."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -88,12 +88,12 @@ def _why(error: BaseException) -> tuple[str, str]:
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that shows a token, if there is one."""
+    """The authorization header for a token, if there is one."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def read(response: Any, most_bytes: int, seconds: float = _SECONDS) -> Answer:
-    """The rest of an answer that is being streamed, of at most so many bytes; of a problem, what a person would read of it."""
+    """The rest of a streamed response, of at most `most_bytes`; of a problem document, only as much as a person would read."""
     _refuse_compressed(response)
     deadline = time.monotonic() + seconds
     content = bytearray()
@@ -109,7 +109,7 @@ def read(response: Any, most_bytes: int, seconds: float = _SECONDS) -> Answer:
 
 
 def lines(response: Any, longest: int) -> Iterator[str]:
-    """The lines of an answer that is being streamed, each of at most so many bytes."""
+    """The lines of a streamed response, each of at most `longest` bytes."""
     _refuse_compressed(response)
     line = bytearray()
     for chunk in response.iter_raw():

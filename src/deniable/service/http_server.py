@@ -1,4 +1,4 @@
-"""What the services say over HTTP in the same words: problem documents, and what is wrong with a number in an address."""
+"""What the services' HTTP interfaces share: problem documents, bodies, and errors in a URL's parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problem(reason: str, status: int, detail: str) -> bytes:
 
 
 async def read_body(request: Request, largest: int, seconds: float) -> bytes:
-    """The body of a request, if it comes in time and is not too long."""
+    """The body of a request, if it arrives in time and is not too long."""
     content = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -49,7 +49,7 @@ def _digits(value: Any) -> int:
 
 
 Number = Annotated[int, BeforeValidator(_digits)]
-"""A whole number in an address, in plain digits: one that a column of SQLite holds."""
+"""A whole number in a URL, in plain digits, that fits an SQLite column."""
 
 
 def _moment(value: Any) -> int:
@@ -64,11 +64,11 @@ def _moment(value: Any) -> int:
 Moment = Annotated[
     int, BeforeValidator(_moment), WithJsonSchema({"type": "string", "description": "ISO 8601 (UTC), or seconds since 1970."})
 ]
-"""A time in an address."""
+"""A time in a URL."""
 
 
 def parameters_problem(error: Exception) -> str:
-    """What is wrong with the address of a request, or with its parameters."""
+    """What is wrong with a request's URL or its parameters."""
     if not isinstance(error, RequestValidationError):
         return "No such endpoint, or method not allowed."
     found = error.errors()[0]

@@ -1,4 +1,4 @@
-"""What `check` finds out before a service is started: files, certificates, disks, ports, and whether others can be reached."""
+"""What `check` examines before a service starts: files, certificates, disks, ports, and whether other services are reachable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deniable.service.limits import Tls
 __all__ = ["SECONDS_TO_REACH", "Finding", "Inspection"]
 
 SECONDS_TO_REACH = 5.0
-"""How long another service may take to answer."""
+"""How long another service may take to respond."""
 _LITTLE_DISK, _TOO_LITTLE_DISK = 1 << 30, 64 << 20
 _SOON = 21 * 86400
 _LARGEST_ANSWER = 1 << 20
@@ -33,7 +33,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that an operator should know: an error keeps the service from working, a warning does not."""
+    """Something an operator should know: an error keeps the service from working, a warning does not."""
 
     level: Literal["error", "warning"]
     key: str
@@ -43,23 +43,23 @@ class Finding:
 
 @dataclass
 class Inspection:
-    """What was found, and how many things were looked at."""
+    """The findings, and what was checked."""
 
     now: int = field(default_factory=lambda: int(time.time()))
     findings: list[Finding] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
 
     def error(self, key: str, value: Any, text: str) -> None:
-        """Note what keeps the service from working."""
+        """Record a problem that keeps the service from working."""
         self.findings.append(Finding("error", key, value, text))
 
     def warn(self, key: str, value: Any, text: str) -> None:
-        """Note what may be meant, and may be a mistake."""
+        """Record something that may be intended or a mistake."""
         self.findings.append(Finding("warning", key, value, text))
 
     @contextmanager
     def looking_at(self, key: str, value: Any = None) -> Iterator[None]:
-        """Look at one thing: what is raised inside is a finding about the key."""
+        """Check one thing: an error raised inside becomes a finding about the key."""
         self.checked.append(key)
         try:
             yield
@@ -73,7 +73,7 @@ class Inspection:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def folder(self, key: str, path: Path) -> None:
-        """A folder, or the one that a file is in, that must be there or be made, take files, and have room."""
+        """Check that a folder, or the folder of a file, exists or can be created, is writable, and has space."""
         with self.looking_at(key, str(path)):
             at = next(each for each in (path, *path.absolute().parents) if each.exists())
             if not at.is_dir():
@@ -90,7 +90,7 @@ class Inspection:
                 self.warn(key, str(path), f"has {free >> 20} MiB left on its disk; 1 GiB or more would be safe")
 
     def token_file(self, key: str, path: Path | None) -> str:
-        """The token in a file; empty, and a finding, if there is none."""
+        """The token in a file; if there is none, records a finding and returns an empty string."""
         token = ""
         with self.looking_at(key, None if path is None else str(path)):
             if path is None:
@@ -104,7 +104,7 @@ class Inspection:
         return token  # noqa: RET504 - or what was raised became a finding
 
     def ring(self, key: str, path: Path | None) -> None:
-        """A ring of analysts' keys, of which at least one is valid now."""
+        """Check that a ring of analysts' keys has at least one that is valid now."""
         with self.looking_at(key, None if path is None else str(path)):
             if path is None:
                 self.warn(key, None, "is not set: queries of anyone who has an operator's token are relayed")
@@ -117,9 +117,9 @@ class Inspection:
     # --- the network -------------------------------------------------------------------------------------------------
 
     def endpoint(self, host: str, port: int, tls: Tls | None, url: str | None = None, running: bool = False) -> None:
-        """Where the service is to listen, and the certificate it shows; `url` is the address that others use for it.
+        """Check where the service is to listen, and its certificate; `url` is the address that others use for it.
 
-        The port of a service that is running already is in use, as it should be.
+        If the service is already `running`, its port is expected to be in use.
         """
         from deniable.service.hosting import Endpoint  # noqa: PLC0415 - needs uvicorn
 
@@ -143,7 +143,7 @@ class Inspection:
                 self.warn("tls.key", str(tls.key), "can be read by other users; its mode should be 0600")
 
     def reach(self, key: str, url: str, path: str, token: str = "", verify: Any = True) -> tuple[int, str]:
-        """The status and reason with which another service answers; 0, and a finding, if it does not."""
+        """The status and reason of another service's response; if there is none, records a finding and returns status 0."""
         import httpx  # noqa: PLC0415 - an extra
 
         found = (0, "")

@@ -1,4 +1,4 @@
-"""What connections may take of a service's machine, and the certificate it shows."""
+"""Limits on the resources connections may use, and a service's certificate."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["ConnectionLimits", "Tls"]
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What one connection, and all of them together, may take of the machine."""
+    """What one connection, and all of them together, may use."""
 
     largest_body: Bytes = 4 << 20
     """Bytes of one upload."""
     most_waiting: Bytes = 256 << 20
-    """Bytes of all uploads that have come and are being received or examined; above it, uploads are put off."""
+    """Bytes of all uploads that have arrived and are being received or examined; above it, uploads are deferred."""
     most_uploads_per_token: int = 32
-    """Uploads under way at a time under one token. Together they bring no more than half of `most_waiting`."""
+    """Concurrent uploads under one token. Together they may use at most half of `most_waiting`."""
     most_connections: int = 1000
     body_deadline: Seconds = 30
-    """Seconds in which a body must have come, and for which somebody may leave unread what is sent to them."""
+    """Seconds within which a body must arrive, and for which a client may leave its response unread."""
     header_deadline: Seconds = 10
-    """Seconds in which the head of a request must have come; an idle connection is closed after as many."""
+    """Seconds within which the head of a request must arrive; an idle connection is closed after the same time."""
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
@@ -42,4 +42,4 @@ class Tls:
     certificate: FilePath
     key: FilePath
     password_file: FilePath | None = None
-    """A file that holds the password of the key, if the key is encrypted."""
+    """A file that contains the key's password, if the key is encrypted."""

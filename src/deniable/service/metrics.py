@@ -1,4 +1,4 @@
-"""Counters and gauges as Prometheus scrapes them, by `prometheus_client`. Nothing here is of one person or one message."""
+"""Counters and gauges for Prometheus, using `prometheus_client`. None is about a single person or message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = Iterable[tuple[Mapping[str, str], float]]
 
 
 class Family(NamedTuple):
-    """A metric: what kind it is, its name, what it tells, and its values by labels."""
+    """A metric: its kind, name, description, and values by labels."""
 
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
     name: str
@@ -26,7 +26,7 @@ class Family(NamedTuple):
 
 
 def counter(name: str, text: str, rows: Rows | float) -> Family:
-    """A number that only grows. Its name ends in `_total`."""
+    """A number that only increases. Its name ends in `_total`."""
     return Family(CounterMetricFamily, name, text, _rows(rows))
 
 
@@ -40,20 +40,20 @@ def _rows(rows: Rows | float) -> Rows:
 
 
 def exposition(prefix: str, families: Iterable[Family]) -> bytes:
-    """The text that Prometheus scrapes, of metrics whose names begin with a prefix."""
+    """The text that Prometheus scrapes; metric names begin with the prefix."""
     registry = CollectorRegistry()
     registry.register(_Once(prefix, families))
     return generate_latest(registry)
 
 
 class _Once:
-    """The metrics of this moment, as prometheus_client collects them."""
+    """The current metrics, as prometheus_client collects them."""
 
     def __init__(self, prefix: str, families: Iterable[Family]) -> None:
         self._prefix, self._families = prefix, families
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: that would collect them all."""
+        """Return nothing: describing the metrics would collect them all."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
-"""OpenAPI descriptions that say all of it: who may ask, what every answer looks like, and every status a service sends.
+"""Complete OpenAPI descriptions: who may send a request, what every response looks like, and every status a service returns.
 
-The services write most answers themselves (stored JSON, bytes, streams), so FastAPI cannot know their shape. What it does know
-(addresses and parameters) is taken from it; the rest is declared per operation, beside the addresses.
+The services write most responses themselves (stored JSON, bytes, streams), so FastAPI cannot know their shape. What it does
+know (paths and parameters) is taken from it; the rest is declared per operation, next to the endpoints.
 """
 
 from __future__ import annotations
@@ -74,24 +74,24 @@ class HealthDocument(BaseModel):
 
 @dataclass(frozen=True)
 class Operation:
-    """What is to be said about one operation, besides what FastAPI sees."""
+    """The description of one operation, in addition to what FastAPI knows."""
 
     answers: Mapping[int, Any]
-    """By status: a type, for JSON; the name of a media type; or None, for an answer without a body."""
+    """By status: a type, for JSON; the name of a media type; or None, for a response without a body."""
     refusals: tuple[int, ...] = ()
-    """The statuses with which it answers problem documents."""
+    """The statuses it returns with a problem document."""
     auth: tuple[str, ...] = ()
-    """The ways of showing a token, each of which is enough; none for an operation that anyone may use."""
+    """The alternative ways to authenticate; none for an operation that anyone may use."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """The request's body, by media type: a type, or a schema."""
     events: bool = False
-    """Whether it answers with server-sent events as well."""
+    """Whether it can also respond with server-sent events."""
     parameters: tuple[str, ...] = ()
-    """Parameters of the address that it reads itself; all of them are texts, and none is needed."""
+    """URL parameters that it reads itself; all are optional strings."""
 
 
 def describe(app: FastAPI, operations: Mapping[str, Operation]) -> None:
-    """Declare operations, such as `GET /v1/queries`, of an application. May be called again, for what other rooms add."""
+    """Declare operations of an application, such as `GET /v1/queries`. May be called again for operations added elsewhere."""
     known: dict[str, Operation] = getattr(app.state, "operations", {})
     app.state.operations = {**known, **operations}
 
@@ -134,15 +134,15 @@ def _described(app: FastAPI, operations: Mapping[str, Operation]) -> dict[str, A
 def _responses(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for status, answer in operation.answers.items():
-        told: dict[str, Any] = {"description": "Done." if status < 400 else _REASONS.get(status, "Not done.")}
+        response: dict[str, Any] = {"description": "Done." if status < 400 else _REASONS.get(status, "Not done.")}
         if isinstance(answer, str):
-            told["content"] = {answer: {}}
+            response["content"] = {answer: {}}
         elif answer is not None:
-            told["content"] = {JSON: {"schema": _schema(answer, schemas)}}
+            response["content"] = {JSON: {"schema": _schema(answer, schemas)}}
         if operation.events and status == 200:
-            told.setdefault("content", {})["text/event-stream"] = {}
-        out[str(status)] = told
-    for status in (*operation.refusals, 400):  # 400: bytes that are no HTTP, or a request that ends before its body
+            response.setdefault("content", {})["text/event-stream"] = {}
+        out[str(status)] = response
+    for status in (*operation.refusals, 400):  # 400: bytes that are not HTTP, or a request that ends before its body
         problem = {"description": _REASONS[status], "content": {_PROBLEM: {"schema": _schema(ProblemDocument, schemas)}}}
         if str(status) in out:
             out[str(status)].setdefault("content", {}).update(problem["content"])
@@ -152,7 +152,7 @@ def _responses(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """A type as a schema, with the models in it among the components."""
+    """A type as a schema; the models in it are added to the components."""
     if isinstance(kind, dict):
         return kind
     made = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")

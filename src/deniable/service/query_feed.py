@@ -1,7 +1,7 @@
-"""The public feed: every query and version that was ever published, and every stop, in a hash-chained log that anyone may read.
+"""The public feed: every query version ever published, and every stop, in a hash-chained log that anyone may read.
 
-An aggregator and each of its proxies keep one of their own, so that nobody has to be trusted alone: what a device was asked must
-be in the feed of each, in the same bytes (`deniable client verify`).
+An aggregator and each of its proxies keep their own, so that none has to be trusted alone: what a device was asked must be in
+every feed, byte for byte (`deniable client verify`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LARGEST_FEED_PAGE = 4 << 20
 """Bytes of lines after which a page ends."""
 _MOST_LINES = 1000
 _MOST_READ = 1 << 28
-"""Bytes of a feed that a reader takes, however many pages it has."""
+"""Bytes of a feed that a reader accepts, over all pages."""
 
 
 class QueryFeed:
-    """The feed of one service, which alone writes to it."""
+    """The feed of one service, its only writer."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int] | None = None) -> None:
         self._lines = ChainedLines(path, clock)
@@ -54,7 +54,7 @@ class QueryFeed:
 
     @property
     def head(self) -> Head:
-        """How far it goes."""
+        """The number and hash of its last line."""
         return self._lines.head
 
     def problem(self) -> str:
@@ -63,7 +63,7 @@ class QueryFeed:
         return f"{self._lines.path.name} does not verify: {faults[0]}" if faults else ""
 
     def published(self, header: QueryHeader, signed: SignedQuery, when: int, epsilon: Mapping[str, float] | None = None) -> None:
-        """Announce a version, unless it was announced before."""
+        """Announce a version, unless it has already been announced."""
         if header.digest.hex() in self._announced:
             return
         self._append(
@@ -77,7 +77,7 @@ class QueryFeed:
         )
 
     def stopped(self, header: QueryHeader, when: int, why: str = "") -> None:
-        """Announce that a version is asked no more; with a reason, that it was withdrawn."""
+        """Announce that a version was stopped or, if a reason is given, withdrawn."""
         if header.digest.hex() in self._over:
             return
         reason = {"why": why} if why else {}
@@ -93,7 +93,7 @@ class QueryFeed:
         self._index()
 
     def _index(self) -> None:
-        """Take note of the lines that are new in the file."""
+        """Index the new lines of the file."""
         with self._lines.path.open("rb") as file:
             file.seek(self._size)
             for line in file:
@@ -109,7 +109,7 @@ class QueryFeed:
                     self._over.add(fields.get("key") or fields.get("digest", ""))
 
     def page(self, after: int, limit: int) -> dict[str, Any]:
-        """The lines after so many, as they stand in the file; `next` is the `after` of the next page, None at the end."""
+        """The lines after line `after`, as in the file; `next` is the `after` of the next page, None at the end."""
         lines: list[str] = []
         n_bytes = 0
         last = min(len(self._offsets), after + min(max(1, limit), _MOST_LINES))
@@ -129,14 +129,14 @@ def _named(header: QueryHeader) -> dict[str, Any]:
 
 
 class FeedPage(NamedTuple):
-    """Lines of somebody's feed, and how far it goes as they say."""
+    """Lines of another service's feed, and the head that it claims."""
 
     lines: list[bytes]
     head: str
 
 
 def read_feed(client: Any, address: str, after: int = 0) -> Iterator[FeedPage]:
-    """The pages of a service's feed after so many lines; nothing in them is trusted. `client` is an `httpx.Client`."""
+    """The pages of a service's feed after line `after`; nothing in them is trusted. `client` is an `httpx.Client`."""
     n_bytes = 0
     position: int | None = after
     while position is not None:

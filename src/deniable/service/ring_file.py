@@ -1,4 +1,4 @@
-"""A ring of keys whose file may be changed while a service runs: each look at it sees the file as it is now."""
+"""A key ring whose file may change while a service runs: each access sees the current file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RingFile"]
 
 
 class RingFile:
-    """The ring in a file. A file that cannot be read leaves the ring as it was, and says why in `problem`."""
+    """The ring in a file. If the file cannot be read, the ring stays as it was, and `problem` says why."""
 
     def __init__(self, path: Path, logger: logging.Logger) -> None:
         self.path, self._logger = path, logger
@@ -30,7 +30,7 @@ class RingFile:
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def ring(self) -> KeyRing:
-        """The keys that are trusted now."""
+        """The currently trusted keys."""
         with self._lock:
             state = self._state()
             if state == self._seen:

@@ -1,8 +1,8 @@
-"""Sums over the rows of a table, kept by triggers: they find bytes of a SQLite file that changed by themselves.
+"""Checksums over the rows of a table, maintained by triggers, which detect corrupted bytes in an SQLite file.
 
-SQLite checks the shape of its pages, and nothing of what stands in them: a failing disk can turn a count into another. So each
-guarded table has a sum, modulo 2**62, of a hash of each of its rows. A change adds the hash of what is new and takes off that of
-what was, in the same transaction; :func:`damaged` adds them up again. This is against accidents: anyone who may write to the
+SQLite checks the structure of its pages but not their contents: a failing disk can turn one count into another. So each guarded
+table has a sum, modulo 2**62, of the hashes of its rows. A change adds the hash of the new row and subtracts that of the old one
+in the same transaction; :func:`damaged` recomputes the sum. This protects against accidents only: anyone who can write to the
 file can make the sums fit.
 """
 
@@ -15,9 +15,9 @@ from hashlib import blake2b
 __all__ = ["damaged", "guard", "prepare", "unguard"]
 
 _MODULUS = 1 << 62
-"""Of which twice the largest number is still an integer for SQLite."""
+"""Twice the largest value below it is still an SQLite integer."""
 _SHORT = 64
-"""Bytes of a blob that is written out like a text; longer ones are hashed as they are."""
+"""Blobs of up to this many bytes are written out like text; longer ones are hashed as they are."""
 _TABLE = "CREATE TABLE row_checks (name TEXT PRIMARY KEY, columns TEXT NOT NULL, total INTEGER NOT NULL) WITHOUT ROWID"
 _ADD, _TAKE = f"+ row_check({{new}})) % {_MODULUS}", f"+ {_MODULUS} - row_check({{old}})) % {_MODULUS}"
 _CHANGES = {"INSERT": (_ADD,), "DELETE": (_TAKE,), "UPDATE": (_ADD, _TAKE)}
@@ -39,23 +39,23 @@ class _RowTotal:
         self._total = 0
 
     def step(self, *cells: object) -> None:
-        """One more."""
+        """Add one row."""
         self._total += _row_check(*cells)
 
     def finalize(self) -> int:
-        """What SQLite is given."""
+        """The result for SQLite."""
         return self._total % _MODULUS
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Let a connection change guarded tables; without this SQLite refuses to."""
+    """Allow a connection to change guarded tables; without this, SQLite refuses."""
     connection.create_function("row_check", -1, _row_check, deterministic=True)
     connection.create_aggregate("row_total", -1, _RowTotal)
-    connection.execute("PRAGMA recursive_triggers = ON")  # or a row that is replaced would not be taken off
+    connection.execute("PRAGMA recursive_triggers = ON")  # otherwise a replaced row would not be subtracted
 
 
 def guard(connection: sqlite3.Connection, tables: Iterable[str]) -> None:
-    """Have sums of those of these tables that are there, inside a transaction of the caller; those that have one keep it."""
+    """Add sums for those of these tables that exist, inside the caller's transaction; existing sums are kept."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
         connection.execute(_TABLE)
     known = dict(connection.execute("SELECT name, columns FROM row_checks"))
@@ -87,7 +87,7 @@ def _written(names: Iterable[str]) -> str:
 
 
 def unguard(connection: sqlite3.Connection) -> None:
-    """Have no sums any more: before tables are made anew, inside a transaction of the caller."""
+    """Remove all sums, inside the caller's transaction, before tables are recreated."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'row_checks'").fetchone():
         for (table,) in connection.execute("SELECT name FROM row_checks").fetchall():
             for change in _CHANGES:
@@ -96,18 +96,18 @@ def unguard(connection: sqlite3.Connection) -> None:
 
 
 def damaged(connection: sqlite3.Connection, tables: Iterable[str] | None = None) -> str | None:
-    """The first guarded table whose rows do not add up to its sum or are not those of its indexes; None if there is none."""
+    """The first guarded table whose rows do not match its sum or its indexes; None if there is none."""
     chosen = None if tables is None else set(tables)
     alone = not connection.in_transaction
     if alone:
-        connection.execute("BEGIN")  # sums and rows of one moment
+        connection.execute("BEGIN")  # sums and rows from one snapshot
     try:
         for table, columns, total in connection.execute("SELECT name, columns, total FROM row_checks").fetchall():
             if chosen is None or table in chosen:
                 if columns != _written(_columns(connection, table)):
                     return str(table)
                 (found,) = connection.execute(f"SELECT row_total({columns}) FROM {table}").fetchone()  # noqa: S608 - our own
-                # What an index says may differ from its table, and a row that it lacks is not found.
+                # An index may differ from its table, and a row missing from the index would not be found.
                 (problem,) = connection.execute(f"PRAGMA integrity_check({table})").fetchone()
                 if (found or 0) != total or problem != "ok":
                     return str(table)

@@ -1,7 +1,7 @@
-"""Settings of a service: dataclasses, filled from TOML and checked by pydantic. Errors name file, line, key, value and rule.
+"""Settings of a service: dataclasses, read from TOML and checked by pydantic. Errors name file, line, key, value and rule.
 
-A setting's type says how it is written: :data:`Seconds` as "10 min", :data:`Bytes` as "64 MiB", :data:`FilePath` relative to the
-file it stands in. What a type cannot say, a dataclass checks in its `__post_init__`, whichever way it is made.
+A setting's type determines how it is written: :data:`Seconds` as "10 min", :data:`Bytes` as "64 MiB", :data:`FilePath` relative
+to the settings file. What a type cannot express, a dataclass checks in its `__post_init__`, however it is constructed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _RULES = {
     "dataclass_type": "must be a table",
     "missing": "is missing",
 }
-"""Our words for what pydantic finds."""
+"""Our messages for pydantic's errors."""
 
 
 class _WrittenAs:
-    """How a setting is written: turns what stands in the file into the value of the field."""
+    """How a setting is written: converts the value in the file to that of the field."""
 
     def __init__(self, read: Callable[[Any, Path], Any]) -> None:
         self._read = read
@@ -56,7 +56,7 @@ class _WrittenAs:
 
 
 class _Within:
-    """A table that knows itself which of its entries are paths: its `within` makes them relative to the file's folder."""
+    """A table that knows which of its entries are paths: its `within` resolves them against the file's folder."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema  # noqa: PLC0415 - an extra
@@ -83,22 +83,22 @@ def _file_path(value: Any, folder: Path) -> Path:
 
 
 Seconds = Annotated[int, _WrittenAs(lambda value, _: duration("", value))]
-"""A duration: whole seconds, or a text such as "10 min"."""
+"""A duration: whole seconds, or a string such as "10 min"."""
 Bytes = Annotated[int, _WrittenAs(_byte_size)]
-"""A size: whole bytes, or a text such as "64 MiB"."""
+"""A size: whole bytes, or a string such as "64 MiB"."""
 FilePath = Annotated[Path, _WrittenAs(_file_path)]
-"""A file or folder, relative to where the settings stand."""
+"""A file or folder, relative to the settings file."""
 WITHIN = _Within()
 
 
 def read_settings_file(path: str | Path, kind: type[_T]) -> _T:
-    """The settings of a dataclass in a TOML file."""
+    """A settings dataclass, read from a TOML file."""
     path = Path(path)
     return TomlFile.read(path).made(lambda tree: settings_of(tree, kind, path.parent))
 
 
 def settings_of(tree: Any, kind: type[_T], folder: Path) -> _T:
-    """The settings in a table of TOML whose paths are relative to a folder."""
+    """The settings in a TOML table whose paths are relative to a folder."""
     made, problems = checked_settings(tree, kind, folder)
     if made is None:
         raise problems[0]
@@ -106,13 +106,13 @@ def settings_of(tree: Any, kind: type[_T], folder: Path) -> _T:
 
 
 def checked_settings(tree: Any, kind: type[_T], folder: Path) -> tuple[_T | None, list[ParameterError]]:
-    """The same, or None and every mistake that can be seen at once."""
+    """The same, or None with all errors that can be found in one pass."""
     try:
         from pydantic import ValidationError  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("pydantic", "service", "a file of settings") from None
     try:
-        # As JSON, for only there pydantic is strict about numbers and texts and still takes tables for dataclasses.
+        # As JSON, because only there is pydantic strict about numbers and strings yet still accepts tables for dataclasses.
         reader: Any = kind
         made: _T = _adapter(reader).validate_json(json.dumps(tree, default=str), context=folder)
     except ValidationError as error:
@@ -122,7 +122,7 @@ def checked_settings(tree: Any, kind: type[_T], folder: Path) -> tuple[_T | None
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Pydantic's reader of a dataclass: no unknown keys, no conversion of types, in it and in the tables it holds."""
+    """Pydantic's reader for a dataclass: no unknown keys and no type conversion, in it and in its nested tables."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - an extra
 
     for each in {kind, *_tables(kind)}:
@@ -131,7 +131,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _tables(kind: Any) -> Iterator[Any]:
-    """The dataclasses in the fields of a dataclass, and in theirs."""
+    """The dataclasses in the fields of a dataclass, recursively."""
     for part in get_type_hints(kind).values():
         for inner in (part, *get_args(part)):
             if is_dataclass(inner):
@@ -154,7 +154,7 @@ def _refusal(error: ErrorDetails, kind: Any) -> ParameterError:
 
 
 def _table_at(kind: Any, place: Sequence[int | str]) -> Any:
-    """The dataclass of the table at a place."""
+    """The dataclass of the table at a key path."""
     for step in place:
         if isinstance(step, str):
             part = get_type_hints(kind)[step]

@@ -1,6 +1,6 @@
 """Bearer tokens: who may upload shares, publish queries, or read the log. Only their hashes are stored.
 
-A token is 256 random bits, so its plain SHA-256 tells nothing about it, and no slow hash is needed.
+A token is 256 random bits, so its plain SHA-256 reveals nothing about it, and no slow hash is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ROLES", "Role", "Token", "TokenStore", "new_token", "token_hash"]
 Role = Literal["device", "operator", "reader", "collector"]
 ROLES: tuple[Role, ...] = ("device", "operator", "reader", "collector")
 """A device uploads shares; an operator publishes and stops queries; a reader (an aggregator) reads the log over HTTP;
-a collector brings the uploads of many devices."""
+a collector forwards the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk
@@ -42,12 +42,12 @@ BeforeCommit = Callable[[Sequence[str]], object]
 
 
 class Token(NamedTuple):
-    """What is known of a token."""
+    """What is known about a token."""
 
     hash: bytes
     role: Role
     quota: int | None
-    """How many messages may be sent under it in an epoch of a channel; None for what the channel's queries allow a device."""
+    """How many messages may be sent under it per epoch of a channel; None for what the channel's queries allow a device."""
 
     @property
     def id(self) -> str:
@@ -81,9 +81,9 @@ class TokenStore:
     def add(
         self, role: Role, quota: int | None = None, count: int = 1, label: str = "", before_commit: BeforeCommit | None = None
     ) -> list[str]:
-        """New tokens. This is the only time that they are seen in clear.
+        """New tokens. This is the only time they are visible in clear.
 
-        `before_commit` is told their ids: if it fails, there are none.
+        `before_commit` is called with their ids first: if it fails, none is created.
         """
         if role not in ROLES:
             raise ParameterError("role", role, f"must be one of {', '.join(ROLES)}")
@@ -100,12 +100,12 @@ class TokenStore:
             self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL)", [(*row, label, now) for row in rows])
             if before_commit is not None:
                 before_commit([Token(*row).id for row in rows])
-        # What this process writes itself needs not be read again: with a million tokens that would take a second each time.
+        # What this process wrote itself need not be read again: with a million tokens that would take a second each time.
         self._known.update({row[0]: Token(*row) for row in rows})
         return tokens
 
     def revoke(self, token_id: str, before_commit: BeforeCommit | None = None) -> list[str]:
-        """Forget the tokens whose id starts so; their ids. A running proxy refuses them from its next request on."""
+        """Delete the tokens whose id starts with `token_id`; returns their ids. A running proxy refuses them at once."""
         chosen = [token for token in self.tokens() if token.id.startswith(token_id)] if token_id else []
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -116,7 +116,7 @@ class TokenStore:
         return [token.id for token in chosen]
 
     def listed(self) -> list[dict[str, Any]]:
-        """All tokens: id, role, quota, label, when made, and the day of the last use, which of devices is not noted."""
+        """All tokens: id, role, quota, label, creation time, and day of last use, which is not recorded for devices."""
         rows = self._connection.execute("SELECT hash, role, quota, label, made, used FROM tokens ORDER BY hash")
         return [
             {
@@ -131,7 +131,7 @@ class TokenStore:
         ]
 
     def note_use(self, token: Token, now: int) -> None:
-        """Write down the day on which a token was used; not of devices, for that would be a log of who is there when."""
+        """Record the day a token was used; not for devices, because that would log who was active when."""
         day = now // _DAY * _DAY
         if token.role == "device" or self._used.get(token.hash) == day:
             return
@@ -140,17 +140,17 @@ class TokenStore:
         self._used[token.hash] = day
 
     def tokens(self) -> list[Token]:
-        """All tokens, as far as they are known."""
+        """All tokens."""
         self._refresh()
         return list(self._known.values())
 
     def by_hash(self) -> Mapping[bytes, Token]:
-        """All tokens, as far as they are known, by their hash."""
+        """All tokens, by hash."""
         self._refresh()
         return self._known
 
     def find(self, token: str) -> Token | None:
-        """What is known of a token that somebody shows."""
+        """What is known about a presented token; None if it is unknown."""
         self._refresh()
         return self._known.get(token_hash(token))
 
@@ -168,5 +168,5 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> bytes:
-    """What a service stores of a token, and looks it up by."""
+    """The hash that a service stores for a token and looks it up by."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

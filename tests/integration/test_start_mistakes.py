@@ -190,7 +190,7 @@ def test_a_full_or_read_only_disk_is_called_that(tmp_path: Path) -> None:
     )
     assert result.stdout.splitlines() == [
         "2 '' deniable: disk/data/lock cannot be written: the disk is full",
-        "2 '' deniable: disk/state.db.audit.jsonl cannot be written: the disk is full",
+        "2 '' deniable: disk/state.db cannot be used as the aggregator's state: the disk is full",
         "2 '' deniable: proxy.toml, line 1: folder = 'disk/data' cannot be used: it is read-only",
-        "2 '' deniable: disk/state.db.audit.jsonl cannot be written: it is read-only",
+        "2 '' deniable: disk/state.db cannot be used as the aggregator's state: it is read-only",
     ], result.stderr

@@ -26,7 +26,7 @@ from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.panes import Pane, PaneKey, Reports
 from deniable.errors import StateError
 from deniable.service import row_checks
-from deniable.service.database import keep_copy, keep_private, one_line, storage_reason
+from deniable.service.database import keep_copy, make_private, one_line, storage_reason
 
 __all__ = [
     "NOT_REVISED",
@@ -156,7 +156,10 @@ def stored_panes(connection: sqlite3.Connection, query: str, epochs: range) -> d
 
 def connect(path: str | Path) -> sqlite3.Connection:
     """A connection to a state file, which is created if missing, migrated if old, and refused if too new."""
-    _make_private(Path(path))
+    try:
+        make_private(Path(path))  # it holds waiting shares
+    except OSError as error:
+        raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(Path(path), error)}") from None
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     except sqlite3.OperationalError as error:
@@ -204,20 +207,6 @@ def look_into(path: str | Path) -> tuple[sqlite3.Connection, int]:
         connection.close()
         raise StateError(f"{path} has schema version {version}, of a newer release; this one reads up to {SCHEMA_VERSION}")
     return connection, version
-
-
-def _make_private(path: Path) -> None:
-    """Restrict the file, and those that SQLite keeps beside it, to its owner: it holds waiting shares.
-
-    An existing file is not opened: closing it would drop the locks of this process's other connections to it (fcntl(2)), and
-    a command that ends meanwhile would take itself for the last user and delete the write-ahead log that those still read.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        keep_private(path)
-    except OSError as error:
-        raise StateError(f"{path} cannot be used as the aggregator's state: {storage_reason(path, error)}") from None
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "keep_files_private",
     "keep_private",
     "lock",
+    "make_private",
     "one_line",
     "storage_reason",
     "usable_storage",
@@ -220,10 +221,20 @@ def keep_private(path: Path) -> None:
                 each.chmod(0o600)
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> None:
+    """Create an SQLite file that is private to its owner, or make an existing one private; OSError if it cannot be created.
+
+    An existing file is not opened: closing it would drop the locks of this process's other connections to it (fcntl(2)), and
+    a command that ends meanwhile would take itself for the last user and delete the write-ahead log that those still read.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         keep_private(path)
+
+
+def _make_private(path: Path) -> None:
+    try:
+        make_private(path)
     except OSError as error:
         raise LogError(f"{path} cannot be created: {storage_reason(path, error)}") from None

@@ -126,7 +126,9 @@ function livePanel(query, look) {
   const side = facts(query);
   const stop = h('button', { class: 'btn ghost', type: 'button', 'data-testid': 'stop', on: { click: () => void stopQuery() } }, 'Stop');
   /** @type {Series|null} */ let series = null;
-  /** @type {Version[]} */ let versions = [];
+  // The version that is known already is listed at once: what stands below it must not move when the others come.
+  /** @type {Version[]} */ let versions = [{ serial: query.serial, parameters: { ...query.mechanism, sampling: query.sampling }, from: new Date(1000 * query.published).toISOString() }];
+  side.versions(versions);
   /** @type {WindowResult|null} */ let shown = null;
   /** @type {WindowResult|null} */ let before = null;
   const latest = latestOnly(), latestSeries = latestOnly();
@@ -180,9 +182,9 @@ function livePanel(query, look) {
 
   async function loadVersions() {
     try {
-      versions = (await get(of(query.id, '/versions'))).versions ?? [];
+      versions = (await get(of(query.id, '/versions'))).versions ?? versions;
     } catch {
-      versions = [{ serial: query.serial, parameters: { ...query.mechanism, sampling: query.sampling }, from: new Date(1000 * query.published).toISOString() }];
+      return;  // the version that is listed stays
     }
     side.versions(versions);
     drawSeries();

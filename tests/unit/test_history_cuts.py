@@ -151,7 +151,7 @@ def test_a_part_of_too_few_answers_is_withheld(tmp_path: Path) -> None:
         (55, "complete", True),
         (5, "withheld", False),
     ]
-    with pytest.raises(NoReportsError, match=r"5 answers from 2023-11-15T.* and tells nothing below 50"):
+    with pytest.raises(NoReportsError, match=r"5 answers from 2023-11-15T.*; at least 50 are needed"):
         found.ask(None, **{"from": day(1)})
     found.close()
 

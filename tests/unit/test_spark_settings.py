@@ -78,7 +78,7 @@ def test_a_mistake_is_named(old: str, new: str, rule: str, tmp_path: Path) -> No
 
 
 def test_spark_needs_a_topic_for_every_proxy(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"proxies\[0\].kafka = None must be there"):
+    with pytest.raises(ParameterError, match=r"proxies\[0\].kafka = None must be given"):
         job_of(read_settings(write(tmp_path)))
     without = FILE.replace("[spark]\n", "").replace('checkpoint = "checkpoint"\ntrigger = "10 s"\n', "")
     file = write(tmp_path, without)

@@ -75,7 +75,7 @@ def _check_state(settings: Settings, found: Inspection) -> None:
         names = [name for (name,) in rows]
         given = [proxy.name for proxy in settings.proxies]
         if names and names != given:
-            raise ParameterError("proxies", given, f"must be those that the state was begun with: {names}")
+            raise ParameterError("proxies", given, f"must be those that the state was created with: {names}")
         if engine is not None and engine[0] != settings.engine:
             raise ParameterError("engine", settings.engine, f"must be {engine[0]!r}, to which the state belongs")
         if not n_tokens:
@@ -112,11 +112,11 @@ def _check_proxy(place: str, proxy: ProxySettings, found: Inspection) -> None:
 def _check_spark(settings: Settings, found: Inspection) -> None:
     chosen = settings.spark
     if chosen is None:
-        found.error("spark", None, "must be there with engine = 'spark': a table with at least a checkpoint")
+        found.error("spark", None, "must be given with engine = 'spark': a table with at least a checkpoint")
         return
     for i, proxy in enumerate(settings.proxies):
         if proxy.kafka is None:
-            found.error(f"proxies[{i}].kafka", None, "must be there: Spark reads the proxies' logs from Kafka")
+            found.error(f"proxies[{i}].kafka", None, "must be given: Spark reads the proxies' logs from Kafka")
     if ":/" not in chosen.checkpoint:
         found.folder("spark.checkpoint", Path(chosen.checkpoint))
     if importlib.util.find_spec("pyspark") is None:

@@ -1,1 +1,1 @@
-"""The web console: pages of plain modules, served as they are written, that read the documented interface and nothing else."""
+"""The web console: pages made of plain modules, served as written, that use only the documented interface."""

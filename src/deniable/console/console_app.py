@@ -1,4 +1,4 @@
-"""What the aggregator's interface has for the console: its files, signing in, planning, and the public list of queries."""
+"""The console's part of the aggregator's interface: its files, signing in, planning, and the public list of queries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
     def told(token: str) -> dict[str, Any]:
         holder = service.holder_of(token)
         if holder is None:
-            raise RefusedError("token", 401, "This token is not known here.")
+            raise RefusedError("token", 401, "Unknown token.")
         role = holder.role if holder.role == "operator" or holder.may_somewhere("publish") else "reader"
         return {"name": holder.name, "role": role, "csrf": csrf_word(token), "proxies": list(service.names)}
 
@@ -57,7 +57,7 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/session")
     def session(request: Request) -> dict[str, Any]:
-        """Whose page this is, what they may do, and the word that changes must show."""
+        """Who is signed in, what they may do, and the CSRF token that changes must carry."""
         if not from_own_page(request):
             raise RefusedError("csrf", 403, "Pages of other origins cannot read this.")
         return told(request.cookies.get(COOKIE, ""))
@@ -73,19 +73,19 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 def _add_planning(app: FastAPI, service: Service) -> None:
     @app.post("/v1/plan")
     def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """From a wanted ± to epsilon or people and back, what a person risks, and what it takes; or why not, and what is near."""
+        """Plan epsilon, people or ± from the other two, with the risk and the resources; or why not, and what comes closest."""
         authorize(service, request)
         return design_answer(given)
 
     @app.post("/v1/simulate")
     def simulate_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """The design on simulated people whose shares are those guessed. Nobody is asked."""
+        """Try the design on simulated people with the guessed proportions. Nobody is asked."""
         authorize(service, request)
         return simulate_design(given)
 
     @app.post("/v1/queries/check")
     def check_a_query(given: Draft, request: Request) -> dict[str, Any]:
-        """Check a query that is being written; one without faults comes back as the bytes that are to be signed."""
+        """Check a draft query; one without errors is returned as the bytes to sign."""
         authorize(service, request)
         return check_draft(given, list(service.names), service.clock())
 
@@ -93,10 +93,10 @@ def _add_planning(app: FastAPI, service: Service) -> None:
 def _add_public(app: FastAPI, service: Service) -> None:
     @app.get("/v1/public/queries")
     def public_queries() -> dict[str, Any]:
-        """Every query as it was signed, with its versions, and the keys to check that with. No token is needed.
+        """Every query as signed, with its versions, and the keys to check them with. No token is needed.
 
-        `feed` and `audit` are the heads of the public feed and of the audit log: note them, and a log that is rewritten later is
-        found.
+        `feed` and `audit` are the heads of the public feed and of the audit log: note them down to detect a log that is rewritten
+        later.
         """
         with service.reading() as connection:
             entries = published(connection)

@@ -1,4 +1,4 @@
-"""What the console's part of the aggregator's interface answers, as types that describe it in `/openapi.json`."""
+"""The responses of the console's part of the aggregator's interface, as types that describe them in `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CONSOLE_OPERATIONS"]
 
 
 class SessionDocument(BaseModel):
-    """Whose page it is."""
+    """Who is signed in."""
 
     name: str
     role: str
@@ -37,7 +37,7 @@ class PublicQueryDocument(BaseModel):
 
 
 class PublicKeyDocument(BaseModel):
-    """A key that signed queries are checked with."""
+    """A key for checking signed queries."""
 
     id: str
     owner: str
@@ -46,7 +46,7 @@ class PublicKeyDocument(BaseModel):
 
 
 class PublicDocument(BaseModel):
-    """What anyone may see of what is asked."""
+    """What anyone may see about the queries."""
 
     queries: list[PublicQueryDocument]
     keys: list[PublicKeyDocument]

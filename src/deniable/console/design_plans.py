@@ -32,7 +32,7 @@ _MOST_DRAWN = 3_000_000
 
 
 class DesignRequest(BaseModel):
-    """All but one of people, ±, epsilon; the share to be seen; and what is known of the query so far."""
+    """All but one of people, ±, epsilon; the share to detect; and what is known about the query so far."""
 
     people: int | None = Field(default=None, ge=1, le=1 << 40)
     margin: float | None = Field(default=None, ge=SMALLEST, lt=1)
@@ -40,7 +40,7 @@ class DesignRequest(BaseModel):
     share: float = Field(ge=SMALLEST, lt=1)
     buckets: int = Field(ge=2, le=1 << 10)
     complete: bool = False
-    """Whether every answer is in a bucket: otherwise only reports of bits can say that it is in none."""
+    """Whether every answer is in a bucket: otherwise only bit-vector reports can say that it is in none."""
     guesses: list[float] = Field(default_factory=list, max_length=1 << 10)
     every: str | int = "1 d"
     epochs: int = Field(default=1, ge=1, le=1 << 32)
@@ -58,7 +58,7 @@ class DesignRequest(BaseModel):
 
 
 def design_answer(request: DesignRequest) -> dict[str, Any]:
-    """The design, or why there is none and what is nearest to it."""
+    """The design, or why there is none and what comes closest."""
     given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
     if len(given) != 2:
         raise ParameterError("people, margin, epsilon", given, "must be given, except for one of them, which is found")
@@ -79,7 +79,7 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
 
 
 def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, people: int) -> dict[str, Any]:
-    """Everything that follows from a mechanism, a sampling and a number of people."""
+    """Everything that follows from a mechanism, a sampling rate and a number of people."""
     spread, z, reports = Spread.of(mechanism), deviations(0.95), sampling * people
     margin = z * spread.stderr(request.share, reports)
     return {
@@ -112,7 +112,7 @@ def _bytes(mechanism: Mechanism) -> int:
 
 
 def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float]) -> dict[str, Any]:
-    """Why there is no such design, what is near, and what the best one would show: noise."""
+    """Why there is no such design, what comes closest, and what the best one would show: noise."""
     names = {"population": "people", "share": "share", "epsilon": "epsilon", "margin": "margin"}
     near = {names[name]: value for name, value in nearest.items() if name in names}
     epsilon = request.epsilon or _epsilon_for(request)
@@ -163,7 +163,7 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
 
 
 def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list[tuple[float, float]]:
-    """The ± at the planned share for epsilons from 0.2 to 6, with as many reports of the same mechanism."""
+    """The ± at the planned share for epsilons from 0.2 to 6, with the same mechanism and number of reports."""
     z, name, out = deviations(0.95), type(mechanism).__name__, []
     for epsilon in _CURVE:
         try:
@@ -175,7 +175,7 @@ def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list
 
 
 def _risk(request: DesignRequest, epsilon: float) -> list[dict[str, Any]]:
-    """What a person risks per answer, per month and over the query's life, against everybody."""
+    """What a person risks per answer, per month and over the query's life, against all parties together."""
     every = duration("every", request.every)
     affordable = request.epochs if request.budget is None else int(request.budget / epsilon)
     life = max(1, min(request.epochs, affordable))
@@ -214,7 +214,7 @@ def _cost(request: DesignRequest, mechanism: Mechanism, reports: float, sampling
 
 
 def simulate_design(request: DesignRequest) -> dict[str, Any]:
-    """The design on people who do not exist, with the shares that were guessed: what would be seen, several times over."""
+    """The design on simulated people with the guessed shares: what would be seen, repeated several times."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
         raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1")
@@ -226,14 +226,14 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
     n = min(reports, _MOST_DRAWN)
     runs = max(1, min(request.runs, _MOST_DRAWN // n))
     weights = np.array([*guesses, max(0.0, 1 - float(guesses.sum()))])
-    if request.complete:  # every answer is in a bucket: what was not guessed is the last one's, which is "other"
+    if request.complete:  # every answer is in a bucket: the remainder goes to the last one, which is "other"
         weights[-2] += weights[-1]
         weights[-1] = 0
     weights /= weights.sum()
     estimates, covered = [], 0
     for _ in range(runs):
         values = np.random.default_rng().choice(len(weights), n, p=weights)
-        values[values == request.buckets] = -1  # "no bucket", which reports of bits can say
+        values[values == request.buckets] = -1  # "no bucket", which bit-vector reports can express
         data = found.mechanism.draw(values.astype(np.intp), system_source())
         estimate = found.mechanism.estimate(Tally(found.mechanism, found.mechanism.count(data), n))
         low, high = estimate.interval(0.95).T

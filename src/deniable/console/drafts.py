@@ -1,4 +1,4 @@
-"""Checks of a query while it is written: each field by the rules that will be applied to the whole, in the same words."""
+"""Checks of a query while it is being written: each field by the rules that will apply to the whole, with the same messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"buckets\[(\d+)\]")
 
 
 class DraftColumn(BaseModel):
-    """A column of the answer, as it is written."""
+    """A column of the answer, as drafted."""
 
     name: str = Field(max_length=200)
     buckets: list[str] = Field(max_length=1 << 10)
@@ -50,7 +50,7 @@ class Draft(BaseModel):
 
 
 def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
-    """What is right and wrong with the fields and, if nothing is wrong, the query's canonical bytes as they are to be signed."""
+    """What is right and wrong with each field and, if nothing is wrong, the query's canonical bytes to sign."""
     checks: list[dict[str, Any]] = []
 
     def note(field: str, level: str, text: str, place: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""The owner's page: what was asked of their device, what it cost, what is left, and who may ask. On this machine alone.
+"""The owner's page: what their device was asked, what it cost, what is left, and who may ask. On this machine only.
 
-The page is served on the loopback address. Its address holds a random token behind `#`, which browsers do not send; the page
-trades it for a cookie. A page of another site, under whatever name it reaches this port, has neither.
+The page is served on the loopback address. Its URL has a random token after `#`, which browsers do not send; the page exchanges
+it for a cookie. A page of another site, under whatever name it reaches this port, has neither.
 """
 
 from __future__ import annotations

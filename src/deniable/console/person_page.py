@@ -16,7 +16,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def serve_person(vault: Path, policy_file: Path, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the page; `announce` is given its address, with the token behind `#`."""
+    """Serve the page; `announce` is called with its URL, with the token after `#`."""
     session = PersonSession()
     place = Endpoint(_LOOPBACK, port, None)
     listener = place.listen()

@@ -1,7 +1,7 @@
-"""What a device will say to an analyst's SQL, before it is sent to one: the same rules, on empty tables of the names it uses.
+"""What a device would say about an analyst's SQL, before any receives it: the same rules, on empty tables with the names it uses.
 
 The rules are those of :mod:`deniable.client.guard`, a file that imports nothing of this package. It is loaded by itself, so that
-the process of an aggregator still has nothing of a client's code that reads a vault.
+an aggregator's process still contains none of the client code that reads a vault.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MISSING = re.compile(r"no such (table|column): (.+?)(?: - .*)?$", re.DOTALL)
 
 
 class SqlVerdict(NamedTuple):
-    """Why devices refuse the SQL (empty if they do not), how many columns it gives, and which names it wants to be shared."""
+    """Why devices refuse the SQL (empty if they do not), how many columns it returns, and which names it needs to be shared."""
 
     problem: str
     n_columns: int | None
@@ -42,7 +42,7 @@ def _guard() -> ModuleType:
 
 
 def check_sql(sql: str) -> SqlVerdict:
-    """What devices that share whatever the SQL names would say to it. It is compiled, never run.
+    """The verdict of devices that share everything the SQL names. It is compiled, never run.
 
     >>> check_sql("SELECT distance FROM trips")
     SqlVerdict(problem='', n_columns=1, tables=('trips',))
@@ -69,7 +69,7 @@ def check_sql(sql: str) -> SqlVerdict:
 
 
 def _names(sql: str) -> dict[str, dict[str, None]]:
-    """The tables and columns that a statement names, found by what SQLite misses when it lists the statement's program."""
+    """The tables and columns a statement names, found from what SQLite reports as missing when it explains it."""
     shape: dict[str, dict[str, None]] = {}
     for _ in range(_MOST_NAMES):
         database = sqlite3.connect(":memory:")
@@ -90,14 +90,14 @@ def _names(sql: str) -> dict[str, dict[str, None]]:
 
 
 def _add(shape: dict[str, dict[str, None]], kind: str, name: str) -> bool:
-    """Take a missing name into the shape; False if that cannot help."""
+    """Add a missing name to the shape; False if that cannot help."""
     if kind == "table":
-        if name in shape or "." in name or name.lower().startswith("sqlite_"):  # which no owner's table can be called
+        if name in shape or "." in name or name.lower().startswith("sqlite_"):  # no owner's table can have such a name
             return False
         shape[name] = {}
         return True
     qualifier, _, column = name.rpartition(".")
-    # A name without its table is given to the first that lacks it: to all of them it would be ambiguous.
+    # A name without its table is added to the first that lacks it: in all of them it would be ambiguous.
     places = [columns for columns in shape.values() if column not in columns]
     if not places:
         return False

@@ -1,4 +1,4 @@
-"""The console's files, served from memory under headers that let a page load nothing but them."""
+"""The console's files, served from memory with headers that let a page load nothing else."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A synthetic graph out of reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with a private edge count.
+"""A synthetic graph from reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with a private edge count.
 
-The paper keeps as many edges as the true graph has, which tells that number exactly. Here it is the estimated number m. By
-Bayes, of the m edges a proportion P(z | edge) is expected among the pairs that reported z ones; so many of these pairs are
-drawn, without preference. It needs nothing but the reports, so it costs no further privacy and may be published. Edges are
-right one by one with the probability that the reports allow; figures of the synthetic graph are not unbiased, and
-:meth:`GraphReports.estimate` is better.
+The paper keeps as many edges as the true graph has, which reveals that number exactly. Here it is the estimated number m. A
+proportion P(z | edge) of the m edges is expected among the pairs that reported z ones; that many of these pairs are drawn
+uniformly. Only the reports are used, so it costs no further privacy and the graph may be published. Each single edge is right
+with the probability that the reports allow; statistics of the synthetic graph are not unbiased, and :meth:`GraphReports.estimate`
+is better.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["synthetic_graph"]
 
 
 def synthetic_graph(reports: GraphReports, source: Source | None = None) -> Graph:
-    """One graph that could be the true one, with as many edges as were estimated."""
+    """A graph that could be the true one, with the estimated number of edges."""
     source = source or system_source()
     nodes, channel = reports.nodes, reports.response.channel
     bits = reports.bits()
@@ -56,11 +56,11 @@ def _pick(bits: NDArray[np.float32], value: int, count: int, available: int, sou
     if 2 * count > available or available < 64:
         places = np.argwhere(np.triu(bits == value, 1))
         keys = places[:, 0] * nodes + places[:, 1]
-        # A random order, by sorting random words; equal ones are as rare as they are harmless.
+        # A random order, by sorting random words; ties are rare and harmless.
         return keys[np.argsort(source.words(keys.size), kind="stable")[:count]].astype(np.int64)
     chosen = np.empty(0, dtype=np.int64)
     while chosen.size < count:
-        # Pairs are tried at random until enough of this kind are found: each new one is uniform among those left.
+        # Random pairs are tried until enough of this kind are found: each new one is uniform among those left.
         tries = int(1.2 * (count - chosen.size) * comb(nodes, 2) / available) + 64
         i, j = source.below(nodes, 2 * tries), source.below(nodes, 2 * tries)
         low, high = i[i < j], j[i < j]

@@ -1,8 +1,8 @@
-"""Triangles in two rounds: noisy degrees and noisy edges first, then everybody counts with what they know themselves.
+"""Triangles in two rounds: first noisy degrees and noisy edges, then everyone counts using their own exact edges.
 
-In one round all three sides of a triangle are noise. In two, a person knows two of them for sure and reads the third from the
-noisy graph, so that the noise of n^3 triples becomes that of the wedges that really exist, at the price of one noisy number per
-person (Imola, Murakami and Chaudhuri 2021; with fewer noisy edges 2022).
+In one round all three sides of a triangle are noisy. In two, a person knows two of them exactly and reads the third from the
+noisy graph, so the noise of n^3 triples becomes that of the wedges that really exist, at the price of one noisy number per person
+(Imola, Murakami and Chaudhuri 2021; with fewer noisy edges 2022).
 
 1. Everybody publishes their degree with discrete Laplace noise (two degrees change with an edge: scale 2/epsilon_0), and their
    pairs with randomized response at epsilon_1, of which a part may be withheld (:meth:`EdgeResponse.sparse`).
@@ -14,10 +14,10 @@ person (Imola, Murakami and Chaudhuri 2021; with fewer noisy edges 2022).
 
 An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 + epsilon_2.
 
-T = sum w_i/(a - b) is unbiased but for lists that were cut: a triangle is lost with the probability `cut` at most, so that the
-mean lies between (1 - cut) T and T, and the interval is drawn out accordingly. The variance is sum over pairs j, k of v_jk
-c_jk^2, with c_jk the number of lists that hold both, plus that of the noise. The latter is known; the former is estimated from
-the noisy edges.
+T = sum w_i/(a - b) is unbiased except for lists that were cut: a triangle is lost with probability at most `cut`, so the mean is
+between (1 - cut) T and T, and the interval is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where
+c_jk is the number of lists that contain both, plus that of the noise. The latter is known; the former is estimated from the noisy
+edges.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = ["FirstRound", "TwoRoundReports", "TwoRounds"]
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 _UNIT = 1 << 16
-"""Counts of the second round are whole numbers of 1/65536, for b is."""
+"""Counts of the second round are multiples of 1/65536, because b is."""
 _BLOCK = 1024
 _PAIRS = 4_000_000
 """How many pairs of neighbours are looked up at a time."""
@@ -62,7 +62,7 @@ _PAIRS = 4_000_000
 
 @dataclass(frozen=True)
 class TwoRounds:
-    """The protocol: its epsilon, how that is divided among degrees, noisy edges and counts, and how many noisy edges are kept.
+    """The protocol: its epsilon, how it is divided among degrees, noisy edges and counts, and how many noisy edges are kept.
 
     >>> protocol = TwoRounds(3.0)
     >>> protocol.epsilon <= 3.0, round(protocol.response.epsilon, 3)
@@ -71,18 +71,18 @@ class TwoRounds:
 
     requested_epsilon: float
     parts: tuple[float, float, float] = (0.2, 0.4, 0.4)
-    """Of epsilon: for degrees, noisy edges, counts."""
+    """How epsilon is divided: degrees, noisy edges, counts."""
     keep: float = 1.0
-    """The part of the noisy edges that is passed around."""
+    """The fraction of the noisy edges that is published."""
     cut: float = 0.02
-    """The probability, at most, that a list is cut because the noise of its degree was far below 0."""
+    """The largest probability that a list is cut because the noise on its degree was far below 0."""
 
     def __post_init__(self) -> None:
         check_epsilon(self.requested_epsilon)
         if len(self.parts) != 3 or min(check_number("parts", part) for part in self.parts) <= 0:
             raise ParameterError("parts", self.parts, "must be three numbers above 0")
         if not math.isclose(sum(self.parts), 1, abs_tol=1e-9):
-            raise ParameterError("parts", self.parts, f"must sum to 1, and they sum to {sum(self.parts):g}")
+            raise ParameterError("parts", self.parts, f"must sum to 1, but they sum to {sum(self.parts):g}")
         object.__setattr__(self, "parts", tuple(float(part) for part in self.parts))
         object.__setattr__(self, "keep", float(check_number("keep", self.keep)))
         object.__setattr__(self, "cut", float(check_probability("cut", self.cut)))
@@ -90,7 +90,7 @@ class TwoRounds:
 
     @cached_property
     def degree_scale(self) -> Fraction:
-        """Of the noise on a degree."""
+        """The scale of the noise on a degree."""
         return scale_for(2, self.requested_epsilon * self.parts[0])
 
     @cached_property
@@ -100,7 +100,7 @@ class TwoRounds:
 
     @cached_property
     def count_epsilon(self) -> Fraction:
-        """What the second round may spend: all that the first one has left, so that roundings cannot add up."""
+        """What the second round may spend: everything the first has left over, so that roundings cannot add up."""
         left = Fraction(self.requested_epsilon) - 2 / self.degree_scale - Fraction(self.response.epsilon)
         return min(left, Fraction(self.requested_epsilon) * Fraction(self.parts[2]))
 
@@ -122,13 +122,13 @@ class TwoRounds:
         return int(degree + discrete_laplace(self.degree_scale, 1, source or system_source())[0])
 
     def first(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> FirstRound:
-        """What everybody sends in the first round; all of it is then published."""
+        """What everyone sends in the first round; all of it is then published."""
         graph, source = Graph.of(graph), source or system_source()
         degrees = graph.degrees + discrete_laplace(self.degree_scale, graph.nodes, source)
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
     def count_scales(self, bounds: _Ints) -> _Ints:
-        """Of the noise on counts, in units of 1/65536, for lists of at most so many; 0 where there is nothing to count."""
+        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 if nothing to count."""
         distinct, which = np.unique(bounds, return_inverse=True)
         spent = self.count_epsilon
         scales = [0 if bound < 2 else math.ceil((bound - 1) * _UNIT / spent) for bound in distinct.tolist()]
@@ -149,7 +149,7 @@ class TwoRounds:
         return out
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
-        """What everybody sends in both rounds."""
+        """What everyone sends in both rounds."""
         graph, source = Graph.of(graph), source or system_source()
         first = self.first(graph, source, progress)
         matrix = graph.to_sparse()
@@ -186,7 +186,7 @@ class FirstRound:
 
     @cached_property
     def ranks(self) -> _Ints:
-        """The place of each node in the order: smaller noisy degree first, equal ones by number."""
+        """The position of each node in the order: smaller noisy degree first, ties by number."""
         ranks = np.empty(self.nodes, dtype=np.int64)
         ranks[np.argsort(self.degrees, kind="stable")] = np.arange(self.nodes)
         return ranks
@@ -201,7 +201,7 @@ class FirstRound:
         return int(self._counts(np.array([node]), [neighbours])[0])
 
     def counts(self, nodes: _Ints, lists: Sequence[_Ints]) -> _Ints:
-        """The same for many nodes, which simulations ask for."""
+        """The same for many nodes at once, for simulations."""
         out = np.zeros(nodes.size, dtype=np.int64)
         lengths = np.minimum([neighbours.size for neighbours in lists], self.bounds[nodes])
         # As many nodes at a time as keep the pairs of their lists within memory.
@@ -230,7 +230,7 @@ class FirstRound:
 
 @dataclass(frozen=True, eq=False)
 class TwoRoundReports:
-    """What everybody sent in both rounds."""
+    """What everyone sent in both rounds."""
 
     first: FirstRound
     counts: _Ints
@@ -247,7 +247,7 @@ class TwoRoundReports:
 
     @property
     def triangles(self) -> float:
-        """The estimated number of triangles, without its error, which takes most of the time."""
+        """The estimated number of triangles, without its error, which takes most of the time to compute."""
         return float(self.counts.sum()) / (_UNIT * self.protocol.response.channel.gap)
 
     def estimate(self, *, progress: Progress | None = None) -> GraphEstimate:
@@ -280,7 +280,7 @@ class TwoRoundReports:
         )
 
     def _wedges(self, noise: float) -> GraphStatistic:
-        """sum of d (d - 1)/2: of noisy degrees, less the noise's own variance."""
+        """The sum of d (d - 1)/2 over noisy degrees, less the noise's own variance."""
         degrees = self.first.degrees.astype(np.float64)
         value = float((degrees * (degrees - 1) - noise).sum() / 2)
         slopes = (2 * degrees - 1) ** 2 - 4 * noise  # unbiased for (2 d - 1)^2
@@ -300,7 +300,7 @@ class TwoRoundReports:
         variance = noise + coins
         notes: tuple[str, ...] = ()
         if uncertain > 0.2 * variance:
-            # The part of the variance that had to be estimated is not known well: rather too much of it than too little.
+            # The estimated part of the variance is not known well: err on the side of too much.
             variance += uncertain
             notes = ("The error of the triangles is itself uncertain, and their interval errs on the wide side.",)
         return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.cut), notes
@@ -344,7 +344,7 @@ class TwoRoundReports:
         return from_first_round(self.first, thresholds)
 
     def to_bytes(self) -> bytes:
-        """The reports with the description of their protocol and the nodes' labels."""
+        """The reports, with a description of their protocol and the nodes' labels."""
         reports = self.first.reports
         description = {"kind": "two rounds", "nodes": self.nodes, "labels": reports.labels, "protocol": self.protocol.to_dict()}
         numbers = np.concatenate([self.first.degrees, self.counts]).astype("<i8").tobytes()

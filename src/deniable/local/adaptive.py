@@ -1,8 +1,8 @@
-"""A query that adapts, in one process and on a clock of its own: a crowd that drifts and shrinks, and a loop that follows it.
+"""An adaptive query, in one process on a simulated clock: a crowd that drifts and shrinks, and a loop that follows it.
 
-All that happens in between is the code of devices, proxies' logs, engine and controller: answers are randomized and split by
-a fleet whose devices each have a ledger, shares are joined and counted, windows are released, and every version is signed by the
-controller and verified as a device would before the fleet goes by it.
+Everything in between is the code of devices, proxies' logs, engine and controller: answers are randomized and split by a fleet
+whose devices each have a ledger, shares are joined and counted, windows are released, and every version is signed by the
+controller and verified as a device would verify it before the fleet uses it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _WINDOW_EPOCHS = 3
 
 @dataclass(frozen=True)
 class AdaptiveStep:
-    """What one epoch brought."""
+    """The results of one epoch."""
 
     epoch: int
     people: int
-    """Whose devices were switched on."""
+    """People whose devices were switched on."""
     window: Window | None
     """The window that ended with the epoch."""
     truth: float
@@ -59,7 +59,7 @@ class AdaptiveStep:
     change: Change | None
     """What the controller changed for the next epoch."""
     spent: float
-    """What the devices have spent on average, in local epsilon."""
+    """The devices' average spending, in local epsilon."""
     most_spent: float
 
 
@@ -83,7 +83,7 @@ def adaptive_demo_query(controller: AnalystKey, wish: float, epochs: int, total:
 
 
 class AdaptiveRun:
-    """The loop over a crowd of `people`: the share of "yes" goes from 2 to 40 %, and half of the people leave half-way."""
+    """The loop over a crowd of `people`: the share of "yes" goes from 2 to 40 %, and half of the people leave halfway."""
 
     def __init__(
         self, people: int = 4_000, epochs: int = 60, wish: float = 0.035, seed: int | None = None, source: Source | None = None
@@ -96,7 +96,7 @@ class AdaptiveRun:
         self.query = adaptive_demo_query(self.controller, wish, epochs, self.limit)
 
     def steps(self) -> Iterator[AdaptiveStep]:
-        """Epoch after epoch, as fast as the machine goes."""
+        """The epochs one by one, as fast as the machine can run them."""
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deniable-adaptive-")))
             yield from self._steps(folder, stack)

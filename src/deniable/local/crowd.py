@@ -1,8 +1,8 @@
-"""A simulated crowd at work: in every epoch all people answer, and their shares travel to the proxies over HTTP.
+"""A simulated crowd: in every epoch everyone answers, and their shares travel to the proxies over HTTP.
 
-Some are whole devices: a vault, a policy, a ledger and a store each, that ask the proxies for queries, run the SQL in the sandbox
-and upload one by one, as on somebody's phone. The others are a fleet: their true answers are known, and all that follows
-(sampling, randomizing, splitting) is the same code (:mod:`deniable.client.encoding`), for all of them at once.
+Some are whole devices, each with a vault, a policy, a ledger and a store, that poll the proxies for queries, run the SQL in the
+sandbox and upload individually, as on a phone. The others are a fleet: their true answers are known, and everything that follows
+(sampling, randomizing, splitting) is the same code (:mod:`deniable.client.encoding`), run for all of them at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEVICES_AT_ONCE = 8
 
 
 def records(query: Query, epoch: int, columns: NDArray[np.uint64]) -> bytes:
-    """Shares as they travel: one record a column, one after the other (docs/wire.md)."""
+    """Shares as they travel: one record per column, one after the other (docs/wire.md)."""
     size_class = query.size_class or 0
     out = np.empty((columns.shape[1], record_bytes(size_class)), dtype=np.uint8)
     out[:, : _HEADER.size] = np.frombuffer(_HEADER.pack(VERSION, KIND, size_class, 0, epoch, query.channel_tag), dtype=np.uint8)
@@ -75,25 +75,25 @@ class Crowd:
             if there
         ]
         self.counts: Counter[str] = Counter()
-        """Answers and shares that arrived, shares that were refused, epochs of devices by outcome, epochs that were missed."""
+        """Answers and shares that arrived, refused shares, device epochs by outcome, missed epochs."""
         self.problems: list[str] = []
 
     def __len__(self) -> int:
         return len(self.devices) + (0 if self._answers is None else len(self._answers))
 
     def start(self) -> None:
-        """Answer from the present epoch on."""
+        """Start answering with the current epoch."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Finish what is on its way, and answer no more."""
+        """Finish what is in flight, and stop answering."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
 
     def _each_epoch(self, work: Callable[[int, Transport], None]) -> None:
-        """Do the work once in each epoch, at its beginning; an epoch that has passed meanwhile is missed, as on a device."""
+        """Do the work once per epoch, at its beginning; an epoch that has passed meanwhile is missed, as on a device."""
         schedule = self.query.schedule
         last = -1
         with self._transport() as transport:
@@ -108,7 +108,7 @@ class Crowd:
                 self._stopping.wait(_PAUSE)
 
     def _fleet_answers(self, epoch: int, transport: Transport) -> None:
-        assert self._fleet is not None  # noqa: S101 - its thread is started with it alone
+        assert self._fleet is not None  # noqa: S101 - its thread is only started with a fleet
         assert self._answers is not None  # noqa: S101
         sent = self._fleet.answer(epoch, self._answers.draw(self._random))
         for first in range(0, len(sent), _RECORDS_AT_ONCE):
@@ -121,7 +121,7 @@ class Crowd:
                     self.counts["answers"] += min(_RECORDS_AT_ONCE, len(sent) - first)
 
     def _send(self, transport: Transport, proxy: str, token: str, body: bytes, n: int) -> bool:
-        """Send until the proxy has it, as a device does; False if it refuses it for good, or the crowd is being stopped."""
+        """Send until the proxy has it, as a device does; False if it is refused for good, or the crowd is being stopped."""
         while True:
             try:
                 transport.send(proxy, token, body)

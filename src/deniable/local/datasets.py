@@ -1,7 +1,7 @@
-"""Populations that do not exist, with the questions of PrivApprox's case studies (Quoc 2017, section 7.1).
+"""Synthetic populations for the questions of PrivApprox's case studies (Quoc 2017, section 7.1).
 
-The paper's data (the taxis of New York in 2013, meters of households) are not ours to ship. These are drawn from simple laws of
-about the same shape, the same for the same seed, so that the truth is known: only a simulation can show it.
+The paper's data (New York taxis in 2013, household meters) are not ours to ship. These are drawn from simple distributions of
+about the same shape, reproducibly from a seed, so that the truth is known, which only a simulation allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Draw = Callable[[np.random.Generator, int], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table that every client has, what is asked about it, and how a client's rows are drawn."""
+    """A table that every client has, the question about it, and how a client's rows are drawn."""
 
     name: str
     clients: str
@@ -31,19 +31,19 @@ class Dataset:
     question: str
     table: str
     kinds: dict[str, str]
-    """The table's columns: first the number of the row, which the SQL sorts by, then the value."""
+    """The table's columns: first the row number, which the SQL sorts by, then the value."""
     unit: str
     buckets: tuple[Any, ...]
     draw: _Draw
     other: bool = False
     n_rows: int = 3
-    """Rows of one client. The last is the one that is asked about."""
+    """Rows per client. The question is about the last one."""
 
     @property
     def sql(self) -> str:
-        """The question to each client: the value of the newest row."""
+        """The query each client runs: the value of the newest row."""
         order, value = self.kinds
-        return f"SELECT {value} FROM {self.table} ORDER BY {order} DESC LIMIT 1"  # noqa: S608 - names of ours
+        return f"SELECT {value} FROM {self.table} ORDER BY {order} DESC LIMIT 1"  # noqa: S608 - our own names
 
     @property
     def columns(self) -> list[Column]:
@@ -57,7 +57,7 @@ class Dataset:
 
 
 def _miles(random: np.random.Generator, n: int) -> NDArray[Any]:
-    """Trips as a log-normal law: median 1.8 miles, and one in fifty above ten."""
+    """Log-normal trips: median 1.8 miles, and one in fifty above ten."""
     return np.round(random.lognormal(np.log(1.8), 0.85, n), 2)
 
 
@@ -73,7 +73,7 @@ _WORDS = ("what a day", "again", "did you see this", "not bad", "at last", "who 
 
 
 def _texts(random: np.random.Generator, n: int) -> NDArray[Any]:
-    """Short texts, two thirds of them under one of a few topics."""
+    """Short texts, two thirds of them about one of a few topics."""
     topics = np.array([f"{topic} " for topic in _TOPICS] + ["@friend ", ""])
     rest = 1 - sum(_TOPIC_SHARES)
     chosen = random.choice(topics, n, p=[*_TOPIC_SHARES, 0.5 * rest, 0.5 * rest])

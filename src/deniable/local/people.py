@@ -49,7 +49,7 @@ class Answers:
         return int(self._counts.size)
 
     def part(self, first: int) -> Answers:
-        """Those of the people from a place on."""
+        """The answers of the people from an index on."""
         bounds = zip(self._starts[first:].tolist(), self._counts[first:].tolist(), strict=True)
         others = Answers(self.query, [self._flat[start : start + count].tolist() for start, count in bounds])
         others.strata = None if self.strata is None else self.strata[first:]
@@ -63,14 +63,14 @@ class Answers:
         each = np.repeat(weights, self._counts)
         inside = self._flat != NONE
         total = np.bincount(self._flat[inside], weights=each[inside], minlength=len(self.query.buckets))
-        if self._nothing != NONE:  # messages that are filled up
+        if self._nothing != NONE:  # padded messages
             total[self._nothing] += float(np.sum(np.maximum(most - self._counts, 0)) / most)
         return np.asarray(total / len(self), dtype=np.float64)
 
     def draw(self, random: np.random.Generator) -> NDArray[np.intp]:
         """What each person answers in one epoch: one of their rows, or several, as the query says.
 
-        Where answers are memoized, the rows that are drawn first stay, as on a device.
+        Where answers are memoized, the rows drawn first stay, as on a device.
         """
         if self._kept is not None:
             return self._kept
@@ -93,7 +93,7 @@ class Answers:
 def make_vaults(
     folder: Path, table: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Sequence[object]]], shared: Sequence[str]
 ) -> list[Vault]:
-    """One vault a person, with their rows, of which these columns are shared.
+    """One vault per person, with their rows, sharing these columns.
 
     All begin as copies of one empty vault: the declaration of what is shared travels with the file.
     """
@@ -112,13 +112,13 @@ def make_vaults(
 
 
 def answers_of_vaults(query: Query, vaults: Iterable[Vault]) -> Answers:
-    """What the query's SQL finds in each vault, in the sandbox; whoever's SQL fails there has no answer, as on a device."""
+    """What the query's SQL finds in each vault, in the sandbox; where the SQL fails, there is no answer, as on a device."""
     found: list[list[int]] = []
     for vault in vaults:
         try:
             rows: Any = sandbox.run(vault, query.sql, isolated=False)
         except SandboxError:
-            if not found:  # it fails for the first one: most likely for a reason that the owner of the data can mend
+            if not found:  # it fails for the first one: most likely for a reason that the owner of the data can fix
                 raise
             rows = ()
         found.append([query.buckets.index(row) for row in rows])

@@ -1,4 +1,4 @@
-"""Steephenson 2017: the survey with two coins, NOISYMAX, repeated queries against a budget, RAPPOR's memory."""
+"""Steephenson 2017: the two-coin survey, NOISYMAX, repeated queries against a budget, RAPPOR's memory."""
 
 from __future__ import annotations
 

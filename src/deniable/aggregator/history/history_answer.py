@@ -111,7 +111,7 @@ class HistoryReader:
         if found is None:
             least = max(query.minimum_cohort for query in self.versions)
             what = "answers" if counts.fraction == 1.0 else f"answers in the {100 * counts.fraction:g} % that was read"
-            raise NoReportsError(f"{newest.id} has {n:,} {what} {_spoken(period)}, and tells nothing below {least:,}")
+            raise NoReportsError(f"{newest.id} has {n:,} {what} {_spoken(period)}; at least {least:,} are needed")
         if request.marginal is not None and request.given is not None:
             estimate = found
         else:

@@ -154,7 +154,7 @@ class Scan:
     def _version(self, serial: int) -> Query:
         query = self._versions.get(serial)
         if query is None:
-            raise ParameterError("versions", sorted(self._versions), f"must have version {serial}, of which there are reports")
+            raise ParameterError("versions", sorted(self._versions), f"must include version {serial}, which has reports")
         return query
 
     @property

@@ -35,8 +35,8 @@ _THIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ScenarioOutcome(Result):
-    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, recognised and not
-    counted again."""
+    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, not counted
+    again."""
 
     name: str
     happens: str

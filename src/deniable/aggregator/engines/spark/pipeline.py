@@ -1,4 +1,4 @@
-"""The stream itself: references to what the proxies have logged (`spark.logs`), grouped by bucket and counted in NumPy.
+"""The stream itself: references to what the proxies have logged (`spark.log_stream`), grouped by bucket and counted in NumPy.
 
 Spark's watermarks are not used: they drop late rows silently, and after a union they follow the fastest source. The logs
 provide what replaces them: every partition carries its proxy's marks (`spark.batch`).

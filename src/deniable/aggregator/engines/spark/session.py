@@ -31,11 +31,11 @@ def job_of(settings: Settings) -> Job:
     """The job that an aggregator's settings describe. Asks Kafka how many partitions the topics have."""
     chosen = settings.spark
     if chosen is None:
-        raise ParameterError("spark", None, "must be there: a table with at least a checkpoint")
+        raise ParameterError("spark", None, "must be given: a table with at least a checkpoint")
     sources = []
     for i, proxy in enumerate(settings.proxies):
         if proxy.kafka is None:
-            raise ParameterError(f"proxies[{i}].kafka", None, "must be there: Spark reads the proxies' logs from Kafka")
+            raise ParameterError(f"proxies[{i}].kafka", None, "must be given: Spark reads the proxies' logs from Kafka")
         sources.append(KafkaSource(proxy.kafka, chosen.records_a_batch))
     return Job(
         settings.state,

@@ -188,18 +188,18 @@ def create_collector_app(collector: Collector) -> HotFront:
 
     @app.get("/healthz")
     async def liveness() -> Response:
-        """200 while the collector runs, whether or not it can bring uploads to the proxy."""
+        """200 while the collector runs, whether or not it can forward uploads to the proxy."""
         return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
 
     @app.get("/readyz")
     async def readiness() -> Response:
-        """200 while uploads can be brought to the proxy, 503 otherwise."""
+        """200 while uploads can be forwarded to the proxy, 503 otherwise."""
         report = collector.health_report()
         return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> Response:
-        """The public feed of the proxy behind this collector, as it gives it."""
+        """The public feed of the proxy behind this collector, unchanged."""
         return Response(await run_in_threadpool(collector.feed_page, after, limit), media_type="application/json")
 
     @app.get("/metrics")

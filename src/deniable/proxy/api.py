@@ -140,7 +140,7 @@ class Proxy:
         if intake.log_problem:
             found.append(Fault("log_away", "log", intake.log_problem))
         if intake.is_full:
-            found.append(Fault("backlog_full", "intake", "it holds as many shares or message ids as it may", stops=True))
+            found.append(Fault("backlog_full", "intake", "the limit on waiting shares or message ids is reached", stops=True))
         if problem := self.audit.problem():
             found.append(Fault("damaged", "audit log", problem))
         if self.ring_file is not None and self.ring_file.problem:

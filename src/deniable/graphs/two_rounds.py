@@ -128,7 +128,7 @@ class TwoRounds:
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
     def count_scales(self, bounds: _Ints) -> _Ints:
-        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 if nothing to count."""
+        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 if there is none."""
         distinct, which = np.unique(bounds, return_inverse=True)
         spent = self.count_epsilon
         scales = [0 if bound < 2 else math.ceil((bound - 1) * _UNIT / spent) for bound in distinct.tolist()]

@@ -296,7 +296,7 @@ def _figure_6(settings: SimpleNamespace, context: Context) -> Outcome:
             f"{scaled:.2f} s (from {largest[0]:,}), durably on the disk; PrivApprox 6.21 s on its cluster",
         ),
         Claim(
-            "A proxy's work grows at most linearly with the number of clients, for proxies do not wait for each other",
+            "A proxy's work grows at most linearly with the number of clients, because proxies do not wait for each other",
             largest[2] / rows[-2][2] < 1.5 * largest[0] / rows[-2][0],
             f"{largest[2] / rows[-2][2]:.1f} times for {largest[0] / rows[-2][0]:.0f} times the clients",
         ),

@@ -117,7 +117,9 @@ def _figure_2(settings: SimpleNamespace, context: Context) -> Outcome:
             "exact variances; two orders are reached only where epsilon is small",
         ),
         Claim(
-            "It is more superior where epsilon is small", ratios[0] > ratios[-1], f"{ratios[0]:.0f} beside {ratios[-1]:.1f} times"
+            "Its advantage is larger where epsilon is small",
+            ratios[0] > ratios[-1],
+            f"{ratios[0]:.0f} beside {ratios[-1]:.1f} times",
         ),
     )
     lines = [Series(name, settings.epsilons, [row[1 + i] for row in rows]) for i, name in enumerate(_KINDS)]

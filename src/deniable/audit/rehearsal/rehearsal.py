@@ -128,7 +128,7 @@ class Rehearsal(Result):
             if (found := each.accuracy) is not None
         ]
         notes = tuple(f"{each.name}: {each.verdict}" for each in self.outcomes)
-        return Display(columns, rows, notes, bars, "part of the 95 % intervals that hold the truth", CONFIDENCE)
+        return Display(columns, rows, notes, bars, "part of the 95 % intervals that contain the truth", CONFIDENCE)
 
 
 def rehearse(

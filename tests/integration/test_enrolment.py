@@ -36,7 +36,7 @@ def test_an_invited_device_enrols_uploads_and_rotates_and_a_stranger_does_not(tm
         assert deniable("client", "policy", vault, "--new").returncode == 0
         refused = deniable("client", "enrol", vault, address, "--invitation", "guessed")
         assert refused.returncode == 2
-        assert "answered 403 (the invitation is not known, was used, or is too old)" in refused.stderr
+        assert "answered 403 (the invitation is unknown, already used, or expired)" in refused.stderr
         done = deniable("client", "enrol", vault, address, "--invitation", code)
         assert done.returncode == 0, done.stderr
         token = read_policy(vault.with_name("ann.db.policy.toml")).proxies[address]

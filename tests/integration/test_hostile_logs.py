@@ -97,7 +97,7 @@ def test_whatever_number_a_header_or_frame_holds_the_engine_goes_on_and_says_who
         crowd.answer([1] * 2)
         wires[1].headers, wires[1].body = headers, body
         engine.drain()
-        assert "no log" in engine.health[1].problem, (headers, body)
+        assert "sent a malformed log" in engine.health[1].problem, (headers, body)
         assert engine.health[0].problem == ""
         wires[1].headers, wires[1].body = {}, None
         engine.drain()
@@ -258,7 +258,7 @@ def test_an_engine_that_fails_tries_again_says_so_and_recovers(
         assert running.health(client)[1]["engine"] == "running"
     said = [record for record in caplog.records if record.name == "deniable.aggregator"]
     assert sum("will be tried again" in record.message for record in said) == 1, "once for the reason, not once for each try"
-    assert sum("go well again" in record.message for record in said) == 1
+    assert sum("steps succeed again" in record.message for record in said) == 1
 
 
 def test_pauses_between_tries_double_up_to_a_longest_and_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:

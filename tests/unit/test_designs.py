@@ -438,7 +438,7 @@ def test_an_estimate_outside_the_possible_is_said_to_be() -> None:
         (lambda: Warner(0.7, labels=["a"]), "labels = ['a'] must be two"),
         (lambda: Warner(0.7).estimate_counts(yes=12, n=10), "yes = 12 must be at most 10"),
         (lambda: Warner(0.7).estimate_counts(yes=-1, n=10), "yes = -1 must be a whole number"),
-        (lambda: Warner(0.7).estimate_counts(maybe=1, n=10), "maybe = 1 is no report of this design, which has no, yes"),
+        (lambda: Warner(0.7).estimate_counts(maybe=1, n=10), "maybe = 1 is not a report of this design, which has no, yes"),
         (lambda: Warner(0.7).estimate_counts(yes=1), "must say how many reported no"),
         (lambda: Warner(0.7).estimate_counts(yes=1, no=2, n=10), "n = 10 must be the sum of the counts, which is 3"),
         (lambda: Kuk(0.8, 0.3, draws=2).estimate_counts([1, 2]), "must be 3, of 0, 1, 2"),

@@ -365,7 +365,7 @@ def test_a_log_read_over_http_counts_the_same_and_its_failures_are_problems(crow
     assert "cannot be reached" in engine.health[1].problem
     wires[1].down, wires[1].cut_off = False, True
     engine.drain()
-    assert "no log" in engine.health[1].problem
+    assert "sent a malformed log" in engine.health[1].problem
     wires[1].cut_off = False
     engine.logs[0], right = HttpLog("http://proxy0", "wrong", clients[0]), engine.logs[0]
     engine.drain()

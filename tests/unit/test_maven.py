@@ -45,7 +45,7 @@ def test_libraries_are_asked_for_once_by_many_at_the_same_time(place: Path) -> N
 
 def test_a_failure_is_told_and_leaves_nothing_half_done(place: Path) -> None:
     make_maven(place / "bin", 'mkdir -p "$OUT"; touch "$OUT/half.jar"; echo "[ERROR] no such artifact"; exit 1')
-    with pytest.raises(ServiceError, match=r"could not bring g:a:1\.0: no such artifact"):
+    with pytest.raises(ServiceError, match=r"could not download g:a:1\.0: no such artifact"):
         jars("some", ["g:a:1.0"])
     assert [path.name for path in (place / "cache").iterdir()] == ["some.lock"]
 
@@ -53,9 +53,9 @@ def test_a_failure_is_told_and_leaves_nothing_half_done(place: Path) -> None:
 def test_what_is_not_installed_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(place / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(ServiceError, match="no java on the path: install a JDK, 17 or newer"):
+    with pytest.raises(ServiceError, match="java was not found on the path: install a JDK, 17 or newer"):
         java()
-    with pytest.raises(ServiceError, match="no mvn on the path: install Maven"):
+    with pytest.raises(ServiceError, match="mvn was not found on the path: install Maven"):
         jars("some", ["g:a:1.0"])
 
 
@@ -75,7 +75,7 @@ def test_java_home_goes_before_the_path(place: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("JAVA_HOME", str(place / "home"))
     assert java() == str(place / "home" / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(place / "nowhere"))
-    with pytest.raises(ServiceError, match=r"no java in JAVA_HOME = .*nowhere"):
+    with pytest.raises(ServiceError, match=r"java was not found in JAVA_HOME = .*nowhere"):
         java()
 
 

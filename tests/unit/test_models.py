@@ -167,7 +167,7 @@ def test_progress_goes_up_to_one() -> None:
         ({"answer": ["x", "y"] * 14}, {}, "rows = 28 must be at least 30"),
         ({"answer": ["x", "y", None] * 20}, {}, "row 3, column 'answer': the value is missing"),
         ({"answer": ["x", "z", "y"] * 20}, {"labels": ["x", "y"]}, "row 2, column 'answer': the value is none of the labels"),
-        ({"answer": ["1", "x", "a"] * 20}, {"bins": [0, 1, 2]}, "row 2, column 'answer': the value is no finite number"),
+        ({"answer": ["1", "x", "a"] * 20}, {"bins": [0, 1, 2]}, "row 2, column 'answer': the value is not a finite number"),
         (TABLE, {"bins": [0, 1], "labels": ["x"]}, "bins = [0, 1] must not be given together with labels"),
         (TABLE, {"neighbours": "friends"}, "neighbours = 'friends' must be one of"),
         (TABLE, {"repetitions": 1}, "repetitions = 1 must be a whole number from 2 to 10000"),

@@ -447,7 +447,7 @@ def test_damage_before_the_last_write_of_the_spool_stops_the_start(place: Place)
 
 def test_a_file_of_another_kind_in_the_spool_stops_the_start(place: Place) -> None:
     (place.folder / "spool" / "000000000009.spool").write_bytes(b"something else altogether, not a segment")
-    with pytest.raises(LogError, match="no segment"):
+    with pytest.raises(LogError, match="is not a spool segment"):
         place.killed()
 
 

@@ -277,7 +277,7 @@ def test_assumed_proportions_are_those_given_and_the_rest_is_in_no_bucket() -> N
     assert assumed_proportions(query, {"[0,1)": 0.5}).sum() == 0.5
     with_other = make_query(columns=[WITH_OTHER])
     assert assumed_proportions(with_other, [0.25, 0.25, 0.0]).tolist() == [0.25, 0.25, 0.5]
-    for given, problem in (([0.5], "must number 11"), ({"far": 0.5}, "is no label"), ([1.0] * 11, "at most 1")):
+    for given, problem in (([0.5], "must number 11"), ({"far": 0.5}, "is not a label"), ([1.0] * 11, "at most 1")):
         with pytest.raises(ParameterError, match=problem):
             assumed_proportions(query, given)
 

@@ -84,7 +84,7 @@ def test_streams_of_random_numbers_with_different_salts_differ() -> None:
 def test_experiments_are_found_by_the_beginning_of_their_names() -> None:
     assert [experiment.name for experiment in chosen(("quoc-table-1",))] == ["quoc-table-1"]
     assert {experiment.name for experiment in chosen(("wang",))} == {f"wang-figure-{i}" for i in range(1, 7)}
-    with pytest.raises(ParameterError, match="is no experiment's"):
+    with pytest.raises(ParameterError, match="is not an experiment"):
         chosen(("euler",))
 
 
@@ -118,7 +118,7 @@ def test_the_list_names_every_experiment() -> None:
     [
         ((), "must be given, or --all, or --list"),
         (("--all", "quoc-table-1"), "must be given, or --all, or --list"),
-        (("euler",), "is no experiment's"),
+        (("euler",), "is not an experiment"),
         (("quoc-table-1", "--page", "x.md"), "needs --out"),
         (("quoc-table-1", "--data", "x.csv"), "reads no file"),
         (("quoc-figure-9", "--data", "missing.csv"), "cannot be read"),

@@ -195,7 +195,7 @@ def test_damage_to_a_segment_of_the_old_format_that_can_be_seen_is_refused(tmp_p
 @pytest.mark.parametrize("content", [b"x" * 100, b"dnspool3" + bytes(100), bytes(4096)])
 def test_what_is_no_segment_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "000000000001.spool").write_bytes(content)
-    with pytest.raises(LogError, match="is no segment of a spool"):
+    with pytest.raises(LogError, match="is not a spool segment"):
         found(tmp_path)
 
 

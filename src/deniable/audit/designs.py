@@ -67,7 +67,7 @@ def _games(design: Any, claim: float, source: Source, u: float) -> list[Game]:
         return [Game("one count", claim, ["no", "yes"], lambda i, n: np.full(n, counts[i], np.uint8), [WholeReport()])]
     if isinstance(design, Scrambling):
         return [Game("one number", claim, [0, 1], lambda i, n: design.privatize(np.full(n, float(i)), source), [WholeReport()])]
-    raise TypeError(f"{type(design).__name__} is no survey design")
+    raise TypeError(f"{type(design).__name__} is not a survey design")
 
 
 def _sample(design: Any, index: int, claim: float, source: Source, u: float) -> Game:

@@ -272,4 +272,4 @@ def _whole_device(life: DeviceLife, pair: VaultPair, source: Source) -> Game:
         return out
 
     views = sent_views(query.mechanism, np.array(pair.answers), query.most_rows)[1:]
-    return Game("all that a whole device sends in one epoch", query.epsilon, labels, draw, views)
+    return Game("everything a whole device sends in one epoch", query.epsilon, labels, draw, views)

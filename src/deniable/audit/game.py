@@ -109,7 +109,7 @@ def play_together(
     All have the same inputs. Each bound is wrong with probability at most its own error, so all together with at most their sum.
     """
     if n < FEWEST:
-        raise ParameterError("n", n, f"must be at least {FEWEST} reports a game")
+        raise ParameterError("n", n, f"must be at least {FEWEST} reports per game")
     inputs = len(games[0].inputs)
     each = n // 5 // inputs
     fitting, choosing = ([draw(i, each) for i in range(inputs)] for _ in range(2))

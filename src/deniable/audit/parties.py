@@ -153,7 +153,7 @@ class _Noise:
         n = int(self._counts[0, 0].sum())
         square = ((self._counts - n / 256) ** 2).sum(axis=2) * 256 / n
         chance = float(chi2.sf(square, 255).min()) * square.size  # of the most unusual position
-        detail = f"{n:,} shares of each; as odd a byte has a chance of {min(chance, 1.0):.2g}"
+        detail = f"{n:,} shares of each; a byte this unusual has a chance of {min(chance, 1.0):.2g}"
         return ExactCheck("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
 
 

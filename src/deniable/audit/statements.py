@@ -114,9 +114,9 @@ def _parsed(name: str, content: str) -> dict[str, Any]:
             raise DocumentError(f"{name} has the format {signed['report']['format']!r}, and must have {FORMAT!r}")
         bytes.fromhex(signed["signature"]), bytes.fromhex(signed["key"]["public"]), signed["key"]["owner"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise DocumentError(f"{name} is no audit report that this library writes") from None
+        raise DocumentError(f"{name} is not an audit report written by this library") from None
     if not isinstance(signed, dict):
-        raise DocumentError(f"{name} is no audit report that this library writes")
+        raise DocumentError(f"{name} is not an audit report written by this library")
     return signed
 
 

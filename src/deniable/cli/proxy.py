@@ -201,7 +201,7 @@ def revoke(file: Path, token_id: str) -> None:
 
         n_revoked = len(book.revoke(token_id, record))
     if not n_revoked:
-        raise ParameterError("TOKEN_ID", token_id, "is the id of no token; `deniable proxy token list` shows them")
+        raise ParameterError("TOKEN_ID", token_id, "matches no token; `deniable proxy token list` shows them")
     say(f"{n_revoked} token{'' if n_revoked == 1 else 's'} revoked")
 
 

@@ -236,8 +236,7 @@ class StoreTransaction:
         return Fraction(row[0]) if row else Fraction()
 
     def charge(self, event: PrivacyEvent, scope: bytes | None = None) -> int:
-        """Record an event that the accountant has allowed; returns its row. A reservation for a `scope` replaces the previous
-        one."""
+        """Record an event the accountant has allowed; returns its row. A reservation for a `scope` replaces the previous one."""
         total = self.spent_on(event.analyst, event.query) + event.cost
         if scope is not None:
             total -= self.reserved_cost(scope)
@@ -317,7 +316,7 @@ class StoreTransaction:
     # --- outgoing shares --------------------------------------------------------------------------------------------
 
     def set_clock(self, now: int) -> None:
-        """Record the time. If the clock was set back, waiting shares and retries are moved back with it, so they do not wait
+        """Record the time. If the clock was set back, waiting shares and retries move back with it, so they do not wait
         longer."""
         [(last,)] = self._db.execute("SELECT clock FROM state")
         if now < last:

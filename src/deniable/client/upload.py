@@ -259,7 +259,7 @@ class HttpTransport:
         except (KeyError, TypeError, ValueError):
             said = None
         if not isinstance(said, str) or not said.isascii() or not said.isprintable() or not 16 <= len(said) <= 200:
-            raise UploadError("its answer holds no token")
+            raise UploadError("its response contains no token")
         return said
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
@@ -327,5 +327,5 @@ def read_list(content: bytes) -> list[bytes]:
         raise UploadError(f"its list of queries is unusable: {error}") from None
     listed = tree.get("queries") if isinstance(tree, dict) else tree
     if not isinstance(listed, list) or len(listed) > MOST_LISTED:
-        raise UploadError(f"its list of queries is no list of at most {MOST_LISTED}")
+        raise UploadError(f"its list of queries is not a list of at most {MOST_LISTED}")
     return [each.encode(errors="replace") if isinstance(each, str) else json.dumps(each).encode() for each in listed]

@@ -120,8 +120,7 @@ class Vault:
         return found
 
     def shares(self) -> dict[str, tuple[str, ...]]:
-        """What an analyst's SQL can read: the shared columns, by table. Anyone who can read a table's column can count its
-        rows."""
+        """What an analyst's SQL can read: the shared columns, by table. Reading one column is enough to count a table's rows."""
         return {table.name: table.shared for table in self.tables() if table.shared}
 
     def share(self, table: str, columns: Sequence[str]) -> None:
@@ -249,8 +248,8 @@ class Vault:
 
 
 def _layout(connection: sqlite3.Connection, table: str) -> tuple[str, dict[str, str]]:
-    """A table's name as written in the file, and its columns with their kinds; generated columns are left out, because they
-    derive from others."""
+    """A table's name as written in the file, and its columns with their kinds, without generated columns, which derive from
+    others."""
     for name in table_names(connection):
         if fold(name) == fold(table):
             kinds = columns_of(connection, name).items()
@@ -271,7 +270,7 @@ def _check_list(what: str, names: Sequence[str]) -> None:
     if isinstance(names, str) or not names:
         raise VaultError(f"{what} must be a list of at least one name")
     if len({fold(name) for name in names}) < len(names):
-        raise VaultError(f"{what} holds a name twice")
+        raise VaultError(f"{what} contains a name twice")
 
 
 def _check_name(what: str, name: str) -> None:

@@ -73,8 +73,7 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 def _add_planning(app: FastAPI, service: Service) -> None:
     @app.post("/v1/plan")
     def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """Plan epsilon, people or ± from the other two, with a person's risk and the resources; or why not, and the nearest
-        design."""
+        """Plan epsilon, people or ± from the other two, with the risk and the resources; or why not, and what comes closest."""
         authorize(service, request)
         return design_answer(given)
 

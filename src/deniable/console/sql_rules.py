@@ -69,8 +69,7 @@ def check_sql(sql: str) -> SqlVerdict:
 
 
 def _names(sql: str) -> dict[str, dict[str, None]]:
-    """The tables and columns a statement names, found from what SQLite reports as missing when it lists the statement's
-    program."""
+    """The tables and columns a statement names, found from what SQLite reports as missing when it explains it."""
     shape: dict[str, dict[str, None]] = {}
     for _ in range(_MOST_NAMES):
         database = sqlite3.connect(":memory:")

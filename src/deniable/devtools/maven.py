@@ -39,7 +39,9 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
-        raise ServiceError(f"there is no java {f'in JAVA_HOME = {home}' if home else 'on the path'}: install a JDK, 17 or newer")
+        raise ServiceError(
+            f"java was not found {f'in JAVA_HOME = {home}' if home else 'on the path'}: install a JDK, 17 or newer"
+        )
     return found
 
 
@@ -72,14 +74,14 @@ def jars(name: str, artifacts: Sequence[str]) -> Path:
 def _copy(work: Path, artifacts: Sequence[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise ServiceError("there is no mvn on the path: install Maven, 3.6.3 or newer")
+        raise ServiceError("mvn was not found on the path: install Maven 3.6.3 or newer")
     wanted = "".join(_DEPENDENCY.format(*map(escape, artifact.split(":"))) for artifact in artifacts)
     (work / "pom.xml").write_text(_POM.format(wanted), encoding="utf-8")
     command = [maven, "-q", "-B", _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
     try:
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603 - ours
     except subprocess.TimeoutExpired:
-        raise ServiceError(f"Maven did not bring {', '.join(artifacts)} within {_SECONDS} seconds") from None
+        raise ServiceError(f"Maven did not download {', '.join(artifacts)} within {_SECONDS} seconds") from None
     if done.returncode:
         said = re.findall(r"\[.*?ERROR.*?\] *(.+)", done.stdout + done.stderr)
-        raise ServiceError(f"Maven could not bring {', '.join(artifacts)}: {said[0] if said else 'it did not say why'}")
+        raise ServiceError(f"Maven could not download {', '.join(artifacts)}: {said[0] if said else 'it did not say why'}")

@@ -82,7 +82,7 @@ class TwoRounds:
         if len(self.parts) != 3 or min(check_number("parts", part) for part in self.parts) <= 0:
             raise ParameterError("parts", self.parts, "must be three numbers above 0")
         if not math.isclose(sum(self.parts), 1, abs_tol=1e-9):
-            raise ParameterError("parts", self.parts, f"must sum to 1, and they sum to {sum(self.parts):g}")
+            raise ParameterError("parts", self.parts, f"must sum to 1, but they sum to {sum(self.parts):g}")
         object.__setattr__(self, "parts", tuple(float(part) for part in self.parts))
         object.__setattr__(self, "keep", float(check_number("keep", self.keep)))
         object.__setattr__(self, "cut", float(check_probability("cut", self.cut)))
@@ -128,8 +128,7 @@ class TwoRounds:
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
     def count_scales(self, bounds: _Ints) -> _Ints:
-        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 where there is nothing to
-        count."""
+        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 if there is none."""
         distinct, which = np.unique(bounds, return_inverse=True)
         spent = self.count_epsilon
         scales = [0 if bound < 2 else math.ceil((bound - 1) * _UNIT / spent) for bound in distinct.tolist()]

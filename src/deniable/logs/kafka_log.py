@@ -89,7 +89,7 @@ def _remembered(settings: KafkaSettings) -> _Memory:
             else:
                 memory[key] = json.loads(record.value)
     except ValueError:
-        raise LogError(f"the topic {settings.memory_topic} holds something that no proxy has written") from None
+        raise LogError(f"the topic {settings.memory_topic} contains records that no proxy wrote") from None
     finally:
         reader.close()
     return memory
@@ -288,7 +288,7 @@ class KafkaLog:
             raise self._meaning(error.args[0]) from None
         except BufferError:
             self._give_up()
-            raise LogAwayError(f"Kafka at {self.settings.bootstrap} takes too little of what waits for it") from None
+            raise LogAwayError(f"Kafka at {self.settings.bootstrap} accepts records too slowly") from None
         self._ends = tuple(ends)
 
     def _produce(self, topic: str, value: bytes | None, **how: Any) -> None:
@@ -310,5 +310,5 @@ class KafkaLog:
         if error.code() in _FENCED:
             return self._shut_out()
         if error.code() in _HOPELESS:
-            return LogError(f"Kafka at {self.settings.bootstrap} will not take what is written to it: {error.str()}")
+            return LogError(f"Kafka at {self.settings.bootstrap} refuses writes: {error.str()}")
         return about(error, self.settings.topic, self.settings.bootstrap)

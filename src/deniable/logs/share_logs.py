@@ -195,7 +195,7 @@ class HttpLog:
         except SettingsError as error:
             return unread(after, str(error), "token")
         except (ValueError, struct.error) as error:
-            return unread(after, f"{self.url} answered something that is no log: {error}")
+            return unread(after, f"{self.url} sent a malformed log: {error}")
         at = found[-1][0] if found else at
         blocks = [block for _, block in found]
         return Reading(blocks, (at,), marks, identity, more=at < end, backlog=max(0, end - at), continues=continues)

@@ -158,7 +158,7 @@ class _Readable:
         found = {}
         for name, epoch, offset, declared in rows:
             if not isinstance(name, str) or not _CHANNEL.fullmatch(name):
-                raise LogError(f"{self.path} is damaged: a mark is of a channel that cannot be")
+                raise LogError(f"{self.path} is damaged: a mark names an impossible channel")
             channel = int(name, 16)
             found[channel] = Mark(
                 channel,
@@ -184,7 +184,7 @@ class _Readable:
         with self._connection:  # one snapshot: what is dropped and what is left belong together
             self._connection.execute("BEGIN")
             if after < self.dropped:
-                raise LogError(f"the log begins after offset {self.dropped}: what came after {after} was dropped as too old")
+                raise LogError(f"the log begins after offset {self.dropped}: blocks after {after} were deleted by retention")
             if after > self.end:
                 raise LogError(f"the log ends at offset {self.end}, before {after}: it is not the log that was read before")
             rows = self._connection.execute(
@@ -192,9 +192,9 @@ class _Readable:
             ).fetchall()
             n_expected = min(limit, self.end - after)
         if [offset for offset, _ in rows] != list(range(after + 1, after + 1 + n_expected)):  # offsets have no gaps
-            raise LogError(f"{self.path} is damaged: of the blocks after offset {after}, some are missing")
+            raise LogError(f"{self.path} is damaged: some blocks after offset {after} are missing")
         if not all(isinstance(content, bytes) for _, content in rows):
-            raise LogError(f"{self.path} is damaged: a block is no bytes")
+            raise LogError(f"{self.path} is damaged: a block is not bytes")
         return [Record(*row) for row in rows]
 
 

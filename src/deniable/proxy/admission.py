@@ -52,10 +52,10 @@ class Admission:
         token = self._find(shown.strip()) if scheme.lower() == b"bearer" else None
         if token is None:
             self.on_refused("unknown token" if shown else "no token", address, 401)
-            raise RefusedError("token", 401, "a bearer token that this proxy knows is needed")
+            raise RefusedError("token", 401, "a bearer token known to this proxy is required")
         if token.role not in roles:
             self.on_refused(f"token:{token.id}", address, 403)
-            raise RefusedError("role", 403, f"this token is that of a {token.role}, and a {' or '.join(roles)} is needed")
+            raise RefusedError("role", 403, f"this token has the role {token.role}; this request needs {' or '.join(roles)}")
         return token
 
     def _find(self, shown: bytes) -> Token | None:
@@ -86,7 +86,9 @@ class Admission:
         if holder is None:
             holder = self.holders[token.hash] = _Holder()
         elif holder.n_uploads >= most:
-            raise RefusedError("token_busy", 429, f"at most {most} uploads at a time are taken under one token", retry_after=1)
+            raise RefusedError(
+                "token_busy", 429, f"at most {most} concurrent uploads are accepted under one token", retry_after=1
+            )
         holder.n_uploads += 1
         return holder
 
@@ -110,7 +112,7 @@ class ShareUploads:
                 media_type = value
         token = self.admission.authorize(authorization, "POST /v1/shares", "device")
         if media_type != _SHARES and media_type.partition(b";")[0].strip().lower() != _SHARES:
-            raise RefusedError("media_type", 415, f"shares come as {SHARES}")
+            raise RefusedError("media_type", 415, f"shares must be sent as {SHARES}")
         return _ShareUpload(self, token, self.admission.hold(token))
 
 
@@ -131,9 +133,9 @@ class _ShareUpload:
         admission.n_receiving += n_bytes
         limits = admission.limits
         if self._holder.n_bytes > max(limits.largest_body, limits.most_waiting // 2):
-            raise RefusedError("token_busy", 429, "one token has as much under way as it may", retry_after=1)
+            raise RefusedError("token_busy", 429, "too many bytes are being uploaded under one token; retry later", retry_after=1)
         if admission.n_receiving > limits.most_waiting:
-            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
+            raise RefusedError("busy", 503, "the proxy is at capacity; retry later", retry_after=1)
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
         """Hand it in, and respond once it is durable or refused."""

@@ -140,7 +140,7 @@ class Proxy:
         if intake.log_problem:
             found.append(Fault("log_away", "log", intake.log_problem))
         if intake.is_full:
-            found.append(Fault("backlog_full", "intake", "it holds as many shares or message ids as it may", stops=True))
+            found.append(Fault("backlog_full", "intake", "the limit on waiting shares or message ids is reached", stops=True))
         if problem := self.audit.problem():
             found.append(Fault("damaged", "audit log", problem))
         if self.ring_file is not None and self.ring_file.problem:
@@ -269,7 +269,7 @@ def _describe_batches(app: FastAPI) -> None:
 
     @app.post("/v1/batches")
     async def take_batch() -> Response:
-        """Take the uploads that a collector gathered, each for itself (docs/collector.md)."""
+        """Accept the uploads that a collector gathered, each independently of the others (docs/collector.md)."""
         raise NotImplementedError
 
     @app.get("/v1/tokens")
@@ -281,21 +281,21 @@ def _describe_batches(app: FastAPI) -> None:
 def _add_queries(app: FastAPI, proxy: Proxy) -> None:
     @app.put("/v1/queries/{query_id}", status_code=201)
     async def publish_query(query_id: str, request: Request) -> Response:
-        """Relay a signed query to devices from now on, in the place of its older version."""
+        """Start relaying a signed query to devices, replacing its older version."""
         token = proxy.authorize(request, "operator")
         fresh = proxy.publish(query_id, await proxy.receive(request, _LARGEST_QUERY), f"token:{token.id}")
         return Response(status_code=201 if fresh else 200)
 
     @app.delete("/v1/queries/{query_id}", status_code=204)
     async def stop_query(query_id: str, request: Request) -> Response:
-        """Relay a query no longer. Answers to the epoch that is running are still taken."""
+        """Stop relaying a query. Answers for the current epoch are still accepted."""
         token = proxy.authorize(request, "operator")
         proxy.stop_query(query_id, f"token:{token.id}")
         return Response(status_code=204)
 
     @app.put("/v1/revoked/{key_id}", status_code=204)
     async def revoke_key(key_id: str, request: Request) -> Response:
-        """Relay nothing that this key signed, from now on and forever, and tell devices that it was revoked."""
+        """Revoke a key: permanently stop relaying anything it signed, and notify devices."""
         token = proxy.authorize(request, "operator")
         if not re.fullmatch("[0-9a-f]{16}", key_id):
             raise RefusedError("parameters", 422, "key_id: must be a key's id, 16 lower-case hexadecimal digits")
@@ -307,7 +307,7 @@ def _add_queries(app: FastAPI, proxy: Proxy) -> None:
 def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
     @app.post("/v1/enrol", status_code=201)
     async def enrol(request: Request) -> dict[str, str]:
-        """A token for a device, by the operator's policy: for nothing, for an invitation, or for a signed ticket."""
+        """Issue a token to a device under the operator's policy: freely, for an invitation, or for a signed ticket."""
         try:
             body = json.loads(await proxy.receive(request, _LARGEST_ENROLMENT) or b"{}")
         except (ValueError, RecursionError):
@@ -316,7 +316,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
 
     @app.post("/v1/enrol/rotate", status_code=201)
     async def rotate(request: Request) -> dict[str, str]:
-        """A new token in the place of the one that the request shows, which ends now."""
+        """Replace the token in the request with a new one. The old one stops working at once."""
         shown = request.headers.get("authorization", "").partition(" ")[2].strip()
         return {"token": proxy.enrolment.rotate(shown, proxy.address_of(request))}
 
@@ -324,7 +324,7 @@ def _add_enrolment(app: FastAPI, proxy: Proxy) -> None:
 def _add_reading(app: FastAPI, proxy: Proxy) -> None:
     @app.get("/v1/log")
     async def read_log(request: Request, after: Number = 0, limit: Number = _MOST_BLOCKS) -> Response:
-        """Blocks after an offset, each behind its offset (8 bytes) and length (4 bytes, both little-endian).
+        """Blocks after an offset, each preceded by its offset (8 bytes) and length (4 bytes, both little-endian).
 
         The headers carry the log's identity, and the marks as they were before the blocks were read: `channel:epoch:offset`.
         """
@@ -336,12 +336,12 @@ def _add_reading(app: FastAPI, proxy: Proxy) -> None:
 
     @app.get("/healthz")
     async def liveness() -> Response:
-        """200 while the proxy runs, whether or not it can take shares now. The body names everything that is wrong."""
+        """200 while the proxy runs, whether or not it can accept shares now. The body lists everything that is wrong."""
         return Response(json.dumps(proxy.health_report()), 503 if proxy.worker.failed else 200, media_type="application/json")
 
     @app.get("/readyz")
     async def readiness() -> Response:
-        """200 while shares can be taken, 503 otherwise."""
+        """200 while shares can be accepted, 503 otherwise."""
         report = proxy.health_report()
         return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 

@@ -15,14 +15,14 @@ __all__ = ["COLLECTOR_OPERATIONS", "PROXY_OPERATIONS", "describe_uploads"]
 
 
 class AcceptedDocument(BaseModel):
-    """What became of an upload."""
+    """The result of an upload."""
 
     accepted: int
     already: int
 
 
 class TokenDocument(BaseModel):
-    """A token, which is shown this once."""
+    """A token, which is shown only once."""
 
     token: str
 
@@ -63,7 +63,7 @@ def describe_uploads(app: FastAPI) -> None:
 
     @app.post("/v1/shares", status_code=202)
     async def take_shares() -> Response:
-        """Take share records, one or many, one after the other (docs/wire.md). All of them are taken, or none."""
+        """Accept one or more share records, concatenated (docs/wire.md). Either all are accepted or none."""
         raise NotImplementedError
 
     @app.get("/v1/queries")

@@ -58,7 +58,8 @@ def add_errors(app: FastAPI, refusals: Counter[str]) -> None:
 
     async def unrecorded(request: Request, error: Exception) -> Response:
         return await refused(
-            request, RefusedError("audit_log", 503, f"nothing was changed, for it could not be recorded: {error}", retry_after=5)
+            request,
+            RefusedError("audit_log", 503, f"nothing was changed, because it could not be recorded: {error}", retry_after=5),
         )
 
     async def gone(_: Request, __: Exception) -> Response:

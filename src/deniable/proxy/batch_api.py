@@ -52,7 +52,7 @@ class _Batch:
         self._n_bytes += n_bytes
         admission.n_receiving += n_bytes
         if admission.n_receiving > admission.limits.most_waiting + LARGEST_BATCH:
-            raise RefusedError("busy", 503, "the proxy is receiving as much as it can", retry_after=1)
+            raise RefusedError("busy", 503, "the proxy is at capacity; retry later", retry_after=1)
 
     def finish(self, body: bytes, send: Callable[[Reply], None]) -> None:
         """Hand in the uploads whose tokens are known, and respond for all of them."""
@@ -89,7 +89,7 @@ class _Batch:
         self._batches.admission.n_receiving -= self._n_bytes
 
 
-_UNKNOWN = Outcome(0, 0, ("token", 401, "a bearer token that this proxy knows is needed", None))
+_UNKNOWN = Outcome(0, 0, ("token", 401, "a bearer token known to this proxy is required", None))
 
 
 class TokenList:

@@ -49,10 +49,10 @@ _LARGEST_TOKEN_LIST = 1 << 30
 _SWITCH = 0.0005
 """Seconds after which the thread that sends batches yields to the one that handles connections."""
 _COUNTERS = {
-    "uploads": ("uploads_forwarded_total", "Uploads of which the proxy has said what became of them."),
-    "shares": ("shares_accepted_total", "Shares that the proxy took and that are durable."),
-    "batches": ("batches_total", "Requests in which they were brought."),
-    "failed": ("batches_failed_total", "Requests to which the proxy gave no usable answer; devices were told to come back."),
+    "uploads": ("uploads_forwarded_total", "Uploads whose outcome the proxy has reported."),
+    "shares": ("shares_accepted_total", "Shares that the proxy accepted and made durable."),
+    "batches": ("batches_total", "Requests that carried them to the proxy."),
+    "failed": ("batches_failed_total", "Requests to which the proxy gave no usable answer; devices were asked to retry."),
 }
 
 
@@ -163,7 +163,7 @@ class Collector:
             gauge("proxy_away", "1 while the proxy cannot be reached.", int(self.problem != "")),
             gauge("bytes_receiving", "Bytes of uploads received that wait for the proxy.", self.admission.n_receiving),
             gauge("tokens", "Tokens of devices that the proxy knows.", len(self._tokens)),
-            gauge("uploads_waiting", "Requests whose shares wait to be brought to the proxy.", self.worker.n_uploads_waiting),
+            gauge("uploads_waiting", "Requests whose shares wait to be sent to the proxy.", self.worker.n_uploads_waiting),
             gauge("take_seconds", "How long the last uploads took to be made durable.", self.worker.take_seconds),
             *certificate_families(self.settings.tls, time.time()),
             *fault_families(self.watch),
@@ -188,18 +188,18 @@ def create_collector_app(collector: Collector) -> HotFront:
 
     @app.get("/healthz")
     async def liveness() -> Response:
-        """200 while the collector runs, whether or not it can bring uploads to the proxy."""
+        """200 while the collector runs, whether or not it can forward uploads to the proxy."""
         return Response(json.dumps(collector.health_report()), 200 if collector.alive else 503, media_type="application/json")
 
     @app.get("/readyz")
     async def readiness() -> Response:
-        """200 while uploads can be brought to the proxy, 503 otherwise."""
+        """200 while uploads can be forwarded to the proxy, 503 otherwise."""
         report = collector.health_report()
         return Response(json.dumps(report), 503 if report["status"] == "failed" else 200, media_type="application/json")
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> Response:
-        """The public feed of the proxy behind this collector, as it gives it."""
+        """The public feed of the proxy behind this collector, unchanged."""
         return Response(await run_in_threadpool(collector.feed_page, after, limit), media_type="application/json")
 
     @app.get("/metrics")

@@ -133,7 +133,7 @@ class Enrolment:
         self._limit(address)
         found = self._tokens.find(token)
         if found is None or found.role != "device":
-            raise RefusedError("token", 401, "a device's bearer token that this proxy knows is needed")
+            raise RefusedError("token", 401, "a device's bearer token known to this proxy is required")
         fresh = self._tokens.add("device", found.quota)[0]
         self._tokens.revoke(found.id)
         self.counters["rotated"] += 1
@@ -142,7 +142,7 @@ class Enrolment:
     def _check(self, request: Any, address: str) -> None:
         mode = self.rules.mode
         if mode == "closed":
-            raise RefusedError("enrolment_closed", 403, "this proxy's operator hands out tokens by other ways")
+            raise RefusedError("enrolment_closed", 403, "enrolment is closed: ask this proxy's operator for a token")
         if not isinstance(request, dict) or set(request) - {"invitation", "ticket", "signature"}:
             what = "a JSON object with an invitation, or with a ticket and its signature"
             raise RefusedError("enrolment_request", 400, f"the body must be {what}")
@@ -153,7 +153,7 @@ class Enrolment:
             self._use_ticket(request.get("ticket"), request.get("signature"))
         wait = self._all.take()  # last: a flood without invitations does not use it up
         if wait:
-            raise RefusedError("enrolment_busy", 429, "too many devices enrol at the moment", retry_after=int(wait) + 1)
+            raise RefusedError("enrolment_busy", 429, "too many devices are enrolling; retry later", retry_after=int(wait) + 1)
 
     def _limit(self, address: str) -> None:
         name = _network(address)
@@ -174,7 +174,7 @@ class Enrolment:
             sql = "DELETE FROM invitations WHERE hash = ? AND until > ?"
             found = self._db.execute(sql, (_hash(code), self._clock())).rowcount
         if not found:
-            raise RefusedError("invitation", 403, "the invitation is not known, was used, or is too old")
+            raise RefusedError("invitation", 403, "the invitation is unknown, already used, or expired")
 
     def _use_ticket(self, ticket: Any, signature: Any) -> None:
         refused = RefusedError("ticket", 403, "the ticket is not one that the app's server signed for now, or was used")

@@ -156,7 +156,7 @@ class _Commit:
     def no_room(self, n_new: int) -> RefusedError | None:
         """Why `n_new` more shares cannot be accepted now; None if they can."""
         if self.n_accepted + n_new > self._room_for_ids:
-            return RefusedError("full", 503, "the proxy holds as many message ids as it may", retry_after=60)
+            return RefusedError("full", 503, "The proxy has reached its limit on message ids; retry later.", retry_after=60)
         if self.n_accepted + n_new > self._room_to_wait:
             return RefusedError("behind", 503, "The backlog is full; retry later.", retry_after=30)
         return None
@@ -169,7 +169,7 @@ class _Commit:
 
 
 def _changed(n: int) -> RefusedError:
-    return RefusedError("changed", 409, f"{n} of the message ids came before, with another share")
+    return RefusedError("changed", 409, f"{n} of the message ids were sent before with a different share")
 
 
 class Intake:
@@ -352,8 +352,8 @@ class Intake:
         if not n_new or used + n_new <= allowed:
             return None
         wait = max(1, channel.schedule.end_of_epoch(group.epoch) - commit.now)
-        rule = f"at most {allowed} messages an epoch are taken under one token"
-        return RefusedError("quota", 429, f"{rule}, and with these it would be {used + n_new}", retry_after=wait)
+        rule = f"at most {allowed} messages per epoch are accepted under one token"
+        return RefusedError("quota", 429, f"{rule}, and this upload would make it {used + n_new}", retry_after=wait)
 
     def _examine(self, i: int, commit: _Commit) -> tuple[list[_Part], int]:
         try:

@@ -47,7 +47,7 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("feed_lines", "Lines of the public feed.", proxy.feed.head.lines),
         gauge("uploads_waiting", "Requests whose shares wait to be made durable.", proxy.worker.n_uploads_waiting),
         gauge("take_seconds", "How long the last uploads took to be made durable.", proxy.worker.take_seconds),
-        gauge("disk_free_bytes", "What is free on the disk of the proxy's folder.", free_bytes(proxy.settings.folder)),
+        gauge("disk_free_bytes", "Free bytes on the disk of the proxy's folder.", free_bytes(proxy.settings.folder)),
         *certificate_families(proxy.settings.tls, proxy.clock()),
         *fault_families(proxy.watch),
     ]

@@ -142,7 +142,7 @@ class Spool:
                 continue
             magic, *group, key, _ = _HEADER.unpack_from(content.ljust(_HEADER.size, b"\0"))
             if magic != _MAGIC:
-                raise LogError(f"{path} is no segment of a spool")
+                raise LogError(f"{path} is not a spool segment")
             if content[: _HEADER.size] != _header(Group(*group), key):
                 raise _damage(path, 0)
             rows, end, sealed = _read(path, content, Group(*group), _Checks(key))

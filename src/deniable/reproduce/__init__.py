@@ -1,1 +1,1 @@
-"""Experiments that set whole models or papers side by side, by the code of the other rooms."""
+"""Experiments that compare whole models or papers, using the code of the other packages."""

@@ -1,4 +1,4 @@
-"""All experiments, by name, and the page that is made of their outcomes."""
+"""All experiments, by name, and the page made from their outcomes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 
 def chosen(names: tuple[str, ...]) -> list[Experiment]:
-    """The experiments of these names; a name may be the beginning of several, as `galanis` or `quoc-figure-4`."""
+    """The experiments with these names; a name may be a prefix of several, such as `galanis` or `quoc-figure-4`."""
     out: dict[str, Experiment] = {}
     for name in names:
         found = {key: experiment for key, experiment in EXPERIMENTS.items() if key == name or key.startswith(f"{name}-")}
         found = found or {key: experiment for key, experiment in EXPERIMENTS.items() if key.startswith(name)}
         if not found:
-            raise ParameterError("name", name, "is no experiment's; see deniable reproduce --list")
+            raise ParameterError("name", name, "is not an experiment; see deniable reproduce --list")
         out.update(found)
     return list(out.values())
 

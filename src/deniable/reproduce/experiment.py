@@ -1,8 +1,8 @@
-"""What an experiment of a paper is: its settings as data, one function, and what is compared with what the paper says.
+"""A paper's experiment: its settings as data, one function, and the comparisons with what the paper says.
 
 Verdicts are computed. A number agrees with the paper's if they differ by no more than the tolerance: the simulation error of both
-sides and the digits that are printed. Where we compute something else on purpose, the paper's own formula is evaluated too: the
-difference is explained if that gives the paper's number. A statement that a paper makes in words is tested as a condition.
+sides and the rounding of the printed digits. Where we deliberately compute something else, the paper's own formula is evaluated
+too: the difference is explained if that gives the paper's number. A paper's verbal statement is tested as a condition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Compared:
-    """A number of the paper's beside ours.
+    """A number from the paper compared with ours.
 
     >>> Compared("epsilon", 1.0986, 1.0986123, 5e-5).verdict
     'agrees'
@@ -42,7 +42,7 @@ class Compared:
     """The largest difference that rounding and simulation allow for."""
     note: str = ""
     by_paper: float | None = None
-    """What the paper's own formula gives, where ours is another one on purpose."""
+    """What the paper's own formula gives, where ours deliberately differs."""
 
     @property
     def verdict(self) -> str:
@@ -61,14 +61,14 @@ class Compared:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper's, or of ours where there is no paper's, and whether it holds in what was computed."""
+    """A statement of the paper, or ours where the paper makes none, and whether it holds in what was computed."""
 
     text: str
     holds: bool
     evidence: str = ""
     """The figures that decide it."""
     note: str = ""
-    """Why it does not hold, where it does not."""
+    """Why it does not hold, if it does not."""
 
     @property
     def verdict(self) -> str:
@@ -93,7 +93,7 @@ class Outcome:
     rows: tuple[tuple[Any, ...], ...]
     """The numbers behind the picture, as they are written to the CSV file."""
     draw: Callable[[Any], None]
-    """Draws the picture on an empty figure of matplotlib's."""
+    """Draws the picture on an empty matplotlib figure."""
 
     def count(self, *verdicts: str) -> int:
         """How many findings have one of these verdicts."""
@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """Of all findings together, in a few words."""
+        """A summary of all findings, in a few words."""
         good, explained = self.count("agrees", "holds"), self.count("explained")
         bad = len(self.findings) - good - explained
         parts = [(good, "agree"), (explained, "explained"), (bad, "differ")]
@@ -110,15 +110,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Context:
-    """What a run was given."""
+    """The inputs of a run."""
 
     seed: int = 1
     data: Path | None = None
     progress: Progress | None = None
 
     def random(self, *salt: int) -> np.random.Generator:
-        """Numbers for the data and for simulations of whole crowds."""
-        # The number of salts is one of them, for NumPy takes seeds that differ in zeros at the end as the same.
+        """Random numbers for the data and for simulations of whole crowds."""
+        # The number of salts is included because NumPy treats seeds that differ only in trailing zeros as equal.
         return np.random.default_rng([self.seed, len(salt), *salt])
 
     def source(self, salt: int = 0) -> Source:
@@ -126,7 +126,7 @@ class Context:
         return seeded_source(1000 * self.seed + salt)
 
     def done(self, part: float) -> None:
-        """Tell how much is done."""
+        """Report progress."""
         if self.progress:
             self.progress(min(part, 1.0))
 
@@ -136,16 +136,16 @@ class Experiment:
     """One table or figure."""
 
     name: str
-    """As the command line knows it: `quoc-table-1`."""
+    """Its name on the command line, such as `quoc-table-1`."""
     paper: str
     title: str
     run: Callable[[SimpleNamespace, Context], Outcome]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The paper's, by name."""
+    """The paper's settings, by name."""
     quick: Mapping[str, Any] = field(default_factory=dict)
-    """What a quick run changes of them."""
+    """The settings that a quick run changes."""
     reads: str = ""
-    """What `--data` may be, where it may be anything."""
+    """What `--data` accepts, where it is accepted."""
 
     def __call__(self, context: Context | None = None, *, quick: bool = False) -> Outcome:
         """Run it."""
@@ -188,7 +188,7 @@ class Series:
 
 
 def plot_lines(ax: Any, series: Sequence[Series], x: str, y: str, *, title: str = "", log: str = "", legend: bool = True) -> None:
-    """Lines with markers, the dashed ones without; `log` names the axes with a logarithmic scale."""
+    """Lines with markers, dashed ones without; `log` names the axes with a logarithmic scale."""
     for line in series:
         marker = "" if line.style in {"--", ":"} else "o"
         colour = "0.35" if line.style in {"--", ":"} else None

@@ -1,7 +1,7 @@
 """Galanis 2021, chapter 3: a curator's answers and an anonymised dataset.
 
-The thesis uses diffprivlib and ARX on public tables; ours are drawn from laws with the printed means. A mean's sensitivity is
-(upper - lower)/n there, so that the number of rows is public: "replace-one" neighbours.
+The thesis uses diffprivlib and ARX on public tables; ours are drawn from distributions with the printed means. There, a mean's
+sensitivity is (upper - lower)/n, so the number of rows is public: "replace-one" neighbours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Floats = NDArray[np.float64]
 
 
 def _surgeries(context: Context, n: int) -> _Floats:
-    """Charges with the printed mean and the root of the printed variance, log-normal."""
+    """Log-normal charges with the printed mean and the square root of the printed variance."""
     spread = math.log1p(262_754_253.1 / 13_168.5**2)
     return np.minimum(context.random(7).lognormal(math.log(13_168.5) - spread / 2, math.sqrt(spread), n), 1e6)
 
@@ -146,7 +146,7 @@ _BINS = tuple(float(edge) for edge in np.linspace(0, 300_000, 20)[1:])
 
 
 def _inside(values: _Floats) -> _Floats:
-    """Salaries within the bins: a curator counts others in the first and last one, NumPy not at all."""
+    """Salaries within the bins: a curator counts others in the first and last bin, NumPy not at all."""
     return values[(values >= _BINS[0]) & (values < _BINS[-1])]
 
 
@@ -167,7 +167,7 @@ def _noise_variance(epsilon: float) -> float:
 def _figure_3_4(settings: SimpleNamespace, context: Context) -> Outcome:
     values = _salaries(context, settings.rows)
     low, high = 0.01, 10.0
-    while high - low > 1e-6:  # the epsilon at which the printed Euclidean error is what is expected
+    while high - low > 1e-6:  # the epsilon at which the printed Euclidean error is the expected one
         middle = (low + high) / 2
         low, high = (middle, high) if math.sqrt(18 * _noise_variance(middle)) > settings.euclidean else (low, middle)
     euclidean, kantorovich = _histogram_errors(values, low, settings.runs)
@@ -239,7 +239,7 @@ def _figure_3_9(settings: SimpleNamespace, context: Context) -> Outcome:
     random = context.random()
     spread = 1.1
     pay = np.minimum(random.lognormal(math.log(settings.mean) - spread**2 / 2, spread, settings.rows), 30e6)
-    # The generalisation is public: each salary becomes the middle of its range of so many dollars.
+    # The generalisation is public: each salary becomes the midpoint of its range.
     cell = (pay // settings.width).astype(np.int64)
     middle = (np.arange(cell.max() + 1) + 0.5) * settings.width
     rows = []

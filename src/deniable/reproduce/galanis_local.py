@@ -1,7 +1,7 @@
 """Galanis 2021, chapter 4: protocols of the local model side by side, and the distance-sensitive one.
 
-20,000 people report one of 50 ages. Errors are of counts, as in the thesis. Its random-matrix protocol has m = 5 rows. The
-Kantorovich distance needs two distributions: estimates are projected onto the simplex for it.
+20,000 people report one of 50 ages. Errors are in counts, as in the thesis. Its random-matrix protocol has m = 5 rows. The
+Kantorovich distance needs two distributions, so estimates are projected onto the simplex for it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ DISTANCE: dict[str, _Estimator] = {
     "square wave, EM": _plain(lambda e: SquareWave.of_integers(e, 0, _VALUES - 1), "em"),
 }
 _THESIS = ("direct encoding", "histogram, threshold 2/3", "optimized unary")
-"""The pure protocols of its figures."""
+"""The pure protocols in its figures."""
 METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
     "Manhattan": manhattan,
     "Euclidean": euclidean,
@@ -135,7 +135,7 @@ def _figure_4_1(settings: SimpleNamespace, context: Context) -> Outcome:
         for _ in range(settings.runs):
             answers = (random.random(n) < settings.share).astype(int)
             errors.append(abs(coins.estimate(coins.privatize(answers, source)).proportions[1] - answers.mean()))
-        # Of the people there: the coins alone err.
+        # Relative to the people present: only the coins err.
         theory = math.sqrt(2 / math.pi * 0.1875 / n) / 0.5
         rows.append((n, float(np.mean(errors)), theory))
         context.done((place + 1) / len(settings.users))

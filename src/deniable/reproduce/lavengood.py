@@ -1,4 +1,4 @@
-"""Lavengood 2017: parameters that show the smallest proportions, and queries of one and of two columns through SQL."""
+"""Lavengood 2017: parameters that detect the smallest proportions, and queries with one and two columns through SQL."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _figure_6_2(settings: SimpleNamespace, context: Context) -> Outcome:
 
 
 def _trials(truth: NDArray[np.int64], k: int, s: float, p: float, q: float, trials: int, context: Context, salt: int) -> _Floats:
-    """Estimated proportions of the k labels, one row a trial; `truth` is the label of each row, as SQL gave it."""
+    """Estimated proportions of the k labels, one row per trial; `truth` is the label of each row, as SQL returned it."""
     b = (1 - p) * q
     mechanism = UnaryEncoding(k, p + b, b)
     random, source = context.random(salt), context.source(salt)
@@ -157,7 +157,7 @@ def _trials(truth: NDArray[np.int64], k: int, s: float, p: float, q: float, tria
 
 
 def _variances_agree(estimates: _Floats, expected: _Floats) -> tuple[bool, float]:
-    """Whether empirical variances are those of theory: all together, within 4 standard errors; and their mean ratio."""
+    """Whether empirical variances match theory (all together, within 4 standard errors), and their mean ratio."""
     trials = len(estimates)
     ratio = float((estimates.var(axis=0, ddof=1) / expected**2).mean())
     return abs(ratio - 1) < 4 * math.sqrt(2 / (trials - 1) / estimates.shape[1]), ratio
@@ -173,7 +173,7 @@ def _figure_6_3(settings: SimpleNamespace, context: Context) -> Outcome:
         connection.executemany("INSERT INTO hashtags VALUES (?)", ((tag,) for tag in tags.tolist()))
         popular = connection.execute("SELECT content FROM hashtags GROUP BY content ORDER BY count(*) DESC LIMIT 20").fetchall()
         place = {row[0]: i for i, row in enumerate(popular)}
-        # Tags that are not among them go to the bucket of all others.
+        # Other tags go to the bucket for all others.
         answers = [place.get(row[0], 20) for row in connection.execute("SELECT content FROM hashtags")]
     truth = np.array(answers, dtype=np.int64)
     shares = np.bincount(truth, minlength=21)[:20] / truth.size
@@ -186,7 +186,7 @@ def _figure_6_3(settings: SimpleNamespace, context: Context) -> Outcome:
         findings += _privacy(s, p, q, epsilon, zero)
         text = f"mean ratio of variances {ratio:.3f} over 20 tags and {settings.trials} trials"
         findings.append(Claim(f"Empirical and theoretical variation coincide (epsilon {epsilon})", agree, text))
-        # A smaller table varies more; what is claimed is about 2 million rows.
+        # A smaller table varies more; the claim is about 2 million rows.
         scaled = np.array([_cv(share, settings.paper_rows, s, p, q) for share in shares])
         if number == 0:
             findings.append(
@@ -236,9 +236,9 @@ _LENGTHS = ("0-50", "51-90", "91-110", "111-130", "131-140")
 
 
 def _tweets(settings: SimpleNamespace, context: Context) -> NDArray[np.int64]:
-    """Pairs of buckets, first length times 5 plus next, as the thesis's SQL gives them from a table with links."""
+    """Pairs of buckets, first length times 5 plus next, as the thesis's SQL returns them from a table with links."""
     random = context.random()
-    # Lengths of one author resemble each other: each is drawn from a latent number that half remembers the one before.
+    # One author's lengths resemble each other: each is drawn from a latent number correlated with the previous one.
     latent = random.normal(size=settings.rows + 1)
     memory = settings.memory
     latent[1:] = memory * latent[:-1] + math.sqrt(1 - memory**2) * latent[1:]

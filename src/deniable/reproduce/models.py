@@ -1,12 +1,12 @@
-"""Which model when: one column through the local model, a trusted curator and a release, at the same epsilon.
+"""Which model to choose: one column through the local model, a trusted curator and a release, at the same epsilon.
 
-It looks at the true answers, so its results are not private: it is for anyone who holds a table, or one like it, and wants to
+It looks at the true answers, so its results are not private: it is for anyone who has the table, or one like it, and wants to
 know what each way of asking would cost.
 
 Errors are comparable only if each person is promised the same. The local model hides what a person says, not that they took part.
 So by default all three hide what a person says ("replace-one"): a curator's noise then has scale 2/epsilon, and a release gets
-half of epsilon, as a row that is replaced is one row less and one row more. With "add-remove" the curator and the release hide
-that a person is there at all, as they are usually stated; the local model cannot.
+half of epsilon, because replacing a row removes one and adds one. With "add-remove", the curator and the release hide that a
+person is there at all, as is usually stated for them; the local model cannot.
 """
 
 from __future__ import annotations
@@ -47,26 +47,27 @@ TRUST = {
 _MOST_LABELS = 1000
 _MOST_REPETITIONS = 10_000
 _AS_GOOD = 1.01
-"""Two mechanisms whose variances differ by less are as good as each other, and the one with the shorter report wins."""
+"""Two mechanisms whose variances differ by less count as equally good, and the one with the shorter report wins."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelErrors(Result):
-    """How one model does: an estimate as it would be seen, and the errors of many. Errors are of proportions, one per label."""
+    """How one model performs: one estimate as it would be seen, and the errors of many. Errors are of proportions, one per
+    label."""
 
     model: str
     mechanism: str
     epsilon: float
-    """What each person loses at most, with the neighbours of the comparison."""
+    """The most each person loses, for the neighbours of the comparison."""
     delta: float
     report_bytes: int
     """What each person sends: a randomized report, or the true answer."""
     estimate: Estimate
     """The first repetition."""
     theory: _Floats
-    """Root mean squared error of each label by theory, without a single draw."""
+    """Root mean squared error of each label by theory, without simulation."""
     stated: _Floats
-    """Standard error of each label as the estimates give it: the root of the mean variance."""
+    """Standard error of each label as the estimates report it: the root of the mean variance."""
     measured: _Floats
     """Root mean squared error of each label over the repetitions."""
     error: float
@@ -76,7 +77,7 @@ class ModelErrors(Result):
     largest: float
     """The error of the worst label, on average."""
     coverage: float
-    """How often a 95 % interval held the truth."""
+    """How often a 95 % interval contained the truth."""
 
     @property
     def trust(self) -> str:
@@ -90,7 +91,7 @@ class ModelErrors(Result):
 
     @property
     def stated_error(self) -> float:
-        """The same, as the standard errors give it."""
+        """The same, from the reported standard errors."""
         return _root_mean(self.stated)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class ModelErrors(Result):
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison(Result):
-    """The three models side by side. It was made from the true answers and is not private."""
+    """The three models side by side. Computed from the true answers, so not private."""
 
     column: str
     labels: tuple[Hashable, ...]
@@ -131,7 +132,7 @@ class ModelComparison(Result):
         return Display(columns, rows, tuple(str(self).splitlines()[-2:]), bars, "error (percentage points)")
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw one estimate of each model with its intervals, and the errors beside theory; returns matplotlib's figure.
+        """Draw one estimate of each model with its intervals, and the errors next to theory; returns the matplotlib figure.
 
         With `ax`, draw the errors of the models there, and return it.
         """
@@ -170,7 +171,7 @@ def _row(model: ModelErrors) -> list[str]:
 
 @dataclass(frozen=True)
 class _Model:
-    """What is simulated: one estimate after another."""
+    """A model to simulate, one estimate after another."""
 
     name: str
     mechanism: str
@@ -225,7 +226,7 @@ def compare_models(
 
 
 def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, Spread]:
-    """The mechanism with the smallest mean squared error where everybody reports, whatever their answers are.
+    """The mechanism with the smallest mean squared error if everyone reports, whatever the answers.
 
     n Var of a share f is constant + (slope - 1) f, linear in f, so its mean over all labels depends on their number alone.
 
@@ -274,7 +275,7 @@ def _simulate(model: _Model, truth: _Floats, repetitions: int, progress: Callabl
         off[repetition] = estimate.proportions - truth
         variance += estimate.variance
         low, high = estimate.interval(0.95).T
-        # An interval that ends at the truth holds it, whatever the last bit of a quotient says.
+        # An interval that ends at the truth contains it, whatever the last bit of a quotient says.
         covered += int(((low <= truth + 1e-12) & (truth - 1e-12 <= high)).sum())
         if progress is not None:
             progress((repetition + 1) / repetitions)
@@ -312,7 +313,7 @@ def _local(names: tuple[Hashable, ...], counts: _Codes, epsilon: float, seed: in
 
 
 def _curator(names: tuple[Hashable, ...], codes: _Codes, epsilon: float, neighbours: Neighbours, repetitions: int) -> _Model:
-    # Bins around whole numbers: every row is in one, so that the number of rows can be public.
+    # Bins around whole numbers: every row is in one, so the number of rows can be public.
     edges, cost = np.arange(len(names) + 1) - 0.5, Fraction(epsilon)
     curator = Curator({"label": codes}, cost * (repetitions + 1), neighbours=neighbours)
 
@@ -321,7 +322,7 @@ def _curator(names: tuple[Hashable, ...], codes: _Codes, epsilon: float, neighbo
 
     law, n, k = run().law, codes.size, len(names)
     shares = np.bincount(codes, minlength=k) / n
-    # Where the number of rows is private too, proportions are of the sum of all noisy counts: to first order X_j - share_j sum X.
+    # If the number of rows is private too, proportions are of the sum of all noisy counts: to first order X_j - share_j sum X.
     times = np.ones(k) if neighbours == "replace-one" else (1 - shares) ** 2 + (k - 1) * shares**2
     return _Model("curator", "discrete Laplace", epsilon, 0.0, _answer_bytes(k), np.sqrt(law.variance * times) / n, run)
 
@@ -345,14 +346,14 @@ def _release(
 
 
 def _answer_bytes(labels: int) -> int:
-    """What a true answer takes."""
+    """The size of a true answer."""
     return -(-max(labels - 1, 1).bit_length() // 8)
 
 
 def _coded(
     frame: Any, column: str, labels: Sequence[Hashable] | None, bins: Sequence[float] | None
 ) -> tuple[tuple[Hashable, ...], _Codes]:
-    """The labels, and of each row the place of its label. No value is in an error."""
+    """The labels, and the index of each row's label. Error messages contain no value."""
     if labels is not None and bins is not None:
         raise ParameterError("bins", list(bins), "must not be given together with labels")
     table = CodedTable.of(frame, [column])
@@ -362,11 +363,11 @@ def _coded(
         question = NumberHistogram(column, bins)
         names: tuple[Hashable, ...] = question.labels
         numbers = np.array([_number(value) for value in values])
-        _refuse(~np.isfinite(numbers), first, column, "is no finite number")
+        _refuse(~np.isfinite(numbers), first, column, "is not a finite number")
         places = np.searchsorted(question.edges[1:-1], numbers, side="right")
     else:
         names = check_labels(values if labels is None else labels, f"labels of {column}")
-        # As texts: labels of a command line stand for numbers of a Parquet file too.
+        # As texts: labels from a command line also match numbers in a Parquet file.
         known = {str(label): place for place, label in enumerate(names)}
         places = np.array([known.get(str(value), -1) for value in values])
         _refuse(places < 0, first, column, "is none of the labels")

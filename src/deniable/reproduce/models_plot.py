@@ -1,4 +1,4 @@
-"""The picture of a comparison of models. Needs the extra `plot`."""
+"""The plot of a comparison of models. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLOURS = {"local": "#c8553d", "curator": "#2a6f97", "release": "#5b8e55"}
 
 
 def draw_models(comparison: ModelComparison) -> Any:
-    """One figure: an estimate of each model with its intervals beside the truth, and the error of each label on a log scale."""
+    """One figure: an estimate of each model with its intervals and the truth, and the error of each label on a log scale."""
     k = len(comparison.labels)
     figure, (shares, errors) = pyplot().subplots(
         1, 2, figsize=(max(8.0, min(16.0, 4.5 + 0.9 * k)), 4.2), layout="constrained"
@@ -45,7 +45,7 @@ def draw_models(comparison: ModelComparison) -> Any:
         ax.set_xlabel(comparison.column)
         ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{comparison.n:,} people, epsilon {comparison.epsilon:.3g}, {comparison.neighbours} neighbours", fontsize=11)
-    # Both legends below, where no point can be.
+    # Both legends are below, where there are no points.
     handles, names = shares.get_legend_handles_labels()
     mark, name = errors.get_legend_handles_labels()
     figure.legend([*handles, mark[-1]], [*names, name[-1]], loc="outside lower center", ncols=5, frameon=False, fontsize=9)

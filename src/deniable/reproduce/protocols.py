@@ -1,8 +1,8 @@
 """Every protocol on one question, side by side: error by theory and by simulation, bytes, time, and what a report gives away.
 
-Protocols from outside the package take part by an entry point of the group `deniable.protocols`: a callable of (epsilon, values)
-that returns something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has `proportions`. Where
-it has `expected_errors(n, shares)` as well, there is a theory to compare with.
+Protocols from other packages take part through an entry point in the group `deniable.protocols`: a callable of (epsilon, values)
+that returns something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has `proportions`. If it
+also has `expected_errors(n, shares)`, there is a theory to compare with.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Floats = NDArray[np.float64]
 _Maker = Callable[[float, int], Any]
 GROUP = "deniable.protocols"
 _GUESSED = 4_000
-"""Reports from which the chance of a right guess is counted, where there is no formula."""
+"""How many reports are drawn to count the chance of a right guess, where there is no formula."""
 
 METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
     "mse": lambda estimate, truth: float(((estimate - truth) ** 2).mean()),
@@ -42,7 +42,7 @@ METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
     "euclidean": euclidean,
     "kantorovich": lambda estimate, truth: kantorovich(project(estimate), truth),
 }
-"""How far estimated proportions are from the true ones; Kantorovich's needs proper ones, and projects."""
+"""How far estimated proportions are from the true ones; Kantorovich's distance projects them onto the simplex first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class ProtocolErrors(Result):
     protocol: str
     requested_epsilon: float
     epsilon: float
-    """What a report really loses: at most what was asked for."""
+    """The actual loss of a report: at most the requested one."""
     theory: float | None
     """The expected error of the unbiased estimate; None where there is no formula, or the metric has none."""
     simulated: float
@@ -62,11 +62,11 @@ class ProtocolErrors(Result):
     seconds: float
     """Processor time to randomize and to estimate, per million reports."""
     guessed: float | None
-    """The chance to guess one person's value right from the report, where all values were thought equally likely."""
+    """The chance of guessing one person's value from the report, if all values were equally likely beforehand."""
 
 
 def known_protocols() -> dict[str, _Maker]:
-    """Ours, and those of other packages; a name of ours cannot be taken."""
+    """Our protocols and those of other packages, which cannot reuse our names."""
     own: dict[str, _Maker] = {
         name: (lambda epsilon, values, name=name: mechanism_by_name(name, epsilon, values))  # type: ignore[misc]
         for name in BY_EPSILON
@@ -80,7 +80,7 @@ def known_protocols() -> dict[str, _Maker]:
 
 
 def typical_shares(values: int) -> _Floats:
-    """Proportions as they often are: a few frequent values and a long tail, 1/(rank + 1)."""
+    """Typical proportions: a few frequent values and a long tail, 1/(rank + 1)."""
     weights = 1 / (np.arange(exact.check_whole("values", values, 2, 1 << 16)) + 2)
     out: _Floats = weights / weights.sum()
     return out
@@ -97,7 +97,7 @@ def compare_protocols(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> list[ProtocolErrors]:
-    """All protocols, or those named, at each epsilon: `users` people whose values are drawn by `shares`.
+    """All protocols, or those named, at each epsilon: `users` people whose values are drawn with `shares`.
 
     >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"], runs=5)
     >>> found[0].protocol, round(found[0].theory, 5), found[0].report_bytes
@@ -121,8 +121,8 @@ def compare_protocols(
                 out.append(_one(name, make, float(epsilon), truth, users, metric, runs, seed))
             except DeniableError:
                 if protocols:
-                    raise  # it was asked for by name
-                # Otherwise one that cannot be at this epsilon, such as a kernel below ln 2, is left out.
+                    raise  # it was requested by name
+                # Otherwise, one that does not exist at this epsilon, such as a kernel below ln 2, is left out.
             if progress:
                 progress((place + (number + 1) / len(chosen)) / len(epsilons))
     return out
@@ -161,12 +161,12 @@ def _theory(protocol: Any, truth: _Floats, users: int, metric: str) -> float | N
     errors = protocol.expected_errors(users, truth)
     if metric == "mse":
         return float((errors**2).mean())
-    # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many hardly varies.
+    # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many of them hardly varies.
     return float(math.sqrt(2 / math.pi) * errors.sum()) if metric == "manhattan" else float(np.sqrt((errors**2).sum()))
 
 
 def _guessed(protocol: Mechanism, k: int, source: Any) -> float | None:
-    """By formula where there is one; else by counting: all supported labels are then equally probable."""
+    """By formula where there is one, else by counting: all supported labels are then equally probable."""
     try:
         return guess(protocol).best
     except DeniableError:

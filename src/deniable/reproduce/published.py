@@ -1,4 +1,4 @@
-"""Figures that other people's implementations print, computed by ours: independent of the papers, and of us."""
+"""Numbers printed by other implementations, recomputed with ours: a check independent of the papers and of us."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """PrivApprox (Quoc et al. 2017): utility and privacy of sampled randomized response, by simulation and by formula.
 
-The paper's accuracy loss is |estimate - y|/y, y the proportion that answers were drawn with, averaged over 100 runs. Of two such
-averages the relative standard errors are 7.6 % each (the absolute value of a normal number has a standard deviation of 0.756
-times its mean), so that tolerances are four standard errors of their difference.
+The paper's accuracy loss is |estimate - y|/y, where y is the proportion that answers were drawn with, averaged over 100 runs.
+Each such average has a relative standard error of 7.6 % (the absolute value of a normal number has a standard deviation of 0.756
+times its mean), so tolerances are four standard errors of the difference of two.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["EXPERIMENTS", "accuracy_loss", "expected_loss"]
 
 PAPER = "Quoc et al. 2017"
 _SPREAD = math.sqrt(math.pi / 2 - 1)
-"""The standard deviation of |x| over its mean, x normal."""
+"""The standard deviation of |x| divided by its mean, for normal x."""
 
 
 def accuracy_loss(y: float, clients: int, s: float, p: float, q: float, runs: int, context: Context, salt: int) -> float:
-    """The mean of |estimate - y|/y: each run draws everybody's answer, who takes part, and the coins."""
+    """The mean of |estimate - y|/y: each run draws everyone's answer, who takes part, and the coins."""
     random, source = context.random(salt), context.source(salt)
     mechanism = BinaryResponse(p, q) if p < 1 else None
     losses = []
@@ -144,7 +144,7 @@ def _figure_4b(settings: SimpleNamespace, context: Context) -> Outcome:
         both = accuracy_loss(y, n, s, p, q, runs, context, 50 + place)
         rows.append((s, sampling, response, both, math.hypot(sampling, response), sampling + response))
         context.done((place + 1) / len(settings.s))
-    # The coins of fewer reports err more: at s, those of s N. Squares of the two parts add up to the square of the whole.
+    # The coins of fewer reports err more: at s, there are s N. The squares of the two parts add up to the square of the whole.
     exact = [math.hypot(expected_loss(y, n, s, 1.0, q), math.sqrt(_coins(y, n, s, p, q))) for s in settings.s]
     theory = [expected_loss(y, n, s, p, q) for s in settings.s]
     added = [expected_loss(y, n, s, 1.0, q) + expected_loss(y, n, 1.0, p, q) for s in settings.s]
@@ -196,8 +196,8 @@ def _figure_4c(settings: SimpleNamespace, context: Context) -> Outcome:
 def _figure_5a(settings: SimpleNamespace, context: Context) -> Outcome:
     rows = []
     for place, y in enumerate(settings.yes):
-        # The inverse query counts the no answers. Its estimate is 1 less the other one, and so is its error; only the
-        # proportion that the error is divided by is another one.
+        # The inverse query counts the no answers. Its estimate is 1 minus the other one, so its error has the same size; only
+        # the proportion it is divided by differs.
         arguments = settings.clients, settings.s, settings.p, settings.q, settings.runs, context, place
         native = accuracy_loss(y, *arguments)
         rows.append((y, native, native * y / (1 - y), expected_loss(y, *arguments[:4])))

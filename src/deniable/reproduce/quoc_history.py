@@ -1,4 +1,4 @@
-"""PrivApprox (Quoc et al. 2017), figure 11: estimates from stored reports, of which only a part is read."""
+"""PrivApprox (Quoc et al. 2017), figure 11: estimates from only part of the stored reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
 
 
 def _store(folder: ReportFolder, query: Query, values: NDArray[np.int64], source: Source) -> Snapshot:
-    """Write the reports of everybody, as an aggregator leaves them."""
+    """Write everyone's reports as an aggregator stores them."""
     key = PaneKey(query.id, query.serial, query.schedule.epoch_of(_ORIGIN), 0)
     drawn = query.mechanism.draw(values, source)
     rows = np.ascontiguousarray(drawn).reshape(len(values), -1).view(np.uint8)

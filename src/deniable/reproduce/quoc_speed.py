@@ -1,7 +1,7 @@
-"""PrivApprox (Quoc et al. 2017): what steps cost. Times depend on the machine: what is compared are ratios and orders.
+"""PrivApprox (Quoc et al. 2017): what each step costs. Times depend on the machine, so ratios and orders are compared.
 
-All times are the process's own processor time, of the quickest of a few runs, so that a busy machine does not count; but for the
-latency at proxies, which is by the clock.
+All times are the process's own processor time in the fastest of a few runs, so that a busy machine has no effect, except for the
+latency at proxies, which is wall-clock time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
 
 
 def _rate(run: Callable[[], Any], operations: int, repeat: int) -> float:
-    """Operations per second of processor time, in the quickest of some runs."""
+    """Operations per second of processor time, in the fastest of several runs."""
     shortest = float("inf")
     for _ in range(repeat):
         start = time.process_time()
@@ -185,7 +185,7 @@ def _table_3(settings: SimpleNamespace, context: Context) -> Outcome:
         vault.share("trips", ["distance"])
         n = settings.operations
         sandbox.run(vault, query.sql)
-        # The sandbox is a process of its own, so that its time is taken by the clock.
+        # The sandbox is a separate process, so its time is wall-clock time.
         shortest = float("inf")
         for _ in range(settings.repeat):
             start = time.perf_counter()
@@ -296,7 +296,7 @@ def _figure_6(settings: SimpleNamespace, context: Context) -> Outcome:
             f"{scaled:.2f} s (from {largest[0]:,}), durably on the disk; PrivApprox 6.21 s on its cluster",
         ),
         Claim(
-            "A proxy's work grows at most linearly with the number of clients, for proxies do not wait for each other",
+            "A proxy's work grows at most linearly with the number of clients, because proxies do not wait for each other",
             largest[2] / rows[-2][2] < 1.5 * largest[0] / rows[-2][0],
             f"{largest[2] / rows[-2][2]:.1f} times for {largest[0] / rows[-2][0]:.0f} times the clients",
         ),
@@ -314,7 +314,7 @@ def _figure_6(settings: SimpleNamespace, context: Context) -> Outcome:
 
 
 def _joined(answers: int) -> float:
-    """Answers per second of processor time that are matched, joined and counted out of two proxies' shares; in a process."""
+    """Answers matched, joined and counted from two proxies' shares per second of processor time, in one process."""
     reports = np.random.default_rng(1).integers(0, 256, (answers, 2), dtype=np.uint8)
     columns = split_columns(reports, 5, 7, 0, 2)
     other = columns[1][:, np.random.default_rng(2).permutation(answers)]

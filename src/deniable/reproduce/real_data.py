@@ -1,4 +1,4 @@
-"""The papers' real files, where a user has them: which column is read, in which unit."""
+"""The papers' real data files, if the user has them: which column is read, in which unit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEBS_DISTANCE = 5
 def bucket_counts(path: Path) -> NDArray[np.int64]:
     """Answers in each bucket of PrivApprox's case studies: whole miles up to 10 and above, or half kWh up to 3.
 
-    A file that ends in `.txt` is taken for the electricity, others for taxi trips.
+    A `.txt` file is read as electricity data, any other as taxi trips.
     """
     if path.suffix == ".txt":
         return np.bincount(np.clip(np.ceil(electricity_kwh(path) / 0.5) - 1, 0, 5).astype(np.int64), minlength=6)

@@ -1,4 +1,4 @@
-"""Steephenson 2017: the survey with two coins, NOISYMAX, repeated queries against a budget, RAPPOR's memory."""
+"""Steephenson 2017: the two-coin survey, NOISYMAX, repeated queries against a budget, RAPPOR's memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _survey(settings: SimpleNamespace, context: Context) -> Outcome:
             ", ".join(f"n = {row[0]:,}: {row[2]:.4f} ({row[3]:.4f})" for row in rows),
         ),
         Claim(
-            "95 % intervals cover the true proportion 94 to 96 % of the time, but for the simulation's error",
+            "95 % intervals cover the true proportion 94 to 96 % of the time, up to simulation error",
             abs(covered / total - 0.95) < 0.01 + 3 * math.sqrt(0.0475 / total),
             f"{100 * covered / total:.1f} % of {total:,}",
         ),

@@ -1,7 +1,8 @@
-"""Wang, Wu and Hu 2016: randomized response beside Laplace noise, on proportions, derived statistics and a graph.
+"""Wang, Wu and Hu 2016: randomized response compared with Laplace noise, on proportions, derived statistics and a graph.
 
 The YesiWell data are not public: 248 people with six levels of LDL and three of total cholesterol, and a network of 185 people
-and 684 interactions, are drawn from simple laws of that size. What the paper prints are curves; what it says of them is tested.
+and 684 interactions, are drawn from simple distributions of that size. The paper prints curves; what it says about them is
+tested.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _KINDS: dict[str, type[DirectEncoding] | type[LaplaceEncoding]] = {
 
 
 def patients(context: Context, n: int) -> tuple[_Ints, _Ints]:
-    """Levels of LDL (six) and of total cholesterol (three), which go together."""
+    """Levels of LDL (six) and of total cholesterol (three), correlated."""
     random = context.random()
     ldl = random.normal(size=n)
     total = 0.8 * ldl + 0.6 * random.normal(size=n)
@@ -40,7 +41,8 @@ def patients(context: Context, n: int) -> tuple[_Ints, _Ints]:
 
 
 def social_network(context: Context, nodes: int, edges: int) -> Graph:
-    """A graph of that size with hubs and triangles: preferential attachment with closed triads, edges dropped to the number."""
+    """A graph of that size with hubs and triangles: preferential attachment with closed triads, trimmed to the number of
+    edges."""
     import networkx as nx  # noqa: PLC0415 - an extra, and slow to import
 
     made = nx.powerlaw_cluster_graph(nodes, 4, 0.4, seed=context.seed)
@@ -115,7 +117,9 @@ def _figure_2(settings: SimpleNamespace, context: Context) -> Outcome:
             "exact variances; two orders are reached only where epsilon is small",
         ),
         Claim(
-            "It is more superior where epsilon is small", ratios[0] > ratios[-1], f"{ratios[0]:.0f} beside {ratios[-1]:.1f} times"
+            "Its advantage is larger where epsilon is small",
+            ratios[0] > ratios[-1],
+            f"{ratios[0]:.0f} beside {ratios[-1]:.1f} times",
         ),
     )
     lines = [Series(name, settings.epsilons, [row[1 + i] for row in rows]) for i, name in enumerate(_KINDS)]
@@ -186,7 +190,7 @@ def _derived(settings: SimpleNamespace, context: Context, chi: bool) -> Outcome:
 
 
 def _centre(values: list[float], chi: bool) -> list[float]:
-    """Mean and standard deviation; of chi-square, whose tail under noise is heavy, median and half the middle 68 %."""
+    """Mean and standard deviation or, for chi-square, whose tail under noise is heavy, median and half the middle 68 %."""
     if not chi:
         return [float(np.mean(values)), float(np.std(values, ddof=1))]
     low, middle, high = np.quantile(values, [0.16, 0.5, 0.84])

@@ -86,7 +86,7 @@ class Background:
 
     def _note_success(self) -> None:
         if self._reason:
-            self._logger.info("steps go well again", extra={"fields": {"part": self.name, "failed": self._failures}})
+            self._logger.info("steps succeed again", extra={"fields": {"part": self.name, "failed": self._failures}})
         self._failures, self._reason, self._error = 0, "", None
 
 

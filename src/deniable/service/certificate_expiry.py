@@ -22,7 +22,7 @@ def certificate_families(tls: Tls | None, now: float, others: Mapping[str, float
 
     ends = {"tls.certificate": None if tls is None else end_of_file(tls.certificate), **(others or {})}
     left = [({"subject": name}, end - now) for name, end in ends.items() if end is not None]
-    return [gauge("certificate_seconds_left", "Until a certificate ends: the service's own, or a proxy's.", left)]
+    return [gauge("certificate_seconds_left", "Seconds until a certificate expires: the service's own, or a proxy's.", left)]
 
 
 def end_of_file(path: Path) -> float | None:

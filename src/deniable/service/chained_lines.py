@@ -88,7 +88,7 @@ def check_lines(lines: Iterable[bytes], after: Head = START, known: Iterable[Hea
             if fields["seq"] > number:
                 verdict.faults.append(f"{_lines(number, fields['seq'] - 1)} missing")
             elif fields["seq"] < number:
-                verdict.faults.append(f"line {fields['seq']} stands where line {number} should")
+                verdict.faults.append(f"line {fields['seq']} is where line {number} should be")
             elif fields["previous"] != previous:
                 verdict.faults.append(f"line {number - 1} was changed, or is not the one that line {number} was written after")
             number = max(number, fields["seq"])

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FAULTS = {
-    "backlog_full": "The proxy holds as many shares or message ids as it may, and puts uploads off.",
+    "backlog_full": "The proxy has reached its limit on waiting shares or message ids, and defers uploads.",
     "certificate": "A certificate is not trusted, or TLS fails.",
     "certificate_expiring": "A certificate ends within 14 days.",
     "damaged": "A file of the service's own is damaged.",
@@ -50,7 +50,7 @@ FAULTS = {
     "proxy_failing": "A proxy says itself that it is not ready.",
     "proxy_silent": "A proxy accepts connections and does not answer.",
     "proxy_unreachable": "A proxy cannot be connected to.",
-    "relay": "A proxy was not told of a query yet.",
+    "relay": "A query, or its stop, has not reached a proxy yet.",
     "token": "A token cannot be read from its file, or is refused.",
 }
 """All names, and what each means."""

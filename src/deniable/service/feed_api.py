@@ -22,10 +22,10 @@ def add_feed(app: FastAPI, feed: QueryFeed, audit: AuditLog) -> None:
 
     @app.get(FEED_ADDRESS)
     async def public_feed(after: Number = 0, limit: Number = 1000) -> dict[str, Any]:
-        """Every query and version that was ever published here, and every stop: the lines after so many, as they were written.
+        """Every query version ever published here, and every stop: the lines after line `after`, as they were written.
 
-        Each line carries the SHA-256 of the one before it, so a line that is left out or changed is noticed. `audit` is how far
-        the service's audit log goes. No token is needed.
+        Each line contains the SHA-256 of the previous one, so a missing or changed line is detected. `audit` is the head of the
+        service's audit log. No token is needed.
         """
         page = await run_in_threadpool(feed.page, after, limit)
         return {**page, "audit": str(audit.head)}

@@ -83,7 +83,7 @@ def _guarded(base: Any, limits: ConnectionLimits, refusals: Counter[str]) -> Any
                 self.send_400_response("")
 
         def send_400_response(self, msg: str) -> None:
-            self._turn_away("bad_http", 400, "this is not a request of HTTP/1.1, or its head is too long")
+            self._turn_away("bad_http", 400, "not an HTTP/1.1 request, or its head is too long")
 
         def _awaits_head(self) -> bool:
             """Whether no request is in progress and none was just answered, so that the deadline for idle connections applies."""

@@ -160,7 +160,7 @@ def internal_error(error: Exception) -> RefusedError:
     """The response to an unexpected failure, or to running out of memory."""
     if isinstance(error, MemoryError):
         return RefusedError("memory", 503, "The proxy is out of memory; retry later.", retry_after=10)
-    return RefusedError("internal", 500, "the proxy could not do this; nothing was taken")
+    return RefusedError("internal", 500, "internal error; nothing was accepted")
 
 
 async def _read(address: HotAddress, headers: Headers, receive: Any, request: HotRequest) -> bytes:

@@ -149,9 +149,9 @@ def read_feed(client: Any, address: str, after: int = 0) -> Iterator[FeedPage]:
             lines = [str(line).encode() for line in fields["lines"]]
             following, head = fields["next"], str(fields["head"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise ResponseError(answer.status, "unusable", "its feed is not what a feed looks like") from None
+            raise ResponseError(answer.status, "unusable", "its feed is malformed") from None
         n_bytes += len(answer.content)
         if n_bytes > _MOST_READ or (following is not None and (not isinstance(following, int) or following <= position)):
-            raise ResponseError(answer.status, "unusable", "its feed does not come to an end")
+            raise ResponseError(answer.status, "unusable", "its feed does not end")
         yield FeedPage(lines, head)
         position = following

@@ -92,8 +92,7 @@ class MailRoom:
         self._open = [mail for mail in self._open if (mail.status == _WAITING).any()]
 
     def _upload(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
-        """What is due for one proxy, as one upload: it belongs to one epoch and one second, so it is accepted or refused as a
-        whole."""
+        """What is due for one proxy, as one upload: all of one epoch and one second, so it is accepted or refused as a whole."""
         self.counts["resent"] += int(np.count_nonzero(mail.failures[proxy, chosen]))
         faults, random = self.faults, self._random
         arriving = chosen

@@ -35,8 +35,8 @@ _THIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ScenarioOutcome(Result):
-    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, recognised and not
-    counted again."""
+    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, not counted
+    again."""
 
     name: str
     happens: str
@@ -128,7 +128,7 @@ class Rehearsal(Result):
             if (found := each.accuracy) is not None
         ]
         notes = tuple(f"{each.name}: {each.verdict}" for each in self.outcomes)
-        return Display(columns, rows, notes, bars, "part of the 95 % intervals that hold the truth", CONFIDENCE)
+        return Display(columns, rows, notes, bars, "part of the 95 % intervals that contain the truth", CONFIDENCE)
 
 
 def rehearse(

@@ -75,7 +75,7 @@ def _believed(outcome: ScenarioOutcome) -> str:
     if found is None:
         return "There is no estimate: too few answers are counted for the query's minimum cohort."
     covered = (
-        f"{100 * found.coverage:.1f} % of {found.intervals:,} intervals hold the truth"
+        f"{100 * found.coverage:.1f} % of {found.intervals:,} intervals contain the truth"
         f" (95 % are claimed; simulation error {_points(found.coverage_error, 1)})"
     )
     if found.biased:
@@ -101,9 +101,8 @@ def _flagged(found: LiarsOutcome) -> str:
     if found.flagged_from is None:
         return f"{text} Lies of this kind are never noted, not even if half of {found.flagged_of:,} reports are lies."
     part = 100 * found.flagged_from / max(1, found.flagged_of)
-    return (
-        f"{text} Half of the windows do from about {found.flagged_from:,} lies in {found.flagged_of:,} reports ({part:.2g} %) on."
-    )
+    lies = f"{found.flagged_from:,} of {found.flagged_of:,} reports ({part:.2g} %)"
+    return f"{text} Half of the windows do once about {lies} are lies."
 
 
 def rehearsal_text(rehearsal: Rehearsal) -> str:

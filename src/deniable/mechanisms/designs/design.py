@@ -186,11 +186,11 @@ class SurveyDesign(ValueReports):
         known = {str(label).replace(" ", "_"): label for label in labels}
         for name, value in named.items():
             if name not in known:
-                raise ParameterError(name, value, f"is no report of this design, which has {', '.join(known)}")
+                raise ParameterError(name, value, f"is not a report of this design, which has {', '.join(known)}")
             given[known[name]] = value
         for label in given:
             if label not in labels:
-                raise ParameterError("counts", label, f"is no report of this design, which has {', '.join(map(str, labels))}")
+                raise ParameterError("counts", label, f"is not a report of this design, which has {', '.join(map(str, labels))}")
         people = None if n is None else count("n", n)
         numbers = {label: count(str(label), value, people) for label, value in given.items()}
         missing = [label for label in labels if label not in numbers]

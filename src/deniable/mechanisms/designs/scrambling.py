@@ -157,8 +157,7 @@ class Scrambling:
         return np.asarray((_finite_reports(reports) - self._offset) / self._slope)
 
     def square_guesses(self, reports: Any) -> _Floats:
-        """For each report, an unbiased guess of the square of the true number: not the square of the guess, which is too
-        large."""
+        """For each report, an unbiased guess of the true number's square: not the square of the guess, which is too large."""
         z = _finite_reports(reports)
         p1, p2, p3 = float(self.truth), self._scrambled, float(self.substituted)
         w, u, s = self.multiplier, self.addend, self.substitute

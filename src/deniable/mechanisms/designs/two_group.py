@@ -48,7 +48,7 @@ class TwoGroupDesign(ABC):
         if a * d == b * c:
             names = list(self.__dataclass_fields__)  # type: ignore[attr-defined]
             raise ParameterError(
-                names[-1], str(groups[-1]), "makes both samples alike: they must differ for two unknowns to be told"
+                names[-1], str(groups[-1]), "makes both samples alike: they must differ for two unknowns to be estimated"
             )
         derived = {
             "_rows": np.array(rows, dtype=np.float64),
@@ -116,7 +116,7 @@ class TwoGroupDesign(ABC):
         """The numbers of yes and of people in both samples, after checking that they are possible."""
         for name, pair in (("yes", yes), ("n", n)):
             if isinstance(pair, int | float | str) or len(pair) != 2:
-                raise ParameterError(name, pair, "must be two numbers, one a sample")
+                raise ParameterError(name, pair, "must be two numbers, one per sample")
         people = [count(f"n[{i}]", value) for i, value in enumerate(n)]
         counts = [count(f"yes[{i}]", value, people[i]) for i, value in enumerate(yes)]
         if min(people) < 2:

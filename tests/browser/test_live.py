@@ -74,7 +74,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_shows_the_newest_window(
     browser.open(f"{console.url}/")
     browser.find("token").send_keys("deniable_guessed")
     browser.run("arguments[0].requestSubmit()", browser.find("sign-in"))
-    browser.wait(lambda: "not known" in browser.text("sign-in-problem"), "no refusal was shown")
+    browser.wait(lambda: "Unknown token" in browser.text("sign-in-problem"), "no refusal was shown")
     assert not browser.all("condition")
     watch(browser, console, trips)
     told = newest(console, trips)

@@ -179,9 +179,11 @@ def test_proxies_that_are_killed_at_random_while_they_append_cost_nothing(
     with streaming(broker, fresh_topic, tmp_path) as stream, ThreadPoolExecutor(2) as starter:
         stream.start(0.0)
         for i in range(n_rounds):
+            # Chosen before they may go on: a sender that is done with its part meanwhile would never reach a goal beyond it.
+            goals = [sender.n_taken + schedule.randrange(1, 6) for sender in stream.senders]
             stream.allow((i + 1) / (n_rounds + 1))
-            for proxy, sender in zip(stream.proxies, stream.senders, strict=True):
-                goal = sender.n_taken + schedule.randrange(1, 6)
+            assert all(goal <= sender.may_send for goal, sender in zip(goals, stream.senders, strict=True))
+            for proxy, sender, goal in zip(stream.proxies, stream.senders, goals, strict=True):
                 wait(lambda sender=sender, goal=goal: sender.n_taken >= goal)  # type: ignore[misc]
                 time.sleep(schedule.uniform(0, 0.15))
                 proxy.stop(signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import re
 import socket
@@ -244,6 +245,27 @@ def test_check_of_an_aggregator_looks_at_state_logs_tokens_and_keys(tmp_path: Pa
         ("error", 15, "history.folder"),
         ("error", None, "spark"),
     ]
+
+
+@pytest.mark.parametrize(("absent", "found"), [("duckdb", []), ("pyarrow", [("error", None, "history")])])
+def test_check_asks_only_for_what_an_aggregator_with_a_history_imports(
+    absent: str, found: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RING.save(tmp_path / "ring.json")
+    State(tmp_path / "state.db", ["one", "two"]).close()
+    BlockLog(tmp_path / "log.db").close()
+    proxies = "".join(f'[[proxies]]\nname = "{name}"\nlog = "log.db"\n' for name in ("one", "two"))
+    path = tmp_path / "aggregator.toml"
+    path.write_text(f'state = "state.db"\nring = "ring.json"\nport = 0\n{proxies}[history]\nfolder = "history"\n')
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == absent else find_spec(name))
+    findings_of_history = [each for each in findings(run("aggregator", "check", path, "--json")) if each[2] == "history"]
+    assert [(level, None, key) for level, _, key in findings_of_history] == found
+
+
+def test_no_two_services_listen_on_the_same_port_by_default() -> None:
+    ports = [dict(all_keys(kind))["port"] for kind in KINDS.values()]
+    assert len(set(ports)) == len(ports)
 
 
 def test_check_says_which_neighbour_cannot_be_reached_within_seconds(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def _restore_history(backup: Path, settings: Settings) -> list[str]:
 
 def _boards(settings: Settings) -> list[SignedQuery] | None:
     """The queries that the proxies show to devices; None if no proxy could be asked."""
-    import httpx  # noqa: PLC0415 - an extra
+    import httpx  # noqa: PLC0415 - slow to import
 
     found: list[SignedQuery] = []
     answered = False

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deniable.aggregator.aggregator_settings import ProxySettings, Settings
 from deniable.aggregator.state import SCHEMA_VERSION, look_into
-from deniable.errors import ParameterError
+from deniable.errors import MissingExtraError, ParameterError
 from deniable.logs.kafka_check import check_topic
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.keys import AnalystKey
@@ -34,9 +34,8 @@ def check_aggregator(settings: Settings, found: Inspection, url: str | None = No
             AnalystKey.load(settings.controller)
     if settings.history is not None:
         with found.looking_at("history"):
-            for module in ("pyarrow", "duckdb"):
-                if importlib.util.find_spec(module) is None:
-                    raise ParameterError("history", None, f"needs {module}: pip install 'deniable[history]'")
+            if importlib.util.find_spec("pyarrow") is None:
+                raise MissingExtraError("pyarrow", "history", "history")
         if "://" not in settings.history.folder:
             found.folder("history.folder", Path(settings.history.folder))
     if settings.engine == "spark" or settings.spark is not None:

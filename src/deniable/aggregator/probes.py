@@ -24,7 +24,7 @@ class ProxyProbe:
     """Probes one proxy, in its own thread."""
 
     def __init__(self, settings: ProxySettings, silent: float, logger: logging.Logger) -> None:
-        import httpx  # noqa: PLC0415 - an extra
+        import httpx  # noqa: PLC0415 - slow to import
 
         self.name, self._url, self._silent = settings.name, settings.url.rstrip("/"), silent
         self._client = httpx.Client(timeout=silent)

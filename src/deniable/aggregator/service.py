@@ -77,7 +77,7 @@ class Service:
     """A running aggregator. The interface has its own connection to the state; the engine's is used by the engine alone."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        import httpx  # noqa: PLC0415 - an extra
+        import httpx  # noqa: PLC0415 - slow to import
 
         self.settings = settings
         self.names = tuple(proxy.name for proxy in settings.proxies)

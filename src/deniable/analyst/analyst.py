@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.windows import Window
 from deniable.analyst.past_answer import PastAnswer
-from deniable.errors import MissingExtraError, ParameterError, ResponseError
+from deniable.errors import ParameterError, ResponseError
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery
 from deniable.queries.times import moment
@@ -39,10 +39,8 @@ class Analyst:
     """
 
     def __init__(self, url: str, token: str, timeout: float = 30.0, client: httpx.Client | None = None) -> None:
-        try:
-            import httpx  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingExtraError("httpx", "service", "Analyst") from None
+        import httpx  # noqa: PLC0415 - slow to import
+
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ParameterError("url", url, "must start with http:// or https://")
         self._httpx = httpx

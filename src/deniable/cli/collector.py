@@ -32,7 +32,7 @@ def collector() -> None:
 @FILE
 @click.option("--proxy", default="https://proxy-1.example:8600", show_default=True, help="The address of its proxy.")
 @click.option("--token-file", help="The file with a token of the role collector [default: FILE with the ending .token].")
-@endpoint_options(8700)
+@endpoint_options(8650)
 def new(file: Path, proxy: str, token_file: str | None, host: str, port: int, certificate: str | None, key: str | None) -> None:
     """Write commented settings to FILE, which must not exist yet."""
     token = token_file or file.with_suffix(".token").name

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from deniable.client.store import Store
-from deniable.errors import DeniableError, MissingExtraError, QueryError
+from deniable.errors import DeniableError, QueryError
 from deniable.queries.signing import SignedQuery
 from deniable.service.chained_lines import Head, check_lines
 from deniable.service.query_feed import read_feed
@@ -75,10 +75,8 @@ class FeedFinding:
 
 def feed_client() -> Any:
     """What feeds are asked with: no token, no cookie, no redirects."""
-    try:
-        import httpx  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("httpx", "service", "reading the public feeds") from None
+    import httpx  # noqa: PLC0415 - slow to import
+
     return httpx.Client(timeout=_SECONDS, follow_redirects=False)
 
 

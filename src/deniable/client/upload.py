@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from deniable.client.parallel import Lines
 from deniable.client.policy import Policy
 from deniable.client.store import Store
-from deniable.errors import MissingExtraError, ResponseError, UploadError
+from deniable.errors import ResponseError, UploadError
 from deniable.queries.bounded_json import MOST_FIELDS, decode
 from deniable.queries.signing import LARGEST_LIST, MOST_LISTED
 from deniable.randomness import Source, system_source
@@ -212,16 +212,14 @@ def _poll(proxy: str, transport: Transport) -> Polled:
 
 
 class HttpTransport:
-    """HTTP with httpx (the `service` extra): `POST /v1/shares` with the device's token as bearer, and `GET /v1/queries` without.
+    """HTTP with httpx: `POST /v1/shares` with the device's token as bearer, and `GET /v1/queries` without.
 
     Polls use separate connections, so that a connection that has carried a token never carries a poll.
     """
 
     def __init__(self, timeout: float = _TIMEOUT, client: Any = None) -> None:
-        try:
-            import httpx  # noqa: PLC0415 - an optional dependency
-        except ImportError:
-            raise MissingExtraError("httpx", "service", "sending shares over HTTP") from None
+        import httpx  # noqa: PLC0415 - slow to import
+
         if client is None:
             authorities = httpx.create_ssl_context()  # takes 40 ms: once for both
             self._client = httpx.Client(timeout=timeout, follow_redirects=False, verify=authorities)

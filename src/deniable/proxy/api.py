@@ -57,7 +57,6 @@ _ENOUGH = 8 << 20
 """Bytes of the log after which a response ends."""
 _FRAME = struct.Struct("<QI")
 _SECONDS_BETWEEN_WATCHES = 1.0
-_LOGGER = logging.getLogger("deniable.proxy")
 
 
 class Proxy:

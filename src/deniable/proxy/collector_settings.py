@@ -28,7 +28,7 @@ class CollectorSettings:
     ca: FilePath | None = None
     """CA certificates to verify the proxy's, in PEM; by default those that the operating system trusts."""
     host: str = "127.0.0.1"
-    port: int = 8700
+    port: int = 8650
     """0 lets the operating system choose."""
     refresh: Seconds = 2
     """Seconds between checks for changes in the proxy's tokens and queries."""

@@ -54,7 +54,7 @@ def ask(
 
     Raises `ResponseError` if there is no response (with status 0), or if it is too long, too slow or compressed.
     """
-    import httpx  # noqa: PLC0415 - an extra
+    import httpx  # noqa: PLC0415 - slow to import
 
     what["headers"] = {**(what.get("headers") or {}), "Accept-Encoding": "identity"}
     try:

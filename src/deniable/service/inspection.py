@@ -144,7 +144,7 @@ class Inspection:
 
     def reach(self, key: str, url: str, path: str, token: str = "", verify: Any = True) -> tuple[int, str]:
         """The status and reason of another service's response; if there is none, records a finding and returns status 0."""
-        import httpx  # noqa: PLC0415 - an extra
+        import httpx  # noqa: PLC0415 - slow to import
 
         found = (0, "")
         with self.looking_at(key, url):

@@ -137,6 +137,7 @@ class TwoAnalysts:
 
     folder: Path
     now: int = MINE.schedule.origin + 5
+    n_windows: int = N_EPOCHS - 3
     proxies: list[Proxy] = field(default_factory=list)
     doors: list[httpx.Client] = field(default_factory=list)
     fronts: list[HotFront] = field(default_factory=list)
@@ -170,13 +171,18 @@ class TwoAnalysts:
             self.now = MINE.schedule.start_of_epoch(epoch) + 5
             for query in (MINE, PLAIN, THEIRS):
                 self._answer(query, epoch)
-        self.now = MINE.schedule.start_of_epoch(N_EPOCHS) + 5
-        for query in (MINE, PLAIN, THEIRS):
-            until(partial(self._has_results, query.id), f"results of {query.id}")
+        self.another_window()
         until(lambda: self.service.kept_history().extent("mine")["n_reports"] > 0, "stored reports")
 
+    def another_window(self) -> None:
+        """Let an epoch pass, and wait for the window that ends with it, of every query."""
+        self.n_windows += 1
+        self.now = MINE.schedule.start_of_epoch(self.n_windows + 2) + 5
+        for query in (MINE, PLAIN, THEIRS):
+            until(partial(self._has_results, query.id), f"results of {query.id}")
+
     def _has_results(self, query_id: str) -> bool:
-        return len(self.service.results(query_id)) == N_EPOCHS - 2
+        return len(self.service.results(query_id)) == self.n_windows
 
     def _answer(self, query: Query, epoch: int) -> None:
         reports = query.mechanism.draw(np.arange(N_ANSWERS) % 2, seeded_source(epoch))
@@ -283,7 +289,9 @@ def test_what_lists_queries_or_results_holds_bs_own_only(world: TwoAnalysts) -> 
         for line in answer.iter_lines():
             if line.startswith("data: ") and '"query"' in line:
                 windows.append(json.loads(line.removeprefix("data: ")))
-            if len(windows) == N_EPOCHS - 2:
+            if len(windows) == N_EPOCHS - 2 and world.n_windows == N_EPOCHS - 2:
+                world.another_window()  # which the stream is then told of, as news
+            if sum(window["query"] == "theirs" for window in windows) == N_EPOCHS - 1:
                 break
     assert {window["query"] for window in windows} == {"theirs"}
     known = world.client.get("/v1/session", headers={"Cookie": f"deniable={world.theirs}"})

@@ -24,6 +24,7 @@
     │   ├── ExpiredQueryError       past its expiry
     │   ├── RollbackError           older than a version already seen, or another one under the same serial
     │   ├── EnvelopeError           a controller's version of a query is outside what its analyst allows
+    │   ├── ChannelError            a query is on a channel of another key, without or beyond its permission
     │   └── KeyFileError            a key or ring file cannot be read or would be unsafe to use
     ├── WireError               bytes that are not a message, share or block; ``reason`` is a word listed in docs/wire.md
     ├── VaultError              a vault cannot be used, or a change to it is refused
@@ -77,6 +78,7 @@ __all__ = [
     "BudgetExceededError",
     "BudgetFileError",
     "CellError",
+    "ChannelError",
     "ConformanceError",
     "CuratorError",
     "DeadlineError",
@@ -299,6 +301,12 @@ class EnvelopeError(QueryError):
     """A controller's version of a query is outside the envelope that the analyst signed, or there is none."""
 
     reason = "outside the envelope"
+
+
+class ChannelError(QueryError):
+    """A query is on a channel of another key, without a permission that its owner signed, or beyond it."""
+
+    reason = "foreign channel"
 
 
 class KeyFileError(QueryError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from deniable.errors import UploadError
 from deniable.queries.keys import KeyRing
 from toolkit import loopback
 from toolkit.certificates import self_signed
-from toolkit.proxies import ProxyProcess
+from toolkit.proxies import ProxyProcess, query_of_today
+from toolkit.shares import make_columns, records_of
 
 
 def deniable(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -72,3 +74,24 @@ def test_a_certificate_that_is_not_trusted_and_a_port_without_tls_are_named(tmp_
             transport.queries(plain.address.replace("http://", "https://"))
         with pytest.raises(UploadError, match="nobody listens there"):
             transport.queries("http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_device_that_rotates_its_token_has_one_quota_even_where_enrolment_is_closed(tmp_path: Path, workers: int) -> None:
+    proxy = ProxyProcess(tmp_path / "proxy", f"workers = {workers}\n")
+    query = query_of_today()
+    address = proxy.start()
+    try:
+        proxy.publish(query)
+        epoch = query.schedule.epoch_of(int(time.time()))
+        records = records_of(query, epoch, make_columns(query, epoch, 3)[0])
+        headers = {**proxy.token("device"), "Content-Type": "application/octet-stream"}
+        outcomes = []
+        for record in records:
+            answer = loopback.post(f"{address}/v1/shares", headers=headers, content=record)
+            outcomes.append((answer.status_code, answer.json().get("reason")))
+            rotated = loopback.post(f"{address}/v1/enrol/rotate", headers=headers)
+            headers["Authorization"] = f"Bearer {rotated.json()['token']}"
+        assert outcomes == [(202, None), (429, "quota"), (429, "quota")]
+    finally:
+        proxy.stop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from deniable.service.audit_log import RefusalLog, read_events
 from deniable.service.tokens import ROLES, Role
 from toolkit.crowds import KEY, minute_query
 from toolkit.proxies import query_of_today
-from toolkit.served import served
+from toolkit.served import addresses, served
 
 pytestmark = pytest.mark.slow
 
@@ -108,14 +108,6 @@ PROXY: dict[str, tuple[tuple[Role, ...] | str, int | tuple[int, ...], bytes | No
     "PUT /v1/revoked/{key_id}": (("operator",), 204, b""),
 }
 REFUSED = frozenset({401, 403, 404})
-
-
-def addresses(app: FastAPI) -> set[str]:
-    found = set()
-    for route in app.routes:
-        methods: Iterable[str] = getattr(route, "methods", None) or ["MOUNT"]
-        found |= {f"{method} {getattr(route, 'path', route)}" for method in methods if method != "HEAD"}
-    return found
 
 
 @dataclass

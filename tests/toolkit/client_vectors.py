@@ -27,6 +27,7 @@ from deniable.privacy.ledger import Limit
 from deniable.queries.buckets import Column
 from deniable.queries.envelope import Envelope, Version
 from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
+from deniable.queries.permissions import ChannelPermission, permit
 from deniable.queries.query import Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.signing import SignedQuery, sign, sign_version
@@ -89,6 +90,11 @@ def query(**changes: Any) -> Query:
 
 def signed(key: AnalystKey = CITY, **changes: Any) -> SignedQuery:
     return sign(query(analyst=key.owner, **changes), key)
+
+
+def unowned(asked: Query, key: AnalystKey) -> SignedQuery:
+    """A query of format 1, which names no owner of its channel, as the first release signed it."""
+    return SignedQuery(asked.content, key.public.id, key.sign(b"deniable query 1\0" + asked.content))
 
 
 def at(epoch: int, second: int = 0) -> int:
@@ -167,7 +173,7 @@ def chances() -> Iterator[Case]:
             yield f"stratum {name}, stream {i}", {"strata": ["east", name]}, [Step(asked)]
     for size_class in range(1, 7):
         yield f"size class {size_class}", {}, [Step(signed(size_class=size_class))]
-    yield "a channel of several queries", {}, [Step(signed(channel="all of the city"))]
+    yield "a channel of several queries", {}, [Step(unowned(query(channel="all of the city"), CITY))]
     for second in (0, 1, 540, 588, 591, 599):
         for within in (1, 60, 600):
             yield (
@@ -343,11 +349,49 @@ def refusals() -> Iterator[Case]:
     yield "versions", {}, [Step(each, now=at(i)) for i, each in enumerate(versions)]
 
 
+def channels() -> Iterator[Case]:
+    """Channels that belong to a key: the analyst's own, an earlier key's, and another's by permission or without."""
+    permission = permit(ACME, "all of the city", CITY.public, end=ORIGIN + 365 * DAY, messages=2, grace=DAY)
+    on_channel = query(channel="all of the city")
+    rotated = RETIRED.public.raw.hex()
+    good = {
+        "the analyst's own": signed(channel="all of the city"),
+        "the analyst's earlier key's": signed(channel="all of the city", channel_owner=rotated),
+        "another's, permitted": sign(on_channel, CITY, permission),
+        "another's, with all that is permitted": sign(
+            query(channel="all of the city", rows="several", most_rows=2, grace=DAY), CITY, permission
+        ),
+    }
+
+    def beyond(given: ChannelPermission, **changes: Any) -> SignedQuery:
+        fields = {"channel": "all of the city", "channel_owner": given.owner, "permission": given}
+        return unowned(query(**{**fields, **changes}), CITY)
+
+    lapsed = permit(RETIRED, "all of the city", CITY.public, end=ORIGIN + 365 * DAY)
+    stolen = permit(STOLEN, "all of the city", CITY.public, end=ORIGIN + 365 * DAY)
+    bad = {
+        "another's, not permitted": unowned(query(channel="all of the city", channel_owner=ACME.public.raw.hex()), CITY),
+        "an unknown key's, not permitted": unowned(
+            query(channel="all of the city", channel_owner=STRANGER.public.raw.hex()), CITY
+        ),
+        "permitted under another name": beyond(permission, channel="another"),
+        "permitted to another key": beyond(permit(ACME, "all of the city", STRANGER.public, end=ORIGIN + 365 * DAY)),
+        "permitted for fewer messages": beyond(permission, rows="several", most_rows=3),
+        "permitted for a shorter grace": beyond(permission, grace=DAY + 1),
+        "permitted until an earlier end": beyond(permit(ACME, "all of the city", CITY.public, end=ORIGIN + 365 * DAY - 1)),
+        "a permission that was changed": beyond(dataclasses.replace(permission, messages=3)),
+        "a permission of a revoked key": beyond(stolen),
+        "a permission of a key that is no longer valid": beyond(lapsed),
+    }
+    for name, each in {**good, **bad}.items():
+        yield f"a channel: {name}", {}, [Step(each)]
+
+
 def _early() -> Schedule:
     return Schedule(ORIGIN - 10 * EVERY, ORIGIN + 365 * DAY, EVERY, 6 * EVERY, EVERY)
 
 
-GROUPS = (mechanisms, buckets, several_rows, several_ones, chances, versions, memos, ledgers, refusals)
+GROUPS = (mechanisms, buckets, several_rows, several_ones, chances, versions, memos, ledgers, refusals, channels)
 
 
 # --- what the library makes of them -----------------------------------------------------------------------------------

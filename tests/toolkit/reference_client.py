@@ -34,7 +34,7 @@ def canonical(value: Any) -> bytes:
     return json.dumps(written(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def read_canonical(content: bytes, written: str = "deniable query 1") -> Any:
+def read_canonical(content: bytes, written: str) -> Any:
     def read(part: Any) -> Any:
         if isinstance(part, list):
             return [read(each) for each in part]
@@ -216,7 +216,10 @@ class ReferenceDevice:
             "every": schedule["every"],
             "size_class": size,
         }
-        channel = int.from_bytes(hashlib.sha256(b"deniable channel 1\0" + canonical(named)).digest()[:8], "little")
+        separator = b"deniable channel 1\0"
+        if "channel_owner" in query:
+            separator, named["owner"] = b"deniable channel 2\0", query["channel_owner"]
+        channel = int.from_bytes(hashlib.sha256(separator + canonical(named)).digest()[:8], "little")
         out["messages"], out["shares"] = [], {proxy: [] for proxy in query["proxies"]}
         for report in reports or [b""] * most:
             identity, key = words.bytes(16), words.bytes(16)
@@ -251,11 +254,13 @@ class ReferenceDevice:
         except (InvalidSignature, ValueError):
             raise Stop("refused", "bad signature") from None
         try:
-            query = read_canonical(fields["query"].encode())
+            named = b'"channel_owner":' in fields["query"].encode()
+            query = read_canonical(fields["query"].encode(), "deniable query 2" if named else "deniable query 1")
         except (ValueError, KeyError, TypeError):
             raise Stop("refused", "unusable query") from None
         if query["analyst"] != key["owner"]:
             raise Stop("refused", "bad signature")
+        self._check_channel(query, key, now)
         if "version" in fields:
             query = self._delegated(query, hashlib.sha256(content).hexdigest(), fields, now)
             content = b"deniable query 1\0" + canonical(query)
@@ -268,6 +273,31 @@ class ReferenceDevice:
             raise Stop("refused", "rolled-back query")
         self.seen[name] = (query["serial"], digest)
         return query, digest
+
+    def _check_channel(self, query: dict[str, Any], key: dict[str, Any], now: int) -> None:
+        """Refuse a channel of another key, unless it is an earlier one of the analyst's, or its owner permits it."""
+        owner, permission = query.get("channel_owner"), query.get("permission")
+        if permission is None:
+            held = {each["public"] for each in self.ring if each["owner"] == query["analyst"]}
+            if owner is not None and owner != key["public"] and owner not in held:
+                raise Stop("refused", "foreign channel")
+            return
+        terms = {name: value for name, value in permission.items() if name != "signature"}
+        try:
+            signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(permission["owner"]))
+            signer.verify(bytes.fromhex(permission["signature"]), b"deniable channel permission 1\0" + canonical(terms))
+        except (InvalidSignature, ValueError):
+            raise Stop("refused", "foreign channel") from None
+        allowed = permission["owner"] == owner and permission["channel"] == query["channel"]
+        allowed = allowed and permission["guest"] == key["public"] and query["most_rows"] <= permission["messages"]
+        allowed = allowed and query.get("grace", 0) <= permission["grace"]
+        if not allowed or query["schedule"]["expires"] > permission["end"]:
+            raise Stop("refused", "foreign channel")
+        known = next((each for each in self.ring if each["public"] == owner), None)
+        if known is not None and known["revoked"]:
+            raise Stop("refused", "revoked key")
+        if known is not None and not known["valid_from"] <= now < known["valid_until"]:
+            raise Stop("refused", "key not valid")
 
     def _delegated(self, query: dict[str, Any], digest: str, fields: dict[str, str], now: int) -> dict[str, Any]:
         """The query as a controller's version has it, if the version is inside the analyst's envelope."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,16 @@ import httpx
 from deniable.service.hosting import Endpoint
 from deniable.service.limits import ConnectionLimits
 
-__all__ = ["served"]
+__all__ = ["addresses", "served"]
+
+
+def addresses(app: Any) -> set[str]:
+    """Every method and path that an application answers."""
+    found = set()
+    for route in app.routes:
+        methods: Iterable[str] = getattr(route, "methods", None) or ["MOUNT"]
+        found |= {f"{method} {getattr(route, 'path', route)}" for method in methods if method != "HEAD"}
+    return found
 
 
 @contextmanager

@@ -164,3 +164,39 @@ def test_every_command_of_the_group_is_documented() -> None:
 def test_the_list_of_commands_names_query() -> None:
     assert "query" in run(Path(), "--help").stdout
     assert run(Path(), "no-such-command").returncode == 2
+
+
+def test_the_owner_of_a_channel_permits_a_guest_who_signs_with_the_permission(folder: Path) -> None:
+    guest = AnalystKey("Bus company", bytes(range(5, 37)))
+    guest.save(folder / "bus.key")
+    guest.public.save(folder / "bus.key.pub")
+    mine, theirs = (
+        (folder / "q.toml").read_text(encoding="utf-8").replace('# channel = "trips" ', 'channel = "trips" ') for _ in "ab"
+    )
+    assert "\nchannel" in mine
+    (folder / "q.toml").write_text(mine, encoding="utf-8")
+    owner = read_query(folder / "q.toml").analyst
+    theirs = theirs.replace(f'analyst = "{owner}"', 'analyst = "Bus company"').replace('id = "', 'id = "bus-')
+    (folder / "bus.toml").write_text(theirs, encoding="utf-8")
+    assert "in channel 'trips' of the key that signs the query" in run(folder, "query", "check", "q.toml").stdout
+    permit = ["query", "permit", "trips", "bus.key.pub", "--key", "city.key", "--end"]
+    refused = run(folder, *permit, "soon")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--end = 'soon'" in refused.stderr
+    done = run(folder, *permit, "2099-01-01", "--messages", "2", "--grace", "1 h")
+    assert done.stdout == (
+        "wrote trips.permission.json: until 2099-01-01T00:00:00Z, at most 2 messages per device and epoch, grace 1 h\n"
+    )
+    assert run(folder, *permit, "2099-01-01").returncode == 2  # nothing is overwritten
+    shown = json.loads(run(folder, *permit, "2099-01-01", "--output", "more.json", "--json").stdout)
+    assert (shown["guest"], shown["messages"], shown["grace"]) == (guest.public.raw.hex(), 1, 0)
+    assert run(folder, "query", "sign", "q.toml", "--key", "city.key", "--out", "mine.json").returncode == 0
+    sign = ["query", "sign", "bus.toml", "--key", "bus.key", "--permission"]
+    assert run(folder, *sign, "trips.permission.json", "--out", "theirs.json").returncode == 0
+    signed = [SignedQuery.from_bytes((folder / name).read_bytes()).header() for name in ("mine.json", "theirs.json")]
+    assert signed[0].channel_tag == signed[1].channel_tag
+    for name, says in (("absent.json", "absent.json cannot be read"), ("mine.json", "is not a permission|not a permission")):
+        broken = run(folder, *sign, name, "--out", "bad.json")
+        assert broken.returncode == 2
+        assert any(each in broken.stderr for each in says.split("|"))
+    assert run(folder, "query", "show", "mine.json").stdout.count(f"{signed[0].channel_tag:016x}") == 1

@@ -21,6 +21,8 @@ from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
 from deniable.queries.envelope import Envelope
 from deniable.queries.files import parse_query
+from deniable.queries.keys import AnalystKey
+from deniable.queries.permissions import permit
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
@@ -177,6 +179,8 @@ def test_a_query_cannot_be_changed_only_revised() -> None:
         query.revised(id="other")
 
 
+OWNER, GUEST = (AnalystKey("Owner", bytes([i]) * 32) for i in (1, 2))
+PERMISSION = permit(OWNER, "x", GUEST.public, end=1_800_000_000)
 VARIANTS: list[dict[str, Any]] = [
     {"grace": 172_800},
     {"id": "b"},
@@ -210,6 +214,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"cover": True},
     {"size_class": 1},
     {"channel": "x"},
+    {"channel": "x", "channel_owner": OWNER.public.raw.hex()},
+    {"channel": "x", "channel_owner": OWNER.public.raw.hex(), "permission": PERMISSION},
     {"ones": 2},
     {"envelope": Envelope("00" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
     {"envelope": Envelope("01" * 32, (0.1, 1.0), 3.0, p=(0.2, 0.4), q=(0.5, 0.7))},
@@ -285,7 +291,9 @@ def test_doubles_are_written_by_their_bits() -> None:
         (lambda c: c.replace(b'"f64":"3f', b'"f64":"3F', 1), "16 lower-case"),
         (lambda c: c[:-2], "cut off"),
         (lambda c: c.replace(b"City", b"C\xff"), "UTF-8"),
-        (lambda c: c.replace(b"deniable query 1", b"deniable query 2"), "the only format"),
+        (lambda c: c.replace(b"deniable query 1", b"deniable query 3"), "the only formats"),
+        (lambda c: c.replace(b"deniable query 1", b"deniable query 2"), "channel_owner = None must be given"),
+        (lambda c: c.replace(b'"columns"', b'"channel_owner":"%b","columns"' % (b"00" * 32)), "and only there"),
         (lambda c: b"[" * 100_000, "nest too deeply"),
         *((lambda c, n=n: b"[" * n + b"]" * n, "nest too deeply|must be a table") for n in (300, 600, 900)),
         (lambda c: b"3", "must be a table"),

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deniable.aggregator.state import signed as signed_word
-from deniable.errors import PublicationError
-from deniable.queries.channels import Channel, channels_of
+from deniable.errors import ParameterError, PublicationError
+from deniable.queries.channels import Channel, channels_of, check_joining
 from deniable.queries.keys import KeyRing
 from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, authenticate, check_version
@@ -45,7 +45,7 @@ class Catalogue:
     """The channels of all published versions."""
 
     def __init__(self, entries: Iterable[Published] = ()) -> None:
-        entries = list(entries)
+        entries = sorted(entries, key=lambda entry: entry.published)
         versions: dict[int, dict[int, Query]] = {}
         for entry in entries:
             versions.setdefault(entry.query.channel_tag, {})[entry.query.tag] = entry.query
@@ -94,6 +94,7 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
         _check_revision(last.query, query)
         if signed.version is None:
             _check_serial(last, query)
+    _check_channel(connection, query, now)
     connection.execute(
         "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
         (query.id, query.serial, signed_word(query.tag), signed_word(query.channel_tag), signed.to_bytes(), now, query.analyst),
@@ -103,11 +104,24 @@ def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, 
     return query
 
 
+def _check_channel(connection: sqlite3.Connection, query: Query, now: int) -> None:
+    """Refuse a query that would use a channel of another analyst, or more of it than its owner permits."""
+    sql = "SELECT signed, stopped FROM queries WHERE channel = ? ORDER BY published"
+    rows = connection.execute(sql, (signed_word(query.channel_tag),)).fetchall()
+    try:
+        check_joining(query.header, [(SignedQuery.from_bytes(content).header(), stopped) for content, stopped in rows], now)
+    except ParameterError as error:
+        raise PublicationError(f"query {query.id!r}: {error}") from None
+
+
 def _check_revision(last: Query, query: Query) -> None:
     times = {name: value for name, value in query.schedule.to_dict().items() if name != "expires"}
     if {name: value for name, value in last.schedule.to_dict().items() if name != "expires"} != times:
         raise PublicationError(f"a new version of {query.id!r} must keep origin, every, window and slide of its schedule")
     if last.channel_tag != query.channel_tag:
+        if last.channel == query.channel is not None and last.channel_owner is None:
+            rule = f"version {last.serial} of {query.id!r} is on a channel of format 1, which belongs to no key"
+            raise PublicationError(f"{rule}: publish the query under another id")
         raise PublicationError(f"a new version of {query.id!r} must keep its channel and size class {last.size_class}")
 
 

@@ -9,6 +9,7 @@ of any engine. What it changes depends only on released results and on how many 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from deniable.aggregator.catalogue import Published, publish, published
 from deniable.aggregator.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows import MALFORMED, PROXY_DOWN
+from deniable.errors import PublicationError, QueryError
 from deniable.planning.allocation import neyman
 from deniable.planning.feedback import Coins, Decision, Limits, Outlook, Setting, decide, lasting_rate
 from deniable.queries.envelope import Envelope, Version
@@ -34,6 +36,7 @@ from deniable.randomness import ONE
 
 __all__ = ["Change", "Controller", "versions_of"]
 
+_LOGGER = logging.getLogger("deniable.aggregator")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS versions (query TEXT, serial INTEGER, number INTEGER NOT NULL, reason TEXT NOT NULL, "
     "wish REAL NOT NULL, achieved REAL, PRIMARY KEY (query, serial)) WITHOUT ROWID",
@@ -145,7 +148,11 @@ class Controller:
             coins.setdefault("inverted", False)
         strata = _allocated(connection, query, number, setting.sampling) if query.strata else None
         version = Version(digest_of(base.content).hex(), serial, setting.sampling, coins, strata)
-        publish(connection, sign_version(base, version, self.key), self.ring(), self.proxies, self.clock())
+        try:
+            publish(connection, sign_version(base, version, self.key), self.ring(), self.proxies, self.clock())
+        except (PublicationError, QueryError) as error:  # such as an expired key: the queries of others still adapt
+            _LOGGER.warning("query cannot adapt", extra={"fields": {"query": query.id, "problem": str(error)}})
+            return None
         order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
         row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
         connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)

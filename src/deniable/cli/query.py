@@ -12,7 +12,9 @@ import click
 
 from deniable.cli.connecting import aggregator_options, connect
 from deniable.cli.output import as_csv, as_json, output_options, say, write_new
+from deniable.cli.query_permit import permit_command, read_permission
 from deniable.cli.query_plan import budget_words, check_budgets, cost_options, costs_of, plan_command
+from deniable.cli.signing_key import signing_key
 from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
@@ -41,7 +43,7 @@ rows = "random"             # of several rows: "random" draws one; "aggregate" a
 # distinct = 3              # for up to this many different true answers; all are paid for with the first answer
 # cover = true              # devices that do not answer send a message of the same length that says so
 # size_class = 1            # shares longer than needed, to look like those of other queries
-# channel = "trips"         # what proxies see instead of this query: share it to make queries look alike
+# channel = "trips"         # what proxies see instead of this query: your queries with one channel look alike
 # population = 10000        # how many devices there are, if known
 
 [schedule]
@@ -103,7 +105,7 @@ def load_query(path: Path) -> tuple[Query, SignedQuery | None]:
             rule = f"is missing: write one, or plan it from the budget with  deniable query plan {path}"
             raise QueryFileError("mechanism", None, rule, path.name) from None
     content = b"{" + rest
-    if b'"format":"deniable query 1"' in content:  # canonical bytes contain no spaces; in a signed file they are inside a string
+    if b'"format":"deniable query ' in content:  # canonical bytes contain no spaces; in a signed file they are inside a string
         try:
             return Query.from_content(content.strip()), None
         except ParameterError as error:
@@ -184,31 +186,24 @@ def check(file: Path, **given: Any) -> None:
 
 
 query.add_command(plan_command)
+query.add_command(permit_command)
 
 
 @query.command(name="sign")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), required=True, help="The analyst's key, from keygen or as PKCS#8 PEM.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write [default: FILE.signed.json].")
-def sign_command(file: Path, key: Path, out: Path | None) -> None:
-    """Sign the query in FILE, so that devices can trust it."""
+@click.option("--permission", type=click.Path(path_type=Path), help="The permission of the channel's owner, if it is not yours.")
+def sign_command(file: Path, key: Path, out: Path | None, permission: Path | None) -> None:
+    """Sign the query in FILE, so that devices can trust it. A channel that it names belongs to your key."""
     found, signed_before = load_query(file)
     if signed_before is not None:
         raise QueryError(f"{file} is already signed: sign the TOML file it was made from")
-    signed = sign(found, _signing_key(key, found.analyst))
+    given = None if permission is None else read_permission(permission)
+    signed = sign(found, signing_key(key, found.analyst), given)
     target = out or file.with_suffix(".signed.json")
     write_new(target, signed.to_bytes().decode(), QueryError)
     say(f"wrote {target}: {found.id}, version {found.serial}, signed with key {signed.key_id}")
-
-
-def _signing_key(path: Path, owner: str) -> AnalystKey:
-    """The key in a file; prompts for the password of an encrypted PEM file."""
-    try:
-        return AnalystKey.load(path, owner)
-    except KeyFileError as error:
-        if "the key is encrypted" not in str(error):
-            raise
-    return AnalystKey.load(path, owner, click.prompt("Password of the key", hide_input=True, err=True).encode())
 
 
 @query.command()
@@ -320,7 +315,7 @@ def show(file: Path, wants_json: bool, ring: Path | None) -> None:
     facts = {
         "digest": found.digest.hex(),
         "query_tag": f"{found.tag:016x}",
-        "channel_tag": f"{found.channel_tag:016x}",
+        "channel_tag": f"{found.channel_tag:016x}" if found.channel is None or found.channel_owner or signed else None,
         "epsilon": found.epsilon,
         "epsilon_local": found.epsilon_local,
         "epsilon_sampled": found.epsilon_sampled,

@@ -23,14 +23,14 @@ _ONE_TAKEN = Reply(202, b"content-type: application/json\r\n", b'{"accepted":1,"
 
 @dataclass
 class _Holder:
-    """Uploads in progress under one token."""
+    """Uploads in progress of one client."""
 
     n_uploads: int = 0
     n_bytes: int = 0
 
 
 class Admission:
-    """The known tokens, and the uploads in progress under each."""
+    """The known tokens, and the uploads in progress of each client."""
 
     def __init__(
         self, limits: ConnectionLimits, tokens: Callable[[], Mapping[bytes, Token]], workers_token: Token | None = None
@@ -44,7 +44,7 @@ class Admission:
         self.n_receiving = 0
         """Bytes of bodies that have arrived and are still being received or examined. Announced bytes do not count."""
         self.holders: dict[bytes, _Holder] = {}
-        """Holders of uploads in progress, by token hash."""
+        """Holders of uploads in progress, by client."""
 
     def authorize(self, authorization: bytes, address: str, *roles: Role) -> Token:
         """The token in a header, if it has one of these roles. `address` is the requested endpoint."""
@@ -82,9 +82,9 @@ class Admission:
     def hold(self, token: Token) -> _Holder:
         """Count one more upload under a token; refused if it has reached its limit of concurrent uploads."""
         most = self.limits.most_uploads_per_token
-        holder = self.holders.get(token.hash)
+        holder = self.holders.get(token.client)
         if holder is None:
-            holder = self.holders[token.hash] = _Holder()
+            holder = self.holders[token.client] = _Holder()
         elif holder.n_uploads >= most:
             raise RefusedError(
                 "token_busy", 429, f"at most {most} concurrent uploads are accepted under one token", retry_after=1
@@ -148,7 +148,8 @@ class _ShareUpload:
                 self._uploads.on_refusal(result.reason)
                 send(refusal(result))
 
-        self._uploads.worker.hand_in([Upload(self._token.hash, self._token.quota, body)], done)
+        worker = self._uploads.worker
+        worker.hand_in([Upload(worker.sender(self._token), self._token.quota, body)], done)
 
     def close(self) -> None:
         """Release what it held."""
@@ -157,7 +158,7 @@ class _ShareUpload:
         self._holder.n_bytes -= self._n_bytes
         admission.n_receiving -= self._n_bytes
         if not self._holder.n_uploads:
-            del admission.holders[self._token.hash]
+            del admission.holders[self._token.client]
 
 
 def _taken(receipt: Receipt) -> Reply:

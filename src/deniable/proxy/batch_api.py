@@ -64,8 +64,8 @@ class _Batch:
         tokens = [known.get(client) for client, _ in brought]
         good = [token is not None and token.role == "device" for token in tokens]
         uploads = [
-            Upload(client, token.quota, content)
-            for (client, content), token in zip(brought, tokens, strict=True)
+            Upload(token.client, token.quota, content)
+            for (_, content), token in zip(brought, tokens, strict=True)
             if token is not None and token.role == "device"
         ]
 

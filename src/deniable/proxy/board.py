@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from deniable.errors import ParameterError, QueryError, RefusedError, RevokedKeyError
-from deniable.queries.channels import Channel, channels_of
+from deniable.queries.channels import Channel, channels_of, check_joining
 from deniable.queries.header import QueryHeader
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import (
@@ -63,16 +63,19 @@ class Board:
         self._connection.close()
 
     def _load(self) -> None:
-        rows = self._connection.execute("SELECT id, serial, signed, stopped FROM versions ORDER BY id, serial").fetchall()
+        rows = self._connection.execute("SELECT id, rowid, signed, stopped FROM versions ORDER BY id, serial").fetchall()
         self._versions: list[tuple[QueryHeader, int | None]] = []
         self._signed: dict[str, SignedQuery] = {}
-        listed = []
-        for name, _, content, stopped in rows:
+        listed, places = [], []
+        for name, place, content, stopped in rows:
             signed = SignedQuery.from_bytes(content)
+            places.append(place)
             self._versions.append((signed.header(), stopped))
             if stopped is None:
                 listed.append(json.loads(content))
                 self._signed[name] = signed
+        self._by_age = [self._versions[i] for i in sorted(range(len(places)), key=places.__getitem__)]
+        """The same in order of publication: the first analyst on a channel of format 1 holds it."""
         revoked = self._connection.execute("SELECT key FROM revoked ORDER BY since DESC, key LIMIT ?", (_MOST_TOLD,))
         self.revoked = tuple(key for (key,) in revoked)
         """The ids of revoked keys, newest first."""
@@ -92,7 +95,7 @@ class Board:
 
     def channels(self) -> dict[int, Channel]:
         """The channels of all queries, including stopped ones."""
-        return channels_of(self._versions)
+        return channels_of(self._by_age)
 
     def __len__(self) -> int:
         return sum(stopped is None for _, stopped in self._versions)
@@ -124,7 +127,8 @@ class Board:
                 raise RefusedError("rolled-back_query", 409, f"version {known.serial} of query {query.id!r} was published before")
         self._check_room(query.id, signed)
         try:
-            channels_of([*self._versions, (query, None)])
+            check_joining(query, self._by_age, now)
+            channels_of([*self._by_age, (query, None)])
         except ParameterError as error:
             raise RefusedError("channel", 409, str(error)) from None
         with self._connection:

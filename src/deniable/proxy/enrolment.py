@@ -129,13 +129,12 @@ class Enrolment:
         return self._tokens.add("device")[0]
 
     def rotate(self, token: str, address: str) -> str:
-        """A new token that replaces the one a device presents."""
+        """A new token that replaces the one a device presents. Its quota goes on: it is still the same device."""
         self._limit(address)
         found = self._tokens.find(token)
-        if found is None or found.role != "device":
+        fresh = self._tokens.rotate(token) if found is not None and found.role == "device" else None
+        if fresh is None:
             raise RefusedError("token", 401, "a device's bearer token known to this proxy is required")
-        fresh = self._tokens.add("device", found.quota)[0]
-        self._tokens.revoke(found.id)
         self.counters["rotated"] += 1
         return fresh
 

@@ -79,7 +79,8 @@ class Upload(NamedTuple):
     """The content of one request."""
 
     client: bytes
-    """The token's hash, the same for all requests under one token."""
+    """What the sender's quota is counted by: the same for all tokens that a device was given one after the other. On the way to
+    a proxy, the token's hash."""
     quota: int | None
     """How many messages the token may send per epoch of a channel; None for what the channel's queries allow a device."""
     content: bytes

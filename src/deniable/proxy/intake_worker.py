@@ -17,6 +17,7 @@ from typing import NamedTuple
 from deniable.errors import LogError, RefusedError
 from deniable.proxy.intake import Intake, Receipt, Upload
 from deniable.service.faults import name_of_error
+from deniable.service.tokens import Token
 
 __all__ = ["IntakeWorker", "Result", "UploadWorker"]
 
@@ -63,6 +64,10 @@ class UploadWorker:
     def n_uploads_waiting(self) -> int:
         """How many requests were handed in and not taken yet."""
         return len(self._handed)
+
+    def sender(self, token: Token) -> bytes:
+        """How its uploads name the holder of a token: by what quotas are counted by."""
+        return token.client
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
         """The result of each upload; what is acknowledged is durable when this returns."""

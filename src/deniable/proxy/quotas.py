@@ -1,7 +1,7 @@
 """How many messages each client has sent in one epoch, kept only in memory, under pseudonyms that mean nothing afterwards.
 
-A pseudonym is 64 bits of BLAKE2b of the client's token hash, keyed with 256 random bits drawn for this epoch. A count takes 12
-bytes: recent ones are in a dictionary, the others in sorted runs that are merged as they grow.
+A pseudonym is 64 bits of BLAKE2b of the hash of the client's first token, keyed with 256 random bits drawn for this epoch. A
+count takes 12 bytes: recent ones are in a dictionary, the others in sorted runs that are merged as they grow.
 """
 
 from __future__ import annotations

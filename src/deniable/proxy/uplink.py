@@ -17,6 +17,7 @@ from deniable.proxy.intake import Receipt, Upload
 from deniable.proxy.intake_worker import Result, UploadWorker
 from deniable.service.faults import name_of_error
 from deniable.service.http_reading import ask
+from deniable.service.tokens import Token
 from deniable.wire.batches import LARGEST_BATCH, Outcome, batched_bytes, pack_batch, unpack_outcomes
 
 __all__ = ["REFUSALS_HEADER", "Uplink", "UplinkWorker"]
@@ -84,6 +85,10 @@ class UplinkWorker(UploadWorker):
         self.reachable = True
         self.upstream_fault = ""
         """The name of the fault that last made the proxy unreachable."""
+
+    def sender(self, token: Token) -> bytes:
+        """The token's hash: the proxy looks the token up again, and counts its holder's quota."""
+        return token.hash
 
     def take(self, uploads: Sequence[Upload]) -> Sequence[Result]:
         """Send them, and return the proxy's result for each."""

@@ -23,7 +23,8 @@ from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.budget import Budget
 from deniable.queries.envelope import COINS, Envelope
-from deniable.queries.header import FORMAT, QueryHeader, digest_of
+from deniable.queries.header import FORMAT, FORMAT_OWNED, QueryHeader, check_format, digest_of
+from deniable.queries.permissions import ChannelPermission
 from deniable.queries.schedule import Schedule
 from deniable.queries.sizes import capacity, smallest_class
 from deniable.queries.texts import check_text, first_repeated
@@ -132,6 +133,10 @@ class Query:
     early, and revised as late answers come. By default, as set by the proxies and the aggregator, with one result per window."""
     ones: int = 1
     """How many buckets one answer may be in (Quoc 2017, appendix A). For a person in more, this many are drawn."""
+    channel_owner: str | None = None
+    """The public key to which the named channel belongs, in hexadecimal digits; by default, the key that signs the query."""
+    permission: ChannelPermission | None = None
+    """The owner's permission to use the channel, if another key signs the query."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -166,7 +171,8 @@ class Query:
 
     def _check_header(self, size_class: int) -> None:
         parts = (self.id, self.analyst, self.serial, self.schedule, size_class, self.most_rows, self.channel)
-        header = QueryHeader(*parts, grace=self.grace)
+        channel = {"channel_owner": self.channel_owner, "permission": self.permission}
+        header = QueryHeader(*parts, grace=self.grace, **channel)  # type: ignore[arg-type]
         self._set(serial=header.serial, most_rows=header.most_rows, grace=header.grace)
         if self.size_class is not None:
             self._set(size_class=header.size_class)
@@ -327,7 +333,7 @@ class Query:
     def header(self) -> QueryHeader:
         """What anyone who only carries its shares may know."""
         parts = (self.id, self.analyst, self.serial, self.schedule, self.size_class or 0, self.most_rows, self.channel)
-        return QueryHeader(*parts, digest_of(self.content), self.grace)
+        return QueryHeader(*parts, digest_of(self.content), self.grace, self.channel_owner, self.permission)
 
     @property
     def digest(self) -> bytes:
@@ -341,17 +347,17 @@ class Query:
 
     @property
     def channel_tag(self) -> int:
-        """What proxies see: 64 bits derived from the channel's name, schedule and size class, but not the version."""
+        """What proxies see: 64 bits derived from the channel's owner and name, schedule and size class, but not the version."""
         return self.header.channel_tag
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as JSON values, from which :meth:`from_dict` makes this query again.
 
-        `distinct` and `ones` are written only if they are not 1, `envelope` and `grace` only if set, so that a query without them
-        has the same bytes as before these fields existed.
+        `distinct` and `ones` are written only if they are not 1, `envelope`, `grace`, `channel_owner` and `permission` only if
+        set, so that a query without them has the same bytes as before these fields existed.
         """
         tree = {
-            "format": FORMAT,
+            "format": FORMAT if self.channel_owner is None else FORMAT_OWNED,
             "id": self.id,
             "serial": self.serial,
             "analyst": self.analyst,
@@ -381,15 +387,18 @@ class Query:
             tree["ones"] = self.ones
         if self.grace is not None:
             tree["grace"] = self.grace
+        if self.channel_owner is not None:
+            tree["channel_owner"] = self.channel_owner
+        if self.permission is not None:
+            tree["permission"] = self.permission.to_dict()
         return tree
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:
         """The query that a tree of plain values describes. A missing key gets its default; an unknown one is refused."""
         given = dict(_table("query", description, {"format", *(field.name for field in dataclasses.fields(cls) if field.init)}))
-        stated = given.pop("format", FORMAT)
-        if stated != FORMAT:
-            raise ParameterError("format", stated, f"must be {FORMAT!r}, the only format this library reads")
+        if "format" in given:
+            check_format(given.pop("format"), given.get("channel_owner"))
         for name in ("id", "analyst", "sql", "columns", "schedule", "proxies", "mechanism"):
             given.setdefault(name, None)
         given["columns"] = _list("columns", given["columns"], Column, ("name", "buckets", "other", "kind", "overlapping"))
@@ -398,6 +407,8 @@ class Query:
         given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
         if given.get("envelope") is not None:
             given["envelope"] = Envelope.from_dict(given["envelope"])
+        if given.get("permission") is not None:
+            given["permission"] = ChannelPermission.from_dict(given["permission"])
         return cls(**given)
 
     @classmethod

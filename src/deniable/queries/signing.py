@@ -6,6 +6,9 @@ and it costs the device one signature check.
 
 A query whose analyst signed an envelope (:mod:`.envelope`) may come with a controller's version. Then there are two signatures:
 the analyst's over the query, and that of the controller's key, which the query names, over the version.
+
+A query on a named channel names the key to which the channel belongs. If that is not the key that signed it, it must carry the
+owner's permission (:mod:`.permissions`), which is a second signature too.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import (
+    ChannelError,
     EnvelopeError,
     ExpiredQueryError,
     KeyNotValidError,
@@ -29,8 +33,9 @@ from deniable.errors import (
 from deniable.queries import canonical
 from deniable.queries.bounded_json import MOST_FIELDS, decode
 from deniable.queries.envelope import VERSION_SEPARATOR, Envelope, Version, applied
-from deniable.queries.header import SEPARATOR, QueryHeader, digest_of
+from deniable.queries.header import FORMAT_OWNED, SEPARATOR, QueryHeader, digest_of
 from deniable.queries.keys import AnalystKey, KeyRing, PublicKey
+from deniable.queries.permissions import ChannelPermission
 
 if TYPE_CHECKING:
     from deniable.queries.query import Query
@@ -160,10 +165,20 @@ def _unhex(text: Any) -> bytes:
         raise SignatureError("the signature is not written in hexadecimal digits") from None
 
 
-def sign(query: Query, key: AnalystKey) -> SignedQuery:
-    """The query, signed: Ed25519 over the separator and the canonical bytes."""
+def sign(query: Query, key: AnalystKey, permission: ChannelPermission | None = None) -> SignedQuery:
+    """The query, signed: Ed25519 over the separator and the canonical bytes.
+
+    A named channel belongs to the key that signs, unless the query or a `permission` names another
+    owner; the signed query says so, and therefore has another digest than a query that does not.
+    """
     if key.owner != query.analyst:
         raise SignatureError(f"the key belongs to {key.owner!r}, but the query is asked by {query.analyst!r}")
+    if permission is not None:
+        query = replace(query, mechanism=query.recipe, channel_owner=permission.owner, permission=permission)
+    elif query.channel is not None and query.channel_owner is None:
+        query = replace(query, mechanism=query.recipe, channel_owner=key.public.raw.hex())
+    if query.permission is not None:
+        _check_permission(query.header, key.public)
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 
@@ -187,6 +202,7 @@ def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHe
         raise SignatureError(
             f"key {signed.key_id} belongs to {key.owner!r}, but the query says it is asked by {header.analyst!r}"
         )
+    _check_channel(header, key, ring, now)
     if signed.version is None:
         return header
     try:
@@ -195,6 +211,24 @@ def authenticate_header(signed: SignedQuery, ring: KeyRing, now: int) -> QueryHe
     except QueryError as error:
         error.base = header
         raise
+
+
+def _check_channel(header: QueryHeader, key: PublicKey, ring: KeyRing, now: int) -> None:
+    """Refuse a query on a channel of another key, unless the same analyst held that key, or the key's owner permits it."""
+    owner = header.channel_owner
+    if header.permission is not None:
+        _check_permission(header, key)
+        ring.check_delegate(header.permission.owner_id, now)
+    elif owner not in (None, key.raw.hex()) and not any(
+        each.key.raw.hex() == owner and each.key.owner == header.analyst for each in ring
+    ):
+        raise ChannelError(f"channel {header.channel!r} belongs to another key, and the query has no permission to use it")
+
+
+def _check_permission(header: QueryHeader, key: PublicKey) -> None:
+    if header.permission is not None:
+        asked = header.most_rows, header.grace or 0, header.schedule.expires
+        header.permission.check(header.channel or "", key.raw, *asked)
 
 
 def _check_delegated(signed: SignedQuery, header: QueryHeader, ring: KeyRing, now: int) -> None:
@@ -217,8 +251,15 @@ def _check_delegated(signed: SignedQuery, header: QueryHeader, ring: KeyRing, no
 
 
 def signing_keys(signed: SignedQuery) -> set[str]:
-    """The ids of the keys by which a query stands or falls: the analyst's, and of a controller's version the controller's."""
+    """The ids of the keys by which a query stands or falls.
+
+    These are the analyst's, of a controller's version the controller's, and of a guest on a channel its owner's.
+    """
     keys = {signed.key_id}
+    if FORMAT_OWNED.encode() in signed.content:
+        permission = signed.without_version().header().permission
+        if permission is not None:
+            keys.add(permission.owner_id)
     if signed.version is not None:
         stated = _read(canonical.decode, signed.content).get("envelope") or {}
         controller = stated.get("controller")

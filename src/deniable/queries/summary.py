@@ -134,8 +134,11 @@ def _seen(query: Query) -> list[str]:
     size = 8 * row_words(query.size_class or 0)
     answers = "which devices sent something" if query.cover else "which devices answered"
     strata = ", and the stratum of each" if query.strata else ""
+    channel = f"{query.channel_tag:016x}"
+    if query.channel is not None and query.channel_owner is None:
+        channel = f"{query.channel!r} of the key that signs the query"
     return [
-        f"Each of the {len(query.proxies)} proxies: {answers} in channel {query.channel_tag:016x}, in which epoch,"
+        f"Each of the {len(query.proxies)} proxies: {answers} in channel {channel}, in which epoch,"
         f" and {size} bytes of noise from each.",
         f"All {len(query.proxies)} proxies together: the randomized answers, and whose they are.",
         f"The aggregator: randomized answers without names{strata}.",

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from deniable.checks import whole
@@ -28,12 +29,13 @@ a collector forwards the uploads of many devices."""
 LAYOUT = Layout(
     "a proxy's book of tokens",
     application_id=0x64_6E_74_6B,  # the letters dntk
-    version=2,
+    version=3,
     schema="CREATE TABLE tokens (hash BLOB PRIMARY KEY, role TEXT NOT NULL, quota INTEGER, label TEXT NOT NULL DEFAULT '', "
-    "made INTEGER, used INTEGER) WITHOUT ROWID;",
+    "made INTEGER, used INTEGER, first BLOB) WITHOUT ROWID;",
     upgrades={
         1: "ALTER TABLE tokens ADD COLUMN label TEXT NOT NULL DEFAULT '';\nALTER TABLE tokens ADD COLUMN made INTEGER;\n"
-        "ALTER TABLE tokens ADD COLUMN used INTEGER"
+        "ALTER TABLE tokens ADD COLUMN used INTEGER",
+        2: "ALTER TABLE tokens ADD COLUMN first BLOB",
     },
 )
 _DAY = 86_400
@@ -48,6 +50,13 @@ class Token(NamedTuple):
     role: Role
     quota: int | None
     """How many messages may be sent under it per epoch of a channel; None for what the channel's queries allow a device."""
+    first: bytes | None = None
+    """The hash of the token that its holder was first given; None if this is the one."""
+
+    @property
+    def client(self) -> bytes:
+        """What quotas are counted by: random bytes that stay with a holder whose token is rotated."""
+        return self.hash if self.first is None else self.first
 
     @property
     def id(self) -> str:
@@ -71,7 +80,7 @@ class TokenStore:
     def __init__(self, path: str | os.PathLike[str], read_only: bool = False) -> None:
         self._connection = LAYOUT.connect(Path(path), read_only)
         self._version = -1
-        self._known: dict[bytes, Token] = {}
+        self._know({})
         self._used: dict[bytes, int] = {}
 
     def close(self) -> None:
@@ -97,12 +106,32 @@ class TokenStore:
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = [(token_hash(token), role, quota) for token in tokens]
-            self._connection.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL)", [(*row, label, now) for row in rows])
+            self._connection.executemany(
+                "INSERT INTO tokens (hash, role, quota, label, made) VALUES (?, ?, ?, ?, ?)", [(*row, label, now) for row in rows]
+            )
             if before_commit is not None:
                 before_commit([Token(*row).id for row in rows])
         # What this process wrote itself need not be read again: with a million tokens that would take a second each time.
         self._known.update({row[0]: Token(*row) for row in rows})
+        self._know(self._known)
         return tokens
+
+    def rotate(self, token: str) -> str | None:
+        """A new token in place of one that is presented, for the same client; None if that one is not, or no longer, known.
+
+        One statement does both, so that no two requests can rotate a token twice.
+        """
+        fresh, before = new_token(), token_hash(token)
+        sql = "UPDATE tokens SET hash = ?, made = ?, first = coalesce(first, hash) WHERE hash = ?"
+        with self._connection:
+            if not self._connection.execute(sql, (token_hash(fresh), int(time.time()), before)).rowcount:
+                return None
+        self._refresh()
+        known = self._known.pop(before, None)
+        if known is not None:
+            self._known[token_hash(fresh)] = known._replace(hash=token_hash(fresh), first=known.client)
+            self._know(self._known)
+        return fresh
 
     def revoke(self, token_id: str, before_commit: BeforeCommit | None = None) -> list[str]:
         """Delete the tokens whose id starts with `token_id`; returns their ids. A running proxy refuses them at once."""
@@ -145,9 +174,9 @@ class TokenStore:
         return list(self._known.values())
 
     def by_hash(self) -> Mapping[bytes, Token]:
-        """All tokens, by hash."""
+        """All tokens, by hash; another object after every change."""
         self._refresh()
-        return self._known
+        return self._view
 
     def find(self, token: str) -> Token | None:
         """What is known about a presented token; None if it is unknown."""
@@ -157,9 +186,13 @@ class TokenStore:
     def _refresh(self) -> None:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # changes when another process writes
         if version != self._version:
-            rows = self._connection.execute("SELECT hash, role, quota FROM tokens ORDER BY hash")
-            self._known = {row[0]: Token(*row) for row in rows}
+            rows = self._connection.execute("SELECT hash, role, quota, first FROM tokens ORDER BY hash")
+            self._know({row[0]: Token(*row) for row in rows})
             self._version = version
+
+    def _know(self, tokens: dict[bytes, Token]) -> None:
+        self._known = tokens
+        self._view = MappingProxyType(tokens)
 
 
 def new_token() -> str:

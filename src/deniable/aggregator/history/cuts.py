@@ -98,7 +98,7 @@ def _without_strata_note(estimate: Estimate, by: str) -> Estimate:
     """The estimate without the note that the other strata are left out, which is obvious for a single stratum."""
     if by != "stratum":
         return estimate
-    notes = tuple(note for note in estimate.notes if not note.startswith(("no answers from", "strata ")))
+    notes = tuple(note for note in estimate.notes if not note.startswith(("too few answers from", "strata ")))
     return dataclasses.replace(estimate, notes=notes)
 
 

@@ -54,6 +54,9 @@ class Granule(NamedTuple):
     last: int
     panes: Mapping[PaneKey, Pane]
     """The reports by epoch. Only their sum may be published."""
+    joined: bool = False
+    """Whether a later granule of the same epochs was added. Some figures then have only the earlier one, so that no random part
+    of the reports may be published: it would cut both."""
 
     @property
     def n(self) -> int:
@@ -181,9 +184,9 @@ def _store(connection: sqlite3.Connection, group: Sequence[int], parts: Iterable
         if known:
             pane += Pane(np.frombuffer(known[1], dtype="<i8"), known[0])  # noqa: PLW2901 - in place
         connection.execute(
-            "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*place, pane.n, pane.counts.astype("<i8").tobytes()),
+            "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*place, pane.n, pane.counts.astype("<i8").tobytes(), known is not None),
         )
 
 
@@ -201,15 +204,22 @@ def seal(connection: sqlite3.Connection, query: str, before: int) -> None:
 def released_granules(connection: sqlite3.Connection, query: str, epochs: range) -> list[Granule]:
     """The granules of a query that lie whole within these epochs, in order of time."""
     rows = connection.execute(
-        "SELECT serial, stratum, first, last, epoch, n, counts FROM granules "
+        "SELECT serial, stratum, first, last, epoch, n, counts, joined FROM granules "
         "WHERE query = ? AND epoch >= ?2 AND epoch < ?3 AND first >= ?2 AND last < ?3",
         (query, epochs.start, epochs.stop),
     )
     found: dict[tuple[int, int, int, int], dict[PaneKey, Pane]] = {}
-    for serial, stratum, first, last, epoch, n, counts in rows:
+    grown = set()
+    for serial, stratum, first, last, epoch, n, counts, joined in rows:
+        place = (first, last, serial, stratum)
         pane = Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n)
-        found.setdefault((first, last, serial, stratum), {})[PaneKey(query, serial, epoch, stratum)] = pane
-    return [Granule(*of, *bounds, panes) for (*bounds, serial, stratum), panes in sorted(found.items()) for of in [(serial, stratum)]]
+        found.setdefault(place, {})[PaneKey(query, serial, epoch, stratum)] = pane
+        if joined:
+            grown.add(place)
+    return [
+        Granule(serial, stratum, first, last, panes, (first, last, serial, stratum) in grown)
+        for (first, last, serial, stratum), panes in sorted(found.items(), key=lambda item: item[0])
+    ]
 
 
 def released_panes(granules: Iterable[Granule]) -> dict[PaneKey, Pane]:

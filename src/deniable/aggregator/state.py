@@ -62,7 +62,8 @@ CREATE INDEX joined_epoch ON joined (channel, epoch);
 CREATE TABLE panes (query TEXT, serial INTEGER, epoch INTEGER, stratum INTEGER, n INTEGER NOT NULL, silent INTEGER NOT NULL,
     counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum)) WITHOUT ROWID;
 CREATE TABLE granules (query TEXT, epoch INTEGER, serial INTEGER, stratum INTEGER, first INTEGER, last INTEGER,
-    n INTEGER NOT NULL, counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
+    n INTEGER NOT NULL, counts BLOB NOT NULL, joined INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
 CREATE TABLE sealed (query TEXT PRIMARY KEY, before INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received INTEGER NOT NULL, counted INTEGER NOT NULL,
     orphaned INTEGER NOT NULL, duplicate INTEGER NOT NULL, late INTEGER NOT NULL, malformed INTEGER NOT NULL,
@@ -113,9 +114,10 @@ ALTER TABLE holders RENAME TO tokens;
 """,
     4: """
 CREATE TABLE granules (query TEXT, epoch INTEGER, serial INTEGER, stratum INTEGER, first INTEGER, last INTEGER,
-    n INTEGER NOT NULL, counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
+    n INTEGER NOT NULL, counts BLOB NOT NULL, joined INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
 CREATE TABLE sealed (query TEXT PRIMARY KEY, before INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO granules SELECT p.query, p.epoch, p.serial, p.stratum, p.epoch, p.epoch, p.n, p.counts FROM panes AS p
+INSERT INTO granules SELECT p.query, p.epoch, p.serial, p.stratum, p.epoch, p.epoch, p.n, p.counts, 0 FROM panes AS p
     JOIN queries AS q ON q.id = p.query AND q.serial = p.serial JOIN channels AS c ON c.channel = q.channel
     WHERE p.epoch < c.front AND p.n >= json_extract(json_extract(CAST(q.signed AS TEXT), '$.query'), '$.minimum_cohort');
 INSERT INTO sealed SELECT q.id, max(c.front, coalesce((SELECT max((r.start

@@ -142,7 +142,9 @@ class _Sample:
         """`sizes` are the numbers of reports of the panes, `cohorts` the minimum cohorts of the versions."""
         self.scan, self._granules, self._cohorts = scan, granules, cohorts
         # Stored reports do not say which granule they are in: only a pane that is in one, and all of it, can be read in part.
-        self._single = [all(pane.n == sizes[key] for key, pane in granule.panes.items()) for granule in granules]
+        self._single = [
+            not granule.joined and all(pane.n == sizes[key] for key, pane in granule.panes.items()) for granule in granules
+        ]
 
     def granules(self) -> list[Granule]:
         """The granules with the counts of what was read; those that cannot be read in part, whole as they were released."""

@@ -61,7 +61,7 @@ def simulate(folder: Path, rounds: int, others: int, seed: int) -> Hits:
         for name, extra in WAYS.items():
             if number >= others and name not in ("full", "sampled"):
                 continue
-            found = filed.ask(source, **period, **extra)
+            found = filed.ask(**period, **extra)
             true = SHARES if "merge" not in extra else np.array([0.65, 0.2, 0.1, 0.05])
             inside = (np.array(found["low"]) <= true) & (true <= np.array(found["high"]))
             hits.setdefault(name, []).append([inside.all()] if name == "together" else inside)
@@ -102,7 +102,7 @@ def test_without_the_second_sampling_intervals_would_cover_far_too_little(tmp_pa
     hits = []
     for hour in range(n_hours):
         period = {"from": str(MIDNIGHT + hour * 3600), "to": str(MIDNIGHT + (hour + 1) * 3600)}
-        full, part = filed.ask(None, **period), filed.ask(None, **period, fraction="0.1")
+        full, part = filed.ask(**period), filed.ask(**period, fraction="0.1")
         hits.append(np.abs(np.array(part["estimate"]) - 1 / 3) < 1.96 * np.array(full["stderr"]))
     assert 0.3 < np.mean(hits) < 0.62
     filed.close()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.catalogue import publish
+from deniable.aggregator.granules import form_granules
 from deniable.aggregator.history.file_catalogue import make_tables, snapshot
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_request import HistoryRequest
@@ -58,6 +59,7 @@ class FiledHistory:
         with self.state.transaction():
             self.state.apply(step)
             self.state.connection.execute("UPDATE channels SET front = max(front, ?)", (int(epochs.max()) + 1,))
+            form_granules(self.state.connection, self.versions, range(int(epochs.max()) + 1))
 
     def publish(self) -> None:
         """Move everything to files."""
@@ -66,8 +68,8 @@ class FiledHistory:
     def reader(self) -> HistoryReader:
         return HistoryReader(self.keeper.folder, lambda: connect(self.path), self.versions)
 
-    def ask(self, coins: Source | None = None, **parameters: Any) -> dict[str, Any]:
-        return self.reader().answer(HistoryRequest.from_parameters(parameters), source=coins)
+    def ask(self, **parameters: Any) -> dict[str, Any]:
+        return self.reader().answer(HistoryRequest.from_parameters(parameters))
 
     def counted(self) -> dict[PaneKey, Pane]:
         """The panes of windows."""

@@ -24,6 +24,7 @@ from deniable.proxy.board import Board
 from deniable.proxy.intake import Intake, Receipt, Rules, Upload
 from deniable.proxy.proxy_settings import Settings as ProxySettings
 from deniable.queries.channels import channels_of
+from deniable.queries.schedule import Schedule
 from deniable.queries.signing import sign
 from deniable.service import row_checks
 from deniable.service.audit_log import read_events
@@ -31,7 +32,7 @@ from deniable.service.chained_lines import verify_file
 from deniable.service.query_feed import QueryFeed
 from deniable.service.tokens import TokenStore
 from deniable.wire.blocks import Block, cut
-from toolkit.crowds import KEY, RING, Crowd, minute_query
+from toolkit.crowds import KEY, ORIGIN, RING, Crowd, minute_query
 from toolkit.proxies import query_of_today
 from toolkit.served import served
 from toolkit.shares import body_of
@@ -124,6 +125,44 @@ def test_a_restored_aggregator_counts_everything_once_and_releases_again_under_h
     crowd.now += 60
     engine.drain()
     assert crowd.windows()[-1].revision == 0
+
+
+def test_after_a_restore_no_result_differs_by_a_few_answers_from_one_that_the_backup_does_not_have(
+    crowd: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    epoch       0      1      2          cohort 50
+    answers   60+2   60+3     60
+    backup          ^                    when window 0 was out, and window 1 was not
+    failure                ^             window 1 is out as well
+    """
+    crowd.query = minute_query(
+        proxies=crowd.query.proxies, schedule=Schedule(ORIGIN, ORIGIN + 3600, 60, 60, 60), grace=1800, minimum_cohort=50
+    )
+    settings = crowd.folder / "aggregator.toml"
+    settings.write_text(f'{settings.read_text()}\n[limits]\nearly = "1 min"\n')
+    engine = crowd.engine(early=60, patience=3600)
+    crowd.answer([1] * 60, 0)
+    crowd.now += 125
+    engine.drain()
+    done("aggregator", "backup", settings, tmp_path / "backup")
+    crowd.answer([1] * 60, 1)
+    crowd.now += 60
+    engine.drain()
+    assert [(each.index, each.n) for each in crowd.windows()] == [(0, 60), (1, 60)]
+    crowd.close()
+    monkeypatch.setattr("time.time", lambda: crowd.now)
+    report = done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert report["sealed"] == [{"query": crowd.query.id, "before": "2023-11-14T22:15:20Z"}]
+
+    engine = crowd.engine(publish_query=False, early=60, patience=3600)
+    for epoch, n in ((0, 2), (1, 3), (2, 60)):
+        crowd.answer([2] * n, epoch)
+    crowd.mark(3)
+    crowd.now += 60
+    engine.drain()
+    last = {each.index: (each.n, each.held_back, each.final) for each in crowd.windows()}
+    assert last == {0: (60, 2, True), 1: (0, 63, True), 2: (60, 0, True)}
 
 
 def test_what_a_log_no_longer_holds_is_named_and_its_windows_say_so(crowd: Crowd, tmp_path: Path) -> None:

@@ -482,7 +482,7 @@ def test_a_state_of_version_1_is_taken_over_with_its_offsets(tmp_path: Path) -> 
             "CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, offset INTEGER NOT NULL);"
             "INSERT INTO proxies VALUES (0, 'a', 'some log', 17), (1, 'b', NULL, 0);"
             "ALTER TABLE closures DROP COLUMN audited; ALTER TABLE queries DROP COLUMN analyst;"
-            "DROP TABLE grants; DROP TABLE tokens;"
+            "DROP TABLE grants; DROP TABLE tokens; DROP TABLE granules; DROP TABLE sealed;"
             "CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL);"
         )
     connection.close()

@@ -194,7 +194,7 @@ def test_days_that_are_too_old_go_and_later_ones_stay(filed: FiledHistory, tmp_p
     assert filed.ask()["n_reports"] == filed.ask()["scanned"] == 4800
     assert len(list(Path(settings.folder).rglob("*.parquet"))) == 2
     with pytest.raises(NoReportsError, match=r"no reports of .* in this period"):
-        filed.ask(None, **{"from": str(MIDNIGHT), "to": str(MIDNIGHT + DAY)})
+        filed.ask(**{"from": str(MIDNIGHT), "to": str(MIDNIGHT + DAY)})
     assert filed.ask(source="panes")["n_reports"] == 7200  # counts are kept for longer
     keeper.connection.close()
 
@@ -259,20 +259,32 @@ def test_slices_are_even_and_a_sample_takes_every_report_with_the_same_probabili
     assert taken.fraction == 0.1
     taken.read_to(0.25)  # goes on where it was
     assert taken.n == n[:25].sum()
-    thinned = []
-    for i in range(200):
-        scan = Scan(
-            filed.keeper.folder,
-            snapshot(filed.keeper.connection, query.id, EVERYTHING),
-            {1: query},
-            EVERYTHING,
-            source=seeded_source(i),
-        )
-        scan.read_to(0.005)
-        assert scan.fraction == pytest.approx(0.005)
-        thinned.append(scan.n)
-    # Half of the first slice: binomial, 6 standard errors of the mean of 200.
-    assert abs(np.mean(thinned) - n[0] / 2) < 6 * np.sqrt(n[0] / 4 / 200)
+
+
+def test_a_period_that_cuts_a_file_is_read_in_several_goes_as_in_one(filed: FiledHistory) -> None:
+    filed.publish()
+    query, period = filed.versions[0], range(10, 40)
+    found = snapshot(filed.keeper.connection, query.id, period)
+    at_once, by_and_by = (Scan(filed.keeper.folder, found, {1: query}, period) for _ in range(2))
+    at_once.read_to(1.0)
+    for fraction in (0.01, 0.02, 0.1, 1.0):
+        by_and_by.read_to(fraction)
+    assert by_and_by.panes == at_once.panes
+    assert by_and_by.n == sum(pane.n for key, pane in filed.counted().items() if key.epoch in period)
+
+
+def test_the_slice_of_a_report_is_the_same_whoever_reads_it_and_when(filed: FiledHistory) -> None:
+    """A fresh draw for every answer would let answers from the same fraction differ by a few reports."""
+    query = filed.versions[0]
+
+    def tenth() -> Any:
+        scan = Scan(filed.keeper.folder, snapshot(filed.keeper.connection, query.id, EVERYTHING), {1: query}, EVERYTHING)
+        scan.read_to(0.1)
+        return scan.panes, scan.steps
+
+    staged, again = tenth(), tenth()
+    filed.publish()
+    assert staged == again == tenth()
 
 
 def test_settings_of_the_history_are_checked(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def old_state(path: Path, *queries: tuple[Query, AnalystKey]) -> dict[str, str]:
         connection.execute("ALTER TABLE closures DROP COLUMN audited")
         connection.execute("DROP TABLE grants")
         connection.execute("DROP TABLE tokens")
+        connection.execute("DROP TABLE granules")
+        connection.execute("DROP TABLE sealed")
         connection.execute(
             "CREATE TABLE tokens (digest BLOB PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, made INTEGER NOT NULL)"
         )

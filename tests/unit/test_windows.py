@@ -115,7 +115,7 @@ def test_fewer_answers_than_the_minimum_cohort_are_withheld(tmp_path: Path) -> N
     crowd.mark(4)
     engine.drain()
     first, second = crowd.windows()
-    assert (first.n, first.condition, first.estimate) == (9, "withheld", None)
+    assert (first.n, first.held_back, first.condition, first.estimate) == (0, 9, "withheld", None)
     assert str(first).endswith(": withheld, no estimate (9 answers)")
     assert (second.n, second.condition) == (10, "complete")
     assert second.estimate is not None
@@ -192,7 +192,7 @@ def test_a_silent_stratum_is_named() -> None:
     query = make_query(strata=[Stratum("town"), Stratum("country")], minimum_cohort=1)
     window = assemble([query], 0, {PaneKey(query.id, 1, 0, 1): pane(query, [1] * 10)})
     assert window.estimate is not None
-    assert "no answers from town: the estimate is of the other strata" in window.estimate.notes
+    assert "too few answers from town: the estimate is of the other strata" in window.estimate.notes
 
 
 def test_answers_to_two_versions_are_weighed_by_their_number() -> None:

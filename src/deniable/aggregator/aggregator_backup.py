@@ -20,12 +20,14 @@ from typing import Any
 
 from deniable.aggregator.aggregator_settings import ProxySettings, Settings, read_settings
 from deniable.aggregator.catalogue import Catalogue, publish, published
+from deniable.aggregator.granules import seal
 from deniable.aggregator.history.file_catalogue import files
 from deniable.aggregator.state import State, unsigned
 from deniable.errors import BackupError, DeniableError, QueryError, ResponseError
 from deniable.logs.share_logs import Reading
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import LARGEST_LIST, SignedQuery
+from deniable.queries.times import iso_time
 from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
 from deniable.service.http_reading import ask
 
@@ -141,6 +143,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             shown = _boards(settings)
             report["published_again"] = _publish_again(connection, settings, shown or [], int(manifest["made_seconds"]))
             report["not_shown"] = [] if shown is None else _not_shown(connection, shown, now)
+            report["sealed"] = _seal(connection, now - settings.limits.early)
             report["lost"] = [loss for i, proxy in enumerate(settings.proxies) for loss in _losses(state, i, proxy)]
     finally:
         state.close()
@@ -210,6 +213,20 @@ def _publish_again(connection: sqlite3.Connection, settings: Settings, shown: li
             continue
         taken.append(f"{query.id}, version {query.serial}")
     return taken
+
+
+def _seal(connection: sqlite3.Connection, until: int) -> list[dict[str, Any]]:
+    """Release no more late answers of windows that may have been released early after the backup; names their queries.
+
+    How many answers those results had is not known any more. The next one could differ from them by a few answers, and would
+    expose those. A query without a `grace` is not affected: its windows have one result, which is the same again.
+    """
+    sealed = []
+    for query in {entry.query.id: entry.query for entry in published(connection)}.values():
+        if query.grace is not None and (before := query.schedule.epochs_over(until)):
+            seal(connection, query.id, before)
+            sealed.append({"query": query.id, "before": iso_time(query.schedule.start_of_epoch(before))})
+    return sealed
 
 
 def _not_shown(connection: sqlite3.Connection, shown: list[SignedQuery], now: int) -> list[str]:

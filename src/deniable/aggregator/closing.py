@@ -5,7 +5,10 @@ has not marked it `patience` seconds after its end, it is closed without that pr
 its shares, so its windows lack answers, and they say so.
 
 A query may have a `grace` of days. Its windows are then released early, and revised as late answers arrive. Every revision is
-self-contained: an estimate from all answers so far, with its own account of the shares. The last one is final.
+self-contained: an estimate from all answers released so far, with its own account of the shares. The last one is final.
+
+Every result is a sum of whole granules (`granules`), so that no difference of two results isolates fewer answers than the
+minimum cohort: a revision has at least a cohort more than the one before, or the same answers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,13 @@ from typing import NamedTuple
 
 from deniable.aggregator.catalogue import CountedChannel
 from deniable.aggregator.conservation import statement
+from deniable.aggregator.granules import (
+    form_granules,
+    last_segment,
+    pane_sizes,
+    released_granules,
+    released_panes,
+)
 from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import Revision, State
 from deniable.aggregator.windows import Window, assemble
@@ -57,9 +67,14 @@ def close_epoch(
     `missing` are the proxies without which it is closed; `first` is the first epoch of the channel that was ever counted.
     """
     state.close_epoch(channel.tag, epoch, {*missing, *state.lost(channel.tag, epoch)})
+    for versions in channel.queries().values():
+        schedule = versions[-1].schedule
+        epochs = last_segment(schedule, epoch) if epoch < schedule.n_epochs else None
+        if epochs is not None:
+            form_granules(state.connection, versions, epochs)
     for versions, index in _ending_with(channel, epoch, first):
-        number = _next_revision(state, versions[-1], index, limits.early)
-        _release(state, channel, versions, index, number, now)
+        window = _final(state, _assembled(state, channel, versions, index, still_open=False))
+        _release(state, replace(window, revision=_next_revision(state, versions[-1], index, limits.early)), now)
     oldest = now - max(limits.retention, channel.grace)
     n_forgotten = channel.schedule.epochs_over(oldest)
     if n_forgotten > 0:
@@ -73,8 +88,8 @@ def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int
     """Release early results of windows that are over but still open, and revise earlier ones; returns how many were released.
 
     Only queries with a `grace` of their own have these. The first result comes `early` seconds after the end of a window, and
-    is revised at twice, four times, … that age, if at least `minimum_cohort` more answers are counted by then: a revision that
-    differs from the previous one by a few answers would expose those few. Inside the caller's transaction.
+    is revised at twice, four times, … that age, if there are granules by then that the one before does not have. Inside the
+    caller's transaction.
     """
     n_released = 0
     for channel in channels:
@@ -95,12 +110,12 @@ def _revise_window(state: State, channel: CountedChannel, versions: Sequence[Que
     before = state.last_revision(query.id, index)
     if before is not None and (before.final or _doublings(before.made - end, early) >= _doublings(now - end, early)):
         return False
-    panes = state.panes(query.id, query.schedule.epochs_of_window(index))
-    n = sum(pane.n for pane in panes.values())
-    if n < (0 if before is None else before.n) + query.minimum_cohort:
+    form_granules(state.connection, versions, query.schedule.epochs_of_window(index))
+    window = _assembled(state, channel, versions, index, still_open=True)
+    if window.estimate is None or (before is not None and window.n <= before.n):
         return False
-    number = _next_revision(state, query, index, early)
-    _release(state, channel, versions, index, number, now, open_until=end + channel.grace)
+    window = replace(window, final=False, open_until=end + channel.grace, expected=_expected(state, query, window, now))
+    _release(state, replace(window, revision=_next_revision(state, query, index, early)), now)
     return True
 
 
@@ -135,26 +150,38 @@ def _ending_with(channel: CountedChannel, epoch: int, first: int) -> Iterator[tu
                 yield versions, index
 
 
-def _release(
-    state: State,
-    channel: CountedChannel,
-    versions: Sequence[Query],
-    index: int,
-    revision: int,
-    now: int,
-    open_until: int | None = None,
-) -> None:
-    """Store the result of a window as it is now."""
+def _assembled(state: State, channel: CountedChannel, versions: Sequence[Query], index: int, still_open: bool) -> Window:
+    """The result of a window: the sum of the granules that lie whole within it."""
     name = versions[-1].id
     epochs = versions[-1].schedule.epochs_of_window(index)
     missing = [state.proxies[proxy] for proxy in sorted(state.missing(channel.tag, epochs))]
-    accounts = statement(state.proxies, state.accounts(channel.tag, epochs), still_open=open_until is not None)
-    window = assemble(versions, index, state.panes(name, epochs), missing, accounts)
-    final = open_until is None
-    expected = None if final else _expected(state, versions[-1], window, now)
-    window = replace(window, revision=revision, final=final, open_until=open_until, expected=expected)
+    accounts = statement(state.proxies, state.accounts(channel.tag, epochs), still_open=still_open)
+    panes = released_panes(released_granules(state.connection, name, epochs))
+    sizes = pane_sizes(state.connection, name, epochs).values()
+    held_back = sum(size.n for size in sizes) - sum(pane.n for pane in panes.values())
+    nothing = sum(size.nothing for size in sizes)
+    return assemble(versions, index, panes, missing, accounts, held_back=held_back, nothing=nothing)
+
+
+def _final(state: State, window: Window) -> Window:
+    """The last result of a window: never of fewer answers than the one before it.
+
+    It would be if the granules of the one before are not known here, because that was made before an upgrade or a restore.
+    """
+    before = state.last_revision(window.query, window.index)
+    if before is None or before.n <= window.n:
+        return window
+    earlier = Window.from_dict(json.loads(state.document(window.query, window.index, before.number)))
+    held_back = max(0, window.held_back + window.n - earlier.n)
+    accounts = {"conservation": window.conservation, "missing": window.missing, "nothing": window.nothing}
+    return replace(earlier, final=True, open_until=None, expected=None, held_back=held_back, **accounts)
+
+
+def _release(state: State, window: Window, now: int) -> None:
+    """Store a result of a window."""
     document = json.dumps(window.to_dict(), allow_nan=False)
-    state.release(name, index, window.start, window.condition, document, Revision(revision, final, window.n, now))
+    revision = Revision(window.revision, window.final, window.n, now)
+    state.release(window.query, window.index, window.start, window.condition, document, revision)
 
 
 def _expected(state: State, query: Query, window: Window, now: int) -> int | None:

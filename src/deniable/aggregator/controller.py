@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from deniable.aggregator.catalogue import Published, publish, published
+from deniable.aggregator.granules import released_granules
 from deniable.aggregator.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows import MALFORMED, PROXY_DOWN
@@ -217,12 +218,11 @@ def _allocated(connection: sqlite3.Connection, query: Query, number: int, sampli
     if envelope is None or envelope.allocation != "neyman" or support is None:
         return alike
     totals: dict[int, tuple[Any, int]] = {}
-    for stratum, n, counts in connection.execute(
-        "SELECT stratum, n, counts FROM panes WHERE query = ? AND serial = ? AND epoch >= ? AND epoch < ?",
-        (query.id, query.serial, epochs.start, epochs.stop),
-    ):
-        before, known = totals.get(stratum, (0, 0))
-        totals[stratum] = before + np.frombuffer(counts, dtype="<i8"), known + n
+    for granule in released_granules(connection, query.id, epochs):  # a version is published, so it is a figure like any other
+        if granule.serial == query.serial:
+            before, known = totals.get(granule.stratum, (0, 0))
+            counts = sum(pane.counts for pane in granule.panes.values())
+            totals[granule.stratum] = before + counts, known + granule.n
     if set(totals) != set(range(len(query.strata))) or min(n for _, n in totals.values()) < query.minimum_cohort:
         return alike
     people = [totals[i][1] / (query.sampling_of(i) / ONE) for i in range(len(query.strata))]

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _Words = NDArray[np.uint64]
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, identity TEXT, position TEXT NOT NULL);
@@ -61,6 +61,10 @@ CREATE TABLE joined (seq INTEGER PRIMARY KEY, channel INTEGER, epoch INTEGER, bu
 CREATE INDEX joined_epoch ON joined (channel, epoch);
 CREATE TABLE panes (query TEXT, serial INTEGER, epoch INTEGER, stratum INTEGER, n INTEGER NOT NULL, silent INTEGER NOT NULL,
     counts BLOB NOT NULL, PRIMARY KEY (query, epoch, serial, stratum)) WITHOUT ROWID;
+CREATE TABLE granules (query TEXT, epoch INTEGER, serial INTEGER, stratum INTEGER, first INTEGER, last INTEGER,
+    n INTEGER NOT NULL, counts BLOB NOT NULL, joined INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
+CREATE TABLE sealed (query TEXT PRIMARY KEY, before INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE accounts (channel INTEGER, epoch INTEGER, proxy INTEGER, received INTEGER NOT NULL, counted INTEGER NOT NULL,
     orphaned INTEGER NOT NULL, duplicate INTEGER NOT NULL, late INTEGER NOT NULL, malformed INTEGER NOT NULL,
     PRIMARY KEY (channel, epoch, proxy)) WITHOUT ROWID;
@@ -108,13 +112,31 @@ INSERT INTO holders SELECT digest, name, name, 'analyst', made, NULL FROM tokens
 DROP TABLE tokens;
 ALTER TABLE holders RENAME TO tokens;
 """,
+    4: """
+CREATE TABLE granules (query TEXT, epoch INTEGER, serial INTEGER, stratum INTEGER, first INTEGER, last INTEGER,
+    n INTEGER NOT NULL, counts BLOB NOT NULL, joined INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (query, epoch, serial, stratum, first, last)) WITHOUT ROWID;
+CREATE TABLE sealed (query TEXT PRIMARY KEY, before INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO granules SELECT p.query, p.epoch, p.serial, p.stratum, p.epoch, p.epoch, p.n, p.counts, 0 FROM panes AS p
+    JOIN queries AS q ON q.id = p.query AND q.serial = p.serial JOIN channels AS c ON c.channel = q.channel
+    WHERE p.epoch < c.front AND p.n >= json_extract(json_extract(CAST(q.signed AS TEXT), '$.query'), '$.minimum_cohort');
+INSERT INTO sealed SELECT q.id, max(c.front, coalesce((SELECT max((r.start
+    + json_extract(json_extract(CAST(q.signed AS TEXT), '$.query'), '$.schedule.window')
+    - json_extract(json_extract(CAST(q.signed AS TEXT), '$.query'), '$.schedule.origin'))
+    / json_extract(json_extract(CAST(q.signed AS TEXT), '$.query'), '$.schedule.every'))
+    FROM results AS r WHERE r.query = q.id AND NOT r.final), 0))
+    FROM queries AS q JOIN channels AS c ON c.channel = q.channel GROUP BY q.id;
+""",
 }
 """Migrations from one schema version to the next. 1 to 2: logs got partitions; marks, which are read again, got a table. 2 to
 3: windows got revisions; existing results are final. 3 to 4: queries and tokens belong to analysts. A token used to be valid for
 all queries; now it is valid for those of the analyst it is named after. If all queries belong to one analyst, tokens with other
-names can still read them (and publish them, which takes the analyst's signature), but can neither stop nor delete them."""
+names can still read them (and publish them, which takes the analyst's signature), but can neither stop nor delete them. 4 to 5:
+what is released became granules. Closed epochs with a cohort are granules; other epochs of which earlier releases published sums
+are sealed, because what is new in them cannot be told from what is not."""
 GUARDED = (
     *("meta", "proxies", "marks", "queries", "channels", "closures", "panes", "accounts", "totals", "refusals", "results"),
+    *("granules", "sealed"),
     *("tokens", "grants", "relays", "history_files", "history_staged", "history_epochs", "history_removed", "history_receipts"),
 )
 """Tables whose rows are checked when the file is opened. Waiting shares and joined ids are not: an altered share fits no tag, and
@@ -496,6 +518,13 @@ class State:
         ).fetchone()
         return None if row is None else Revision(row[0], bool(row[1]), *row[2:])
 
+    def document(self, query: str, window: int, revision: int) -> str:
+        """A stored result of a window, as it was released."""
+        (document,) = self.connection.execute(
+            "SELECT document FROM results WHERE query = ? AND number = ? AND revision = ?", (query, window, revision)
+        ).fetchone()
+        return str(document)
+
     def revisions_before(self, query: str, window: int) -> tuple[int, list[Revision]]:
         """The last revised window before a given one that is final, and all its results, first to final; no results if there is
         no such window.
@@ -528,9 +557,10 @@ class State:
             self.connection.execute("DELETE FROM results WHERE query = ? AND start < ?", (query, before_time))
 
     def forget_panes(self, queries: Iterable[str], before_epoch: int) -> None:
-        """Delete panes whose retention has passed."""
+        """Delete panes whose retention has passed, and the granules that have one of them: no granule is ever split."""
         for query in queries:
             self.connection.execute("DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch))
+            self.connection.execute("DELETE FROM granules WHERE query = ? AND first < ?", (query, before_epoch))
 
 
 Clock = Callable[[], int]

@@ -44,7 +44,7 @@ __all__ = ["COMPLETE", "MALFORMED", "NO_COUNTERPART", "PROXY_DOWN", "WITHHELD", 
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
-"""Fewer answers than the query's minimum cohort: there is no estimate."""
+"""Fewer answers than the query's minimum cohort can be released: there is no estimate."""
 PROXY_DOWN = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known whose."""
 MALFORMED = "malformed"
@@ -67,6 +67,7 @@ class Window(Result):
     """In seconds of UTC; the first second after the window."""
     condition: str
     n: int
+    """The answers that the estimate is based on."""
     nothing: int
     """Messages that said there was nothing to report."""
     estimate: Estimate | None
@@ -98,6 +99,9 @@ class Window(Result):
     delta_shuffled: float | None = None
     shuffled_among: int | None = None
     """How many reports the least hidden answer was shuffled among: those of its epoch, stratum and version."""
+    held_back: int = 0
+    """Answers of its epochs that it does not have: too few to be released by themselves, or released together with epochs outside
+    the window."""
 
     def table(self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None) -> Table:
         """The joint table of the query's columns or, with `of` and `given`, the conditional one, P(of | given).
@@ -106,7 +110,8 @@ class Window(Result):
         derives from them have honest errors. `window.table(of="next", given="current")` is an event chain's step.
         """
         if self.estimate is None:
-            raise ParameterError("window", self.index, f"has no estimate: {self.condition}, {self.n:,} answers")
+            n = self.n + self.held_back
+            raise ParameterError("window", self.index, f"has no estimate: {self.condition}, {n:,} answers")
         if not self.columns:
             raise ParameterError("window", self.index, "does not list its columns: it comes from an older aggregator")
         if not self.complete:
@@ -160,7 +165,7 @@ class Window(Result):
         if not self.final or self.revision:
             head += f"\n{self._spoken_revision()}"
         if self.estimate is None:
-            return f"{head}, no estimate ({self.n:,} answers)"
+            return f"{head}, no estimate ({self.n + self.held_back:,} answers)"
         liar = (
             "" if self.influence is None else f"\none lying report moves a proportion by up to {100 * self.influence:.2g} points"
         )
@@ -185,7 +190,8 @@ class Window(Result):
         return f"revision {self.revision}, not final: answers may come{until} ({more})"
 
     def __repr__(self) -> str:
-        return f"<window {self.index} of {self.query!r}: {self.condition}, {self.n:,} answers>"
+        n = self.n if self.estimate is not None else self.n + self.held_back
+        return f"<window {self.index} of {self.query!r}: {self.condition}, {n:,} answers>"
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -204,8 +210,15 @@ def assemble(
     panes: Mapping[PaneKey, Pane],
     missing: Iterable[str] = (),
     conservation: Mapping[str, Any] | None = None,
+    *,
+    held_back: int = 0,
+    nothing: int | None = None,
 ) -> Window:
-    """The result of a window of a query, from the panes of its epochs; `versions` are the query's, oldest first."""
+    """The result of a window of a query, from the released panes of its epochs; `versions` are the query's, oldest first.
+
+    `held_back` is the number of answers that are not released; `nothing` counts the messages with nothing to report, if the
+    panes do not.
+    """
     start, end = versions[-1].schedule.bounds_of_window(index)
     missing = tuple(missing)
     newest, n, estimate = estimate_period(versions, panes, (start, end))
@@ -225,7 +238,14 @@ def assemble(
         # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the others' shares show this.
         note = alone.note(NO_COUNTERPART)
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
-    nothing = sum(pane.nothing for pane in panes.values())
+    if estimate is not None and held_back and held_back / (held_back + n) > widest(estimate):
+        note = (
+            f"{held_back:,} answers are held back: they are too few to be released by themselves, "
+            "and could move a proportion further than ± says"
+        )
+        estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
+    if nothing is None:
+        nothing = sum(pane.nothing for pane in panes.values())
     influence = None if estimate is None else _influence(versions, panes)
     accounts = conservation or {}
     about = (newest.id, newest.serial, index, start, end, condition, n, nothing)
@@ -233,6 +253,7 @@ def assemble(
     silent_from = None if quiet is None else quiet.at
     columns = {column.name: column.labels for column in newest.columns}
     more: dict[str, Any] = {"wish": wish, "silent_from": silent_from, "columns": columns, "complete": newest.buckets.complete}
+    more["held_back"] = held_back
     shuffled = None if estimate is None else shuffled_loss(_counted(versions, panes)[2], panes)
     if shuffled is not None:
         more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.among}
@@ -370,7 +391,7 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         notes.append("devices repeat their permanent answers: ± is that of the epoch with the most answers")
     silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
     if silent:
-        notes.append(f"no answers from {', '.join(silent)}: the estimate is of the other strata")
+        notes.append(f"too few answers from {', '.join(silent)}: the estimate is of the other strata")
     if not query.strata:
         total = parts[0]
     else:
@@ -428,14 +449,16 @@ def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]
     assumed = mechanism.doubts(tally.counts, tally.n)
     other = tuple(note for note in estimate.notes if note not in assumed)
     unlabelled = not query.buckets.complete
+    largest = max(panes, key=lambda pane: pane.n)  # within an epoch the coins are independent
+    if query.memoize and largest.n < query.minimum_cohort:
+        return other  # what a part of a granule looks like is not published
     if query.ones > 1:
-        honest = max(panes, key=lambda pane: pane.n) if query.memoize else tally
+        honest = largest if query.memoize else tally
         return (*other, *mechanism.doubts_of_sets(honest.counts, honest.n, unlabelled, query.ones))
     if not query.memoize:
         return (*other, *mechanism.doubts(tally.counts, tally.n, unlabelled))
     if query.rows == "several":
         return other  # one person's rows may replay the same coins, and the distribution of their sum is unknown
-    largest = max(panes, key=lambda pane: pane.n)  # within an epoch the coins are independent
     return (*other, *mechanism.doubts(largest.counts, largest.n, unlabelled))
 
 

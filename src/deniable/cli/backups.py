@@ -61,6 +61,9 @@ def _spoken(report: dict[str, Any]) -> list[str]:
     lines += [f"published after the backup, and counted again: {name}" for name in report.get("published_again", ())]
     for name in report.get("not_shown", ()):
         lines.append(f"runs again, though no proxy shows it: {name}; stop it if it was stopped after the backup")
+    for sealed in report.get("sealed", ()):
+        why = "some may have been released since the backup, and a difference of a few would expose them"
+        lines.append(f"late answers to {sealed['query']} of epochs before {sealed['before']} are held back: {why}")
     for loss in report["lost"]:
         lines.append(f"lost: {_spoken_loss(loss)}")
     if not report["lost"]:

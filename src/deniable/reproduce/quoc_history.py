@@ -61,7 +61,7 @@ def _figure_11(settings: SimpleNamespace, context: Context) -> Outcome:
             stored = _store(folder, query, values, source)
             for fraction in settings.fractions:
                 started = time.process_time()
-                scan = Scan(folder, stored, {query.serial: query}, range(1), source=source)
+                scan = Scan(folder, stored, {query.serial: query}, range(1))
                 scan.read_to(fraction)
                 _, _, found = estimate_period([query], scan.panes, period)
                 seconds[fraction] = min(seconds[fraction], time.process_time() - started)

@@ -6,16 +6,17 @@ All of them follow from the counts of epochs and strata, because a mechanism's c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.aggregator.granules import Granule, released_panes
 from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.history.report_files import SECONDS_PER_DAY, day_name
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.panes import PaneKey
 from deniable.aggregator.windows import estimate_period
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
@@ -27,7 +28,6 @@ from deniable.queries.schedule import Schedule, spoken_duration
 
 __all__ = ["Part", "Trend", "cut_period", "relabel", "trend"]
 
-_Panes = Mapping[PaneKey, Pane]
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LONGEST = {"hour": 3600, "weekday": SECONDS_PER_DAY, "day": SECONDS_PER_DAY}
 
@@ -45,22 +45,36 @@ class Part:
     """Its place in time, in days, if the parts are consecutive."""
 
 
-def cut_period(request: HistoryRequest, versions: Sequence[Query], panes: _Panes, period: tuple[int, int]) -> list[Part]:
-    """The parts that `by` or `given` asks for, with coarser buckets and marginals as requested."""
-    newest, _, whole = estimate_period(versions, panes, period)
+def cut_period(
+    request: HistoryRequest,
+    versions: Sequence[Query],
+    granules: Sequence[Granule],
+    period: tuple[int, int],
+    counted: Iterable[PaneKey] = (),
+) -> list[Part]:
+    """The parts that `by` or `given` asks for, with coarser buckets and marginals as requested.
+
+    A granule that lies in several parts is in none of them. Parts of which nothing is released are listed if they have one of
+    the `counted` panes.
+    """
+    newest, _, whole = estimate_period(versions, released_panes(granules), period)
     if request.given is not None:
         return [] if whole is None else _among(request, newest, whole)
     if request.by is None:
         return []
     same = {query.serial for query in versions if query.labels == newest.labels}
-    groups: dict[int, dict[PaneKey, Pane]] = {}
+    groups: dict[int, list[Granule]] = {}
     place = _places(request.by, newest)
-    for key, pane in panes.items():
+    for key in counted:
         if key.serial in same:
-            groups.setdefault(place(key), {})[key] = pane
+            groups[place(key)] = []
+    for granule in granules:
+        numbers = {place(key) for key in granule.panes}
+        if granule.serial in same and len(numbers) == 1:
+            groups.setdefault(*numbers, []).append(granule)
     parts = []
     for number in sorted(groups):
-        _, n, found = estimate_period(versions, groups[number], period)
+        _, n, found = estimate_period(versions, released_panes(groups[number]), period)
         estimate = None if found is None else relabel(request, newest, _without_strata_note(found, request.by))
         parts.append(Part(_name(request.by, number, newest), n, estimate, float(number) if request.by == "day" else None))
     return parts
@@ -98,7 +112,7 @@ def _without_strata_note(estimate: Estimate, by: str) -> Estimate:
     """The estimate without the note that the other strata are left out, which is obvious for a single stratum."""
     if by != "stratum":
         return estimate
-    notes = tuple(note for note in estimate.notes if not note.startswith(("no answers from", "strata ")))
+    notes = tuple(note for note in estimate.notes if not note.startswith(("too few answers from", "strata ")))
     return dataclasses.replace(estimate, notes=notes)
 
 

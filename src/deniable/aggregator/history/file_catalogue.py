@@ -8,14 +8,16 @@ list of files and the staged reports in one snapshot, and so never sees half of 
 from __future__ import annotations
 
 import re
+import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from deniable.aggregator.history.report_files import FileEntry
+from deniable.aggregator.history.report_files import FileEntry, ReportRows
 from deniable.aggregator.panes import PaneKey, Reports
+from deniable.randomness import seeded_source
 from deniable.service import row_checks
 
 __all__ = ["Snapshot", "StagedReports", "add_files", "make_tables", "note_reports", "snapshot", "stage"]
@@ -35,6 +37,8 @@ _TABLES = (
 )
 """`history_epochs` has the number of reports of each epoch, in files and staged; `history_removed` lists files that no longer
 count but may still be read by someone who began before."""
+_SLICE_KEY = "history_slices"
+"""The name of the secret key that the slices of staged reports follow from, so that every reader and the file agree on them."""
 _COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is an SQL keyword
 
 
@@ -42,6 +46,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Create the catalogue's tables if they do not exist yet."""
     for table in _TABLES:
         connection.execute(table)
+    if connection.execute("SELECT 1 FROM meta WHERE name = ?", (_SLICE_KEY,)).fetchone() is None:
+        connection.execute("INSERT INTO meta VALUES (?, ?)", (_SLICE_KEY, secrets.token_hex(32)))
     row_checks.guard(connection, re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(_TABLES)))
 
 
@@ -52,6 +58,12 @@ class StagedReports:
     seq: int
     key: PaneKey
     reports: np.ndarray[tuple[int, int], np.dtype[np.uint8]]
+    slice_key: bytes = b""
+
+    def rows(self) -> ReportRows:
+        """The reports with their slices, which are random and the same whenever they are read: another draw for every answer
+        would let answers be told apart by a few reports."""
+        return ReportRows.drawn([(self.key, self.reports)], seeded_source(self.slice_key + self.seq.to_bytes(8, "big")))
 
 
 @dataclass(frozen=True)
@@ -108,8 +120,14 @@ def staged(connection: sqlite3.Connection, query: str, epochs: range | None = No
         "SELECT seq, serial, epoch, stratum, n, content FROM history_staged WHERE query = ? AND epoch >= ? AND epoch < ?",
         (query, chosen.start, chosen.stop),
     )
+    ((key,),) = connection.execute("SELECT value FROM meta WHERE name = ?", (_SLICE_KEY,))
     return [
-        StagedReports(seq, PaneKey(query, serial, epoch, stratum), np.frombuffer(content, dtype=np.uint8).reshape(n, -1))
+        StagedReports(
+            seq,
+            PaneKey(query, serial, epoch, stratum),
+            np.frombuffer(content, dtype=np.uint8).reshape(n, -1),
+            bytes.fromhex(key),
+        )
         for seq, serial, epoch, stratum, n, content in rows
     ]
 
@@ -120,6 +138,16 @@ def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int]
         "SELECT min(epoch), max(epoch), sum(n) FROM history_epochs WHERE query = ?", (query,)
     ).fetchone()
     return None if n is None else (range(first, last + 1), n)
+
+
+def complete_epochs(connection: sqlite3.Connection, query: str, epochs: range) -> set[tuple[int, int]]:
+    """The versions and epochs of which every counted report is still stored."""
+    rows = connection.execute(
+        "SELECT h.serial, h.epoch FROM history_epochs AS h WHERE h.query = ?1 AND h.epoch >= ?2 AND h.epoch < ?3 AND h.n = "
+        "(SELECT sum(n) FROM panes AS p WHERE p.query = h.query AND p.serial = h.serial AND p.epoch = h.epoch)",
+        (query, epochs.start, epochs.stop),
+    )
+    return set(rows.fetchall())
 
 
 def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:

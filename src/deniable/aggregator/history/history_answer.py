@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from deniable.aggregator.estimate_documents import describe_estimate, plain_figures
+from deniable.aggregator.granules import Granule, released_panes
 from deniable.aggregator.history.cuts import Part, cut_period, relabel, trend
 from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
 from deniable.aggregator.history.history_request import HistoryRequest
 from deniable.aggregator.history.period_counts import PeriodCounts, read_panes, read_period
 from deniable.aggregator.history.report_files import ReportFolder
 from deniable.aggregator.history.scan import Progress
-from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import estimate_period
 from deniable.errors import NoReportsError, ParameterError
 from deniable.estimation.comparison import Comparison, compare
@@ -25,7 +25,6 @@ from deniable.estimation.estimate import Estimate
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.times import iso_time
-from deniable.randomness import Source
 from deniable.results import encode
 
 __all__ = ["STATEMENT", "HistoryReader"]
@@ -64,14 +63,13 @@ class HistoryReader:
         request: HistoryRequest,
         progress: Progress | None = None,
         cancelled: Callable[[], bool] = lambda: False,
-        source: Source | None = None,
     ) -> dict[str, Any]:
         """The answer as JSON data (docs/history.md)."""
-        first = self._read(request, (request.start, request.end), ("from", "to"), progress, cancelled, source)
+        first = self._read(request, (request.start, request.end), ("from", "to"), progress, cancelled)
         second = None
         if request.against_start is not None:
             fields = (request.against_start, request.against_end)
-            second = self._read(request, fields, ("against_from", "against_to"), progress, cancelled, source)
+            second = self._read(request, fields, ("against_from", "against_to"), progress, cancelled)
             _refuse_overlap(first, second)
         # Parts have different reports, so all of them cover jointly if each covers with this confidence.
         n_parts = max(1, sum(part.estimate is not None for part in first.parts))
@@ -95,28 +93,30 @@ class HistoryReader:
         names: tuple[str, str],
         progress: Progress | None,
         cancelled: Callable[[], bool],
-        source: Source | None,
     ) -> _Read:
         connection = self.connect()
         try:
             epochs = self._epochs(connection, bounds, names, request.source)
             schedule = self.versions[-1].schedule
             period = schedule.start_of_epoch(epochs.start), schedule.start_of_epoch(epochs.stop)
-            counts = self._counts(connection, request, epochs, progress, cancelled, source)
+            counts = self._counts(connection, request, epochs, progress, cancelled)
         finally:
             connection.close()
-        if not counts.scanned and not any(pane.n for pane in counts.panes.values()):
+        if not counts.scanned and not counts.held_back:
             raise NoReportsError(f"there are no reports of {self.versions[-1].id} {_spoken(period)}")
         newest, n, found = estimate_period(self.versions, counts.panes, period)
         if found is None:
             least = max(query.minimum_cohort for query in self.versions)
             what = "answers" if counts.fraction == 1.0 else f"answers in the {100 * counts.fraction:g} % that was read"
-            raise NoReportsError(f"{newest.id} has {n:,} {what} {_spoken(period)}; at least {least:,} are needed")
+            few = f"{newest.id} has {n:,} {what} {_spoken(period)} that can be released; at least {least:,} are needed"
+            why = f": {_spoken_held_back(counts.held_back)}" if counts.held_back else ""
+            raise NoReportsError(few + why)
         if request.marginal is not None and request.given is not None:
             estimate = found
         else:
             estimate = found if request.given is not None else relabel(request, newest, found)
-        return _Read(epochs, period, counts, newest, estimate, cut_period(request, self.versions, counts.panes, period))
+        parts = cut_period(request, self.versions, counts.granules, period, counts.sizes)
+        return _Read(epochs, period, counts, newest, estimate, parts)
 
     def _counts(
         self,
@@ -125,25 +125,24 @@ class HistoryReader:
         epochs: range,
         progress: Progress | None,
         cancelled: Callable[[], bool],
-        source: Source | None,
     ) -> PeriodCounts:
         if request.source == "panes":
             return read_panes(connection, self.versions[-1].id, epochs)
         if self.folder is None:
             rule = "must be 'panes' here: this aggregator keeps no reports, its settings have no [history]"
             raise ParameterError("source", request.source, rule)
-        how: dict[str, Any] = {"progress": progress, "cancelled": cancelled, "source": source}
+        how: dict[str, Any] = {"progress": progress, "cancelled": cancelled}
         widest = functools.partial(self._widest, request, epochs)
         return read_period(self.folder, connection, self.versions, epochs, request.budget, widest, **how)
 
-    def _widest(self, request: HistoryRequest, epochs: range, panes: Mapping[PaneKey, Pane]) -> float | None:
+    def _widest(self, request: HistoryRequest, epochs: range, granules: Sequence[Granule]) -> float | None:
         """Half the width of the widest interval in the answer; None if an estimate is withheld."""
         schedule = self.versions[-1].schedule
         period = schedule.start_of_epoch(epochs.start), schedule.start_of_epoch(epochs.stop)
-        newest, _, found = estimate_period(self.versions, panes, period)
+        newest, _, found = estimate_period(self.versions, released_panes(granules), period)
         if found is None:
             return None
-        parts = [part.estimate for part in cut_period(request, self.versions, panes, period)]
+        parts = [part.estimate for part in cut_period(request, self.versions, granules, period)]
         reaches = [
             float(np.max(estimate.plus_minus(request.confidence, request.simultaneous)))
             for estimate in parts or [relabel(request, newest, found)]
@@ -182,6 +181,12 @@ def _spoken(period: tuple[int, int]) -> str:
     return f"from {iso_time(period[0])} to {iso_time(period[1])}"
 
 
+def _spoken_held_back(n: int) -> str:
+    """Why some reports of a period are not in its answer."""
+    why = "they are too few to be released by themselves, or are released together with epochs outside the period"
+    return f"{n:,} reports are held back, because {why}"
+
+
 def _refuse_overlap(first: _Read, second: _Read) -> None:
     if first.epochs.start < second.epochs.stop and second.epochs.start < first.epochs.stop:
         rule = "must not overlap the first period: what both hold would be compared with itself"
@@ -202,7 +207,8 @@ def _head(request: HistoryRequest, read: _Read) -> dict[str, Any]:
         "scanned": read.counts.scanned,
         "fraction": read.counts.fraction,
         "budget": {name: value for name, value in vars(request.budget).items() if value is not None},
-        "reading": list(read.counts.notes),
+        "held_back": read.counts.held_back,
+        "reading": [*read.counts.notes, *([_spoken_held_back(read.counts.held_back)] if read.counts.held_back else [])],
         "by": request.by or (None if request.given is None else "given"),
         "simultaneous": request.simultaneous,
     }

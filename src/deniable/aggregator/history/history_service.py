@@ -8,12 +8,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from deniable.aggregator.catalogue import published
+from deniable.aggregator.granules import pane_sizes, released_granules, released_panes
 from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
 from deniable.aggregator.history.history_answer import HistoryReader
 from deniable.aggregator.history.history_settings import HistorySettings
 from deniable.aggregator.history.keeper import Keeper
-from deniable.aggregator.state import Clock, stored_panes
+from deniable.aggregator.state import Clock
 from deniable.queries.times import with_times
 
 __all__ = ["HistoryService", "epoch_counts", "history_reader"]
@@ -32,22 +35,29 @@ def history_reader(connect: Callable[[], sqlite3.Connection], query_id: str, his
 
 
 def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | None, end: int | None) -> dict[str, Any]:
-    """The counts of each closed epoch of a period; those below the minimum cohort are withheld, and their number is given."""
+    """The counts of each closed epoch of a period, or of several together where one has fewer reports than the minimum cohort.
+
+    Only whole granules within the period are given; `withheld` is the number of panes of which some reports are not.
+    """
     versions = {entry.query.serial: entry.query for entry in published(connection, query_id)}
     schedule = versions[max(versions)].schedule
     first = 0 if start is None else max(0, -((start - schedule.origin) // -schedule.every))
     last = schedule.n_epochs if end is None else (end - schedule.origin) // schedule.every
     last = min(last, first_open_epoch(connection, query_id))
-    panes = stored_panes(connection, query_id, range(first, max(first, last)))
+    epochs = range(first, max(first, last))
+    granules = released_granules(connection, query_id, epochs)
     rows = []
-    for key, pane in sorted(panes.items()):
-        query = versions[key.serial]
-        if pane.n >= query.minimum_cohort:
-            times = {"start": schedule.start_of_epoch(key.epoch), "end": schedule.end_of_epoch(key.epoch)}
-            stratum = query.strata[key.stratum].name if query.strata else None
-            counted = {"stratum": stratum, "n": pane.n, "counts": pane.counts.tolist()}
-            rows.append({"serial": key.serial, "epoch": key.epoch, **with_times(times, *times), **counted})
-    return {"query": query_id, "panes": rows, "withheld": len(panes) - len(rows)}
+    for granule in granules:
+        query = versions[granule.serial]
+        times = {"start": schedule.start_of_epoch(granule.first), "end": schedule.end_of_epoch(granule.last)}
+        stratum = query.strata[granule.stratum].name if query.strata else None
+        counts = sum(pane.counts for pane in granule.panes.values())
+        counted = {"stratum": stratum, "n": granule.n, "counts": np.asarray(counts).tolist()}
+        rows.append({"serial": granule.serial, "epoch": granule.first, **with_times(times, *times), **counted})
+    given = released_panes(granules)
+    sizes = pane_sizes(connection, query_id, epochs)
+    withheld = sum(size.n > (given[key].n if key in given else 0) for key, size in sizes.items())
+    return {"query": query_id, "panes": rows, "withheld": withheld}
 
 
 class HistoryService:

@@ -129,7 +129,7 @@ class Keeper:
         ]
         entries = []
         for part in _portions(found):
-            rows = ReportRows.drawn([(each.key, each.reports) for each in part])
+            rows = ReportRows.joined([each.rows() for each in part])
             entries.append(self.folder.write(PUBLISHED, group.query, group.day, group.serial, rows))
         with self._swap(entries):
             for each in found:

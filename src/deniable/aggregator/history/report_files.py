@@ -35,10 +35,13 @@ from deniable.randomness import Source, system_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SLICES", "FileEntry", "ReportFolder", "ReportRows", "day_name", "schema", "sorted_table"]
+__all__ = ["SLICES", "STEPS", "FileEntry", "ReportFolder", "ReportRows", "day_name", "schema", "sorted_table"]
 
 SLICES = 100
 """The number of random parts into which reports are divided: a fraction of the reports is a number of slices."""
+STEPS = (1, 2, 5, 10, 20, 50, 100)
+"""How many slices an answer may be from. Two answers from different numbers of them differ by whole steps, and a step is large
+enough to hold a minimum cohort of every epoch, or is not taken (`period_counts`)."""
 SECONDS_PER_DAY = 86400
 _ROWS_PER_GROUP = 1 << 16
 _GROUP_FLOOR = 1 << 15

@@ -1,14 +1,16 @@
 """Reading the history: the counts of a period, from all of its reports or from a random sample of them.
 
-A report's slice was drawn at random, so the first k of 100 slices are a random sample of k percent; a fraction in between takes
-each report of one more slice with the remaining probability. Every report is thus read with the same probability, whatever it
-says and whenever it came, and a sample of reports, which are a sample of people, is a sample of people (Quoc 2017, 3.3.2).
+A report's slice was drawn at random, once and for all, so the first k of 100 slices are a random sample of k percent. Every report
+is thus read with the same probability, whatever it says and whenever it came, and a sample of reports, which are a sample of
+people, is a sample of people (Quoc 2017, 3.3.2).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from deniable.aggregator.history.file_catalogue import Snapshot
 from deniable.aggregator.history.report_files import (
     SLICES,
+    STEPS,
     FileEntry,
     ReportFolder,
     ReportRows,
@@ -30,7 +33,6 @@ from deniable.aggregator.history.report_files import (
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.errors import DeniableError, HistoryCancelledError, ParameterError
 from deniable.queries.query import Query
-from deniable.randomness import ONE, Source, system_source
 
 __all__ = ["Scan", "add_panes"]
 
@@ -41,6 +43,8 @@ _GROUPS_AT_ONCE = 16
 """Row groups that a thread takes at a time."""
 _MOST_WORKERS = 4
 _Panes = dict[PaneKey, Pane]
+_Steps = dict[PaneKey, list[int]]
+"""How many reports of each pane were read in each of the `STEPS`."""
 Progress = Callable[[int, int], None]
 """Called with the number of reports read, and of how many."""
 
@@ -62,19 +66,26 @@ class _Counter:
         self._n_held: dict[PaneKey, int] = {}
         self._bytes = 0
         self.panes: _Panes = {}
+        self.steps: _Steps = {}
 
-    def add(self, query: Query, rows: ReportRows) -> None:
-        """Add rows of one version, in which those of an epoch and stratum are mostly contiguous."""
+    def add(self, query: Query, rows: ReportRows, step: int | None = None) -> None:
+        """Add rows of one version, in which those of an epoch and stratum are mostly contiguous; all of them of one `step`, or
+        of those that their slices are in."""
         if not len(rows):
             return
+        steps = np.searchsorted(STEPS, rows.slices, "right") if step is None else np.broadcast_to(step, len(rows))
         changes = rows.epochs[1:] != rows.epochs[:-1]
+        if step is None:
+            changes |= steps[1:] != steps[:-1]
         if rows.strata.strides[0]:  # otherwise it is constant
             changes |= rows.strata[1:] != rows.strata[:-1]
         change = np.flatnonzero(changes) + 1
         starts = np.concatenate([[0], change])
         places = zip(starts.tolist(), [*change.tolist(), len(rows)], rows.epochs[starts].tolist(), strict=True)
-        for (start, end, epoch), stratum in zip(places, rows.strata[starts].tolist(), strict=True):
+        inside = zip(rows.strata[starts].tolist(), steps[starts].tolist(), strict=True)
+        for (start, end, epoch), (stratum, of_step) in zip(places, inside, strict=True):
             key = PaneKey(query.id, query.serial, epoch, stratum)
+            self.steps.setdefault(key, [0] * len(STEPS))[of_step] += end - start
             self._held.setdefault(key, []).append(rows.reports[start:end])
             n = self._n_held[key] = self._n_held.get(key, 0) + end - start
             self._bytes += (end - start) * rows.reports.shape[1]
@@ -104,8 +115,8 @@ class _Part:
     """Row groups of one file."""
 
     entry: FileEntry
-    groups: tuple[tuple[int, int, bool], ...]
-    """Number, rows, and whether all of its slices are wanted."""
+    groups: tuple[tuple[int, int, int | None], ...]
+    """Number, rows, and the step that all of its slices are in, if all of them are wanted."""
 
 
 class _Queue:
@@ -134,22 +145,16 @@ class Scan:
         *,
         progress: Progress | None = None,
         cancelled: Callable[[], bool] = lambda: False,
-        source: Source | None = None,
     ) -> None:
-        """`versions` are the query's, by serial. `source` draws the sample of reports that are in no file yet."""
+        """`versions` are the query's, by serial."""
         self._folder, self._snapshot, self._versions, self._epochs = folder, snapshot, versions, epochs
         self._progress, self._cancelled = progress, cancelled
-        self._source = source or system_source()
         self.panes: _Panes = {}
+        self.steps: _Steps = {}
         self.slices = 0
         """How many slices were read, starting with the first."""
-        self._thinned = 0.0
         self._done = 0
-        self._staged = [
-            (self._version(serial), ReportRows.drawn([(each.key, each.reports) for each in parts], self._source))
-            for serial in {each.key.serial for each in snapshot.staged}
-            for parts in [[each for each in snapshot.staged if each.key.serial == serial]]
-        ]
+        self._staged = [(self._version(each.key.serial), each.rows()) for each in snapshot.staged]
 
     def _version(self, serial: int) -> Query:
         query = self._versions.get(serial)
@@ -160,7 +165,7 @@ class Scan:
     @property
     def fraction(self) -> float:
         """The probability with which each report of the period was read."""
-        return (self.slices + self._thinned) / SLICES
+        return self.slices / SLICES
 
     @property
     def n(self) -> int:
@@ -168,35 +173,33 @@ class Scan:
         return sum(pane.n for pane in self.panes.values())
 
     def read_to(self, fraction: float) -> None:
-        """Continue reading up to this fraction of the period; no other can follow a fraction that is not a whole percent."""
-        whole = min(SLICES, int(fraction * SLICES + 1e-9))
-        rest = max(0.0, fraction * SLICES - whole)
-        rest = 0.0 if rest < 1e-9 else rest
-        if self._thinned:
-            raise ParameterError("fraction", fraction, "cannot follow a fraction that was no whole percent")
-        if whole > self.slices:
-            self._read(range(self.slices, whole), None)
-            self.slices = whole
-        if rest and self.slices == whole:
-            self._read(range(whole, whole + 1), rest)
-            self._thinned = rest
+        """Continue reading up to this fraction of the period, in whole percent."""
+        end = min(SLICES, math.ceil(fraction * SLICES - 1e-9))
+        if end > self.slices:
+            self._read(range(self.slices, end))
+            self.slices = end
 
-    def _read(self, slices: range, probability: float | None) -> None:
+    def _read(self, slices: range) -> None:
         parts = list(self._parts(slices))
         total = sum(rows for part in parts for _, rows, _ in part.groups) + sum(len(rows) for _, rows in self._staged)
         self._done, self._total = 0, total
         counter = _Counter(self._versions)
         for query, rows in self._staged:
-            counter.add(query, self._wanted(rows, slices, False, probability, ordered=False))
-        add_panes(self.panes, counter.finish())
-        # The coins for the reports come from one source, which threads cannot share.
-        workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1, len(parts))) if probability is None else 1
+            counter.add(query, self._wanted(rows, slices, False).sorted())
+        self._add(counter)
+        workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1, len(parts)))
         waiting = _Queue(parts)
         with ThreadPoolExecutor(workers, thread_name_prefix="history") as pool:
-            tasks = [pool.submit(self._count_parts, waiting, slices, probability) for _ in range(workers)]
+            tasks = [pool.submit(self._count_parts, waiting, slices) for _ in range(workers)]
             for task in tasks:
-                add_panes(self.panes, task.result())
+                self._add(task.result())
         self._tell(0)
+
+    def _add(self, counter: _Counter) -> None:
+        add_panes(self.panes, counter.finish())
+        for key, sizes in counter.steps.items():
+            known = self.steps.setdefault(key, [0] * len(STEPS))
+            known[:] = [n + more for n, more in zip(known, sizes, strict=True)]
 
     def _tell(self, n: int) -> None:
         self._done += n
@@ -209,51 +212,50 @@ class Scan:
             chosen = []
             for number, (rows, low, high) in enumerate(entry.row_groups()):
                 if low < slices.stop and high >= slices.start:
-                    chosen.append((number, rows, slices.start <= low and high < slices.stop))
+                    # Of a full scan nobody asks which step a report was in.
+                    one_step = slices.stop == SLICES or bisect_right(STEPS, low) == bisect_right(STEPS, high)
+                    step = bisect_right(STEPS, high) if one_step and slices.start <= low and high < slices.stop else None
+                    chosen.append((number, rows, step))
             for start in range(0, len(chosen), _GROUPS_AT_ONCE):
                 yield _Part(entry, tuple(chosen[start : start + _GROUPS_AT_ONCE]))
 
-    def _count_parts(self, parts: _Queue, slices: range, probability: float | None) -> _Panes:
+    def _count_parts(self, parts: _Queue, slices: range) -> _Counter:
         counter = _Counter(self._versions)
         for part in parts:
             query = self._version(part.entry.serial)
             inside = self._epochs.start <= part.entry.first and part.entry.last < self._epochs.stop
-            for rows, whole in self._tables(part):
+            for rows, step in self._tables(part):
                 if self._cancelled():
                     raise HistoryCancelledError("the history was not read to the end: it was cancelled")
                 try:
-                    counter.add(query, self._wanted(rows, slices, whole and inside, probability))
+                    counter.add(query, self._wanted(rows, None if step is not None else slices, inside), step)
                 except (ValueError, TypeError) as error:
                     raise damaged(part.entry, error) from None
                 self._tell(len(rows))
-        return counter.finish()
+        return counter
 
-    def _tables(self, part: _Part) -> Iterator[tuple[ReportRows, bool]]:
+    def _tables(self, part: _Part) -> Iterator[tuple[ReportRows, int | None]]:
         pa = arrow()
         strata = len(self._version(part.entry.serial).strata) > 1
         try:
             with self._folder.open(part.entry) as file:
                 _check(part.entry, file)
-                for number, _, whole in part.groups:
+                for number, _, step in part.groups:
                     # Reading a column takes about as long as counting it: a column whose value is known beforehand is left out.
-                    columns = ["epoch", "report", *([] if whole else ["slice"]), *(["stratum"] if strata else [])]
-                    yield columns_of(file.read_row_group(number, columns, use_threads=False)), whole
+                    columns = ["epoch", "report", *(["slice"] if step is None else []), *(["stratum"] if strata else [])]
+                    yield columns_of(file.read_row_group(number, columns, use_threads=False)), step
         except (FileNotFoundError, DeniableError):
             raise
         except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
             raise damaged(part.entry, error) from None
 
-    def _wanted(
-        self, rows: ReportRows, slices: range, whole: bool, probability: float | None, ordered: bool = True
-    ) -> ReportRows:
-        """The rows of these slices and of the period; if a probability is given, each is kept with that probability."""
-        if not whole:
-            chosen = (rows.slices >= slices.start) & (rows.slices < slices.stop)
-            chosen &= (rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop)
-            rows = rows.chosen(chosen)
-        if probability is not None and len(rows):
-            rows = rows.chosen(self._source.coins(int(probability * ONE), len(rows)).astype(bool))
-        return rows if ordered else rows.sorted()
+    def _wanted(self, rows: ReportRows, slices: range | None, inside: bool) -> ReportRows:
+        """The rows of these slices (None: of all) and of the period, unless it is known that they are all `inside` it."""
+        if slices is not None:
+            rows = rows.chosen((rows.slices >= slices.start) & (rows.slices < slices.stop))
+        if not inside:
+            rows = rows.chosen((rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop))
+        return rows
 
 
 def _check(entry: FileEntry, file: Any) -> None:

@@ -1,0 +1,247 @@
+"""Granules: what is released is a sum of groups of reports, each at least as large as the minimum cohort and never split.
+
+The difference of two published figures is a figure too. If windows overlap, are revised, or are asked again over other periods,
+a difference of a few reports *is* those reports. So nothing is published but sums of whole granules:
+
+    a granule is a set of reports to one version of a query from one stratum; it holds at least the version's `minimum_cohort`
+    of them; it is fixed when it is first released, and every later figure has all of it or none of it.
+
+Granules are disjoint, so every combination of published figures is a combination of granules, and isolates at least a cohort.
+
+How reports are grouped. Epochs with enough reports are granules of their own. Smaller ones are joined with the following ones:
+first within a segment, a run of epochs that every window has either all or none of, which costs no window anything; then across
+segments of the window that is being released, and a window that would cut such a granule leaves it out. Late reports form
+granules of their own. What is too little for a granule is held back until more comes, for ever if none does.
+
+Grouping looks at numbers of reports only, never at what they say.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable.aggregator.panes import Pane, PaneKey
+from deniable.queries.query import Query
+from deniable.queries.schedule import Schedule
+
+__all__ = [
+    "Granule",
+    "Sizes",
+    "form_granules",
+    "group_epochs",
+    "last_segment",
+    "pane_sizes",
+    "released_granules",
+    "released_panes",
+    "seal",
+]
+
+_Sized = tuple[int, int]
+"""An epoch, and how many of its reports are in no granule yet."""
+
+
+class Granule(NamedTuple):
+    """Reports to one version from one stratum, of the epochs from `first` to `last`; late ones of the same epochs included."""
+
+    serial: int
+    stratum: int
+    first: int
+    last: int
+    panes: Mapping[PaneKey, Pane]
+    """The reports by epoch. Only their sum may be published."""
+    joined: bool = False
+    """Whether a later granule of the same epochs was added. Some figures then have only the earlier one, so that no random part
+    of the reports may be published: it would cut both."""
+
+    @property
+    def n(self) -> int:
+        """The number of reports."""
+        return sum(pane.n for pane in self.panes.values())
+
+
+class Sizes(NamedTuple):
+    """How many reports a pane has, and how many of its messages said that there was nothing to report."""
+
+    n: int
+    nothing: int
+
+
+# --- grouping -------------------------------------------------------------------------------------------------------
+
+
+def _segment(schedule: Schedule, epoch: int) -> int:
+    """The number of the segment that an epoch is in: windows begin and end only between segments."""
+    slide, window = schedule.slide // schedule.every, schedule.window // schedule.every
+    return epoch // slide + max(0, (epoch - window) // slide + 1)
+
+
+def last_segment(schedule: Schedule, epoch: int) -> range | None:
+    """The epochs that can be grouped when this one is closed: those of the window, or else of the segment, that it completes.
+
+    None in the middle of a segment: its later epochs may be too small without the earlier ones.
+    """
+    if epoch + 1 < schedule.n_epochs and _segment(schedule, epoch) == _segment(schedule, epoch + 1):
+        return None
+    window = schedule.window // schedule.every
+    start = epoch + 1 - window
+    if start >= 0 and start % (schedule.slide // schedule.every) == 0:
+        return range(start, epoch + 1)
+    start = epoch
+    while start and _segment(schedule, start - 1) == _segment(schedule, epoch):
+        start -= 1
+    return range(start, epoch + 1)
+
+
+def group_epochs(sizes: Iterable[_Sized], cohort: int, schedule: Schedule) -> list[list[int]]:
+    """Group epochs, given in order with their numbers of reports, into granules; epochs in no group are held back.
+
+    >>> hourly = Schedule(origin=0, expires=36000, every=600, window=3600, slide=600)
+    >>> group_epochs([(0, 90), (1, 20), (2, 20), (3, 20), (4, 10)], 50, hourly)
+    [[0], [1, 2, 3]]
+    >>> group_epochs([(0, 90), (1, 20), (2, 20), (3, 20), (4, 10)], 50, Schedule(0, 36000, 600, 3600, 3600))
+    [[0], [1, 2, 3, 4]]
+    """
+    groups: list[list[int]] = []
+    carried: list[_Sized] = []
+    for _, members in groupby(sizes, lambda sized: _segment(schedule, sized[0])):
+        found, rest = _cohorts(members, cohort)
+        if found:
+            found[-1] += [epoch for epoch, _ in rest]  # the same windows have it, so this costs nothing
+            groups += found
+            continue
+        joined, carried = _cohorts([*carried, *rest], cohort)
+        groups += joined
+    return groups
+
+
+def _cohorts(sizes: Iterable[_Sized], cohort: int) -> tuple[list[list[int]], list[_Sized]]:
+    """Consecutive epochs that together have the cohort, each group as short as possible, and what is left at the end."""
+    groups: list[list[int]] = []
+    run: list[_Sized] = []
+    for sized in sizes:
+        run.append(sized)
+        if sum(n for _, n in run) >= cohort:
+            groups.append([epoch for epoch, _ in run])
+            run = []
+    return groups, run
+
+
+# --- in the state (inside a transaction) ------------------------------------------------------------------------------
+
+
+def form_granules(connection: sqlite3.Connection, versions: Sequence[Query], epochs: range) -> None:
+    """Group the reports of these epochs that are in no granule yet, as far as they are enough."""
+    query = versions[-1]
+    sealed = connection.execute("SELECT before FROM sealed WHERE query = ?", (query.id,)).fetchone()
+    epochs = epochs if sealed is None else range(max(epochs.start, sealed[0]), epochs.stop)
+    released: dict[PaneKey, int] = {}
+    for serial, stratum, epoch, n in connection.execute(
+        "SELECT serial, stratum, epoch, sum(n) FROM granules WHERE query = ? AND epoch >= ? AND epoch < ? "
+        "GROUP BY serial, stratum, epoch",
+        (query.id, epochs.start, epochs.stop),
+    ):
+        released[PaneKey(query.id, serial, epoch, stratum)] = n
+    left = {
+        key: size.n - released.get(key, 0)
+        for key, size in pane_sizes(connection, query.id, epochs).items()
+        if size.n > released.get(key, 0)
+    }
+    for version in versions:
+        mine = sorted((key.stratum, key.epoch, n) for key, n in left.items() if key.serial == version.serial)
+        for stratum, members in groupby(mine, lambda each: each[0]):
+            sizes = [(epoch, n) for _, epoch, n in members]
+            for group in group_epochs(sizes, version.minimum_cohort, query.schedule):
+                keys = [PaneKey(query.id, version.serial, epoch, stratum) for epoch in group]
+                _store(connection, group, [(key, _unreleased(connection, key)) for key in keys])
+
+
+def _unreleased(connection: sqlite3.Connection, key: PaneKey) -> Pane:
+    """The reports of a pane that are in no granule yet."""
+    place = (key.query, key.serial, key.epoch, key.stratum)
+    where = "WHERE query = ? AND serial = ? AND epoch = ? AND stratum = ?"
+    n, counts = connection.execute(f"SELECT n, counts FROM panes {where}", place).fetchone()  # noqa: S608 - no input
+    left = np.frombuffer(counts, dtype="<i8").astype(np.int64)
+    for known, content in connection.execute(f"SELECT n, counts FROM granules {where}", place):  # noqa: S608 - no input
+        n -= known
+        left -= np.frombuffer(content, dtype="<i8")
+    return Pane(left, n)
+
+
+def _store(connection: sqlite3.Connection, group: Sequence[int], parts: Iterable[tuple[PaneKey, Pane]]) -> None:
+    """Store a granule; if there is one of the same epochs, it is added to that, and is from now on released with it."""
+    for key, pane in parts:
+        place = (key.query, key.epoch, key.serial, key.stratum, group[0], group[-1])
+        known = connection.execute(
+            "SELECT n, counts FROM granules "
+            "WHERE query = ? AND epoch = ? AND serial = ? AND stratum = ? AND first = ? AND last = ?",
+            place,
+        ).fetchone()
+        if known:
+            pane += Pane(np.frombuffer(known[1], dtype="<i8"), known[0])  # noqa: PLW2901 - in place
+        connection.execute(
+            "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*place, pane.n, pane.counts.astype("<i8").tobytes(), known is not None),
+        )
+
+
+def seal(connection: sqlite3.Connection, query: str, before: int) -> None:
+    """Form no more granules of earlier epochs: some of their reports may have been released in a way that is not known here."""
+    connection.execute(
+        "INSERT INTO sealed (query, before) VALUES (?, ?) ON CONFLICT DO UPDATE SET before = max(before, excluded.before)",
+        (query, before),
+    )
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def released_granules(connection: sqlite3.Connection, query: str, epochs: range) -> list[Granule]:
+    """The granules of a query that lie whole within these epochs, in order of time."""
+    rows = connection.execute(
+        "SELECT serial, stratum, first, last, epoch, n, counts, joined FROM granules "
+        "WHERE query = ? AND epoch >= ?2 AND epoch < ?3 AND first >= ?2 AND last < ?3",
+        (query, epochs.start, epochs.stop),
+    )
+    found: dict[tuple[int, int, int, int], dict[PaneKey, Pane]] = {}
+    grown = set()
+    for serial, stratum, first, last, epoch, n, counts, joined in rows:
+        place = (first, last, serial, stratum)
+        pane = Pane(np.frombuffer(counts, dtype="<i8").astype(np.int64), n)
+        found.setdefault(place, {})[PaneKey(query, serial, epoch, stratum)] = pane
+        if joined:
+            grown.add(place)
+    return [
+        Granule(serial, stratum, first, last, panes, (first, last, serial, stratum) in grown)
+        for (first, last, serial, stratum), panes in sorted(found.items(), key=lambda item: item[0])
+    ]
+
+
+def released_panes(granules: Iterable[Granule]) -> dict[PaneKey, Pane]:
+    """The reports of some granules, added up by epoch. Estimates add them up further, and publish no part of a granule."""
+    total: dict[PaneKey, Pane] = {}
+    for key, pane in _parts(granules):
+        if key in total:
+            total[key] += pane
+        else:
+            total[key] = Pane(pane.counts.copy(), pane.n, pane.nothing)
+    return total
+
+
+def _parts(granules: Iterable[Granule]) -> Iterator[tuple[PaneKey, Pane]]:
+    for granule in granules:
+        yield from granule.panes.items()
+
+
+def pane_sizes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, Sizes]:
+    """How many reports and messages each pane of a query has, released or not."""
+    rows = connection.execute(
+        "SELECT serial, epoch, stratum, n, silent FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+        (query, epochs.start, epochs.stop),
+    )
+    return {PaneKey(query, serial, epoch, stratum): Sizes(n, nothing) for serial, epoch, stratum, n, nothing in rows}

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from deniable import OptimizedUnary, UnaryEncoding, every_path
-from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
@@ -24,6 +23,7 @@ from deniable.queries.files import parse_query
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
+from deniable.sql import guard
 from deniable.toml_file import line_of
 from toolkit.queries import MILES, make_query
 

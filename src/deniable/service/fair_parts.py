@@ -24,8 +24,8 @@ _Owner = TypeVar("_Owner", bound=Hashable)
 def fair_selection(sizes: Mapping[_Owner, Sequence[int]], room: int, most: int) -> dict[_Owner, int]:
     """How many of each owner's items fit, first to last: at most `most` items that take at most `room` together.
 
-    Whoever has been given least so far is given their next item, until it does not fit. An owner's part therefore does not
-    depend on how much more the others want.
+    The next item is given to whoever then has least, until it does not fit. So whoever asks for no more than an equal part of
+    the room gets all of it, however much the others want.
 
     >>> fair_selection({"ann": [3, 3, 3, 3], "ben": [4]}, room=10, most=100)
     {'ann': 2, 'ben': 1}
@@ -33,16 +33,17 @@ def fair_selection(sizes: Mapping[_Owner, Sequence[int]], room: int, most: int) 
     {'ann': 3}
     """
     chosen = dict.fromkeys(sizes, 0)
-    waiting = [(0, place, owner) for place, owner in enumerate(sizes) if sizes[owner]]
+    waiting = [(sizes[owner][0], place, owner) for place, owner in enumerate(sizes) if sizes[owner]]
+    heapq.heapify(waiting)
     while waiting and most:
-        given, place, owner = heapq.heappop(waiting)
+        total, place, owner = heapq.heappop(waiting)
         size = sizes[owner][chosen[owner]]
         if size > room:
             continue
         room, most = room - size, most - 1
         chosen[owner] += 1
         if chosen[owner] < len(sizes[owner]):
-            heapq.heappush(waiting, (given + size, place, owner))
+            heapq.heappush(waiting, (total + sizes[owner][chosen[owner]], place, owner))
     return chosen
 
 

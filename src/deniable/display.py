@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -13,10 +14,26 @@ from typing import Any, NamedTuple
 
 from deniable.errors import MissingExtraError
 
-__all__ = ["Bar", "Display", "Displayed", "draw_bars", "loss_text", "pad", "pandas", "pyplot", "text_width", "wrapped"]
+__all__ = [
+    "FORMULA",
+    "NUMBER",
+    "Bar",
+    "Display",
+    "Displayed",
+    "draw_bars",
+    "loss_text",
+    "pad",
+    "pandas",
+    "pyplot",
+    "spreadsheet_cell",
+    "text_width",
+    "wrapped",
+]
 
 _ROWS_SHOWN = 24
 _LABEL_WIDTH = 36
+FORMULA, NUMBER = r"[=+\-@\t\r]", r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+"""How a text begins that a spreadsheet takes for a formula, and what a whole text is that it takes for a number."""
 _COLOUR, _REFERENCE = "#2a6f97", "0.5"
 
 
@@ -40,6 +57,19 @@ def pad(text: str, width: int, right: bool = False) -> str:
     """The text with spaces up to a width in columns, after it or, with `right`, before it."""
     spaces = " " * max(0, width - text_width(text))
     return spaces + text if right else text + spaces
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell of a CSV file for people: a text that a spreadsheet would run as a formula gets an apostrophe in front of it.
+
+    Numbers stay as they are, and so do texts that are numbers. The console's CSV files follow the same rule.
+
+    >>> [spreadsheet_cell(cell) for cell in ("=HYPERLINK(0)", "@SUM(1)", "-5", -5, "- none", "Oslo")]
+    ["'=HYPERLINK(0)", "'@SUM(1)", '-5', -5, "'- none", 'Oslo']
+    """
+    if isinstance(value, str) and re.match(FORMULA, value) and not re.fullmatch(NUMBER, value):
+        return f"'{value}"
+    return value
 
 
 def wrapped(text: str, width: int = _LABEL_WIDTH) -> str:

@@ -16,8 +16,6 @@ import pytest
 
 from deniable.aggregator.sessions import COOKIE, CSRF_HEADER
 from deniable.aggregator.windows import Window
-from deniable.client import guard
-from deniable.console import sql_rules
 from deniable.planning.plan import plan
 from deniable.queries.query import Query
 from toolkit import loopback
@@ -411,11 +409,3 @@ def test_each_fault_of_a_draft_is_told_at_its_field(
     assert [name for name, _ in bad] == [field]
     assert words in bad[0][1]
     assert told["query"] is None
-
-
-def test_the_rules_for_sql_are_those_of_devices_and_bring_nothing_else_of_a_client() -> None:
-    assert sql_rules._guard().FUNCTIONS == guard.FUNCTIONS
-    assert sql_rules._guard() is not guard
-    source = sql_rules._GUARD.read_text(encoding="utf-8")
-    assert "import deniable" not in source
-    assert "from deniable" not in source

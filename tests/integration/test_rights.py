@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 OTHER = AnalystKey("Mallory", bytes(range(1, 33)))
 MINE = minute_query(id="mine")
 THEIRS = minute_query(id="theirs", analyst=OTHER.owner)
-OPEN, ANY_TOKEN, SIGN_IN = "open", "any token", "sign in"
+OPEN, ANY_TOKEN, SIGN_IN, PUBLISHER = "open", "any token", "sign in", "publish somebody's queries"
 
 
 class Row(NamedTuple):
@@ -73,8 +73,8 @@ AGGREGATOR = {
     "GET /v1/metrics": Row(ANY_TOKEN),
     "GET /v1/capacity": Row(ANY_TOKEN),
     "POST /v1/plan": Row(ANY_TOKEN, 200, DESIGN),
-    "POST /v1/simulate": Row(ANY_TOKEN, 200, DESIGN),
-    "POST /v1/queries/check": Row(ANY_TOKEN, 200, b'{"columns": []}'),
+    "POST /v1/simulate": Row(PUBLISHER, 200, DESIGN),
+    "POST /v1/queries/check": Row(PUBLISHER, 200, b'{"columns": []}'),
     "PUT /v1/queries/{query_id}": Row("publish", (200, 201), SIGNED),
     "GET /v1/queries/{query_id}": Row("read"),
     "DELETE /v1/queries/{query_id}": Row("stop", 204),
@@ -205,7 +205,9 @@ def test_only_what_is_granted_answers(tenants: Tenants, kind: str) -> None:
             assert status in good, told
         elif kind in ("none", "unknown", "revoked"):
             assert status == 401, told
-        elif row.needs in (ANY_TOKEN, SIGN_IN) or row.needs in rights:
+        elif row.needs == PUBLISHER and "publish" not in rights and not kind.startswith("theirs"):
+            assert status == 403, told
+        elif row.needs in (ANY_TOKEN, SIGN_IN, PUBLISHER) or row.needs in rights:
             assert status in good, told
             assert "unknown_query" not in body, told
         else:

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from deniable.client import Vault, guard
+from deniable.client import Vault
 from deniable.errors import (
     BadSqlError,
     CellError,
@@ -19,6 +19,7 @@ from deniable.errors import (
     TooManyRowsError,
     TooMuchMemoryError,
 )
+from deniable.sql import guard
 
 __all__ = ["BENIGN", "HEX_LITERAL", "HOSTILE", "QUOTED", "STOPPED", "build", "links", "nested"]
 

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 import deniable
 from deniable.cli.vault import vault as command
-from deniable.client import Vault, confinement, sandbox
+from deniable.client import Vault, sandbox
+from deniable.sql import confinement
 
 SOURCE = Path(deniable.__file__).parent
 LINUX = sys.platform == "linux"
@@ -25,11 +26,11 @@ pytestmark = pytest.mark.skipif(not LINUX, reason="the walls are Linux's; elsewh
 # Ways out for code that has taken over the process. Walls that are named are left out, to see what the others hold.
 ATTEMPTS = """
 import json, os, resource, socket, sys, types
-for name, path in (("deniable", sys.argv[1]), ("deniable.client", sys.argv[1] + "/client")):
+for name, path in (("deniable", sys.argv[1]), ("deniable.sql", sys.argv[1] + "/sql")):
     package = types.ModuleType(name)
     package.__path__ = [path]
     sys.modules[name] = package
-from deniable.client import confinement
+from deniable.sql import confinement
 for wall in sys.argv[2:]:
     setattr(confinement, wall, lambda *_: False)
 walls = confinement.confine(64 << 20, 10)

@@ -38,6 +38,7 @@ ROOMS = [
     "mechanisms",
     "privacy",
     "planning",
+    "sql",
     "queries",
     "wire",
     "service",

@@ -19,11 +19,11 @@ from deniable.client import sandbox, sandbox_pool
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
 from deniable.client.granted import Snapshot
-from deniable.client.guard import Shape
 from deniable.client.vault import Vault
 from deniable.errors import DeadlineError, SandboxError, VaultError
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query, Stratum
+from deniable.sql.guard import Shape
 from toolkit.devices import asked, at, make_policy, queued, signed
 from toolkit.observed import Observed, PositionedSource, RecordingNetwork, VirtualClock, live, make_person, set_rows
 

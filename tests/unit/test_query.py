@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from deniable import OptimizedUnary, UnaryEncoding, every_path
-from deniable.client import guard
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries import canonical
 from deniable.queries.buckets import NONE, Column
@@ -26,6 +25,7 @@ from deniable.queries.permissions import permit
 from deniable.queries.query import LONGEST_SQL, Budget, Query, Stratum
 from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
+from deniable.sql import guard
 from deniable.toml_file import line_of
 from toolkit.queries import MILES, make_query
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deniable.client import Rows, Vault, guard, run, sandbox, sandbox_pool, sandbox_process
+from deniable.client import Rows, Vault, run, sandbox, sandbox_pool, sandbox_process
 from deniable.errors import (
     BadSqlError,
     CellError,
@@ -30,6 +30,7 @@ from deniable.errors import (
     TooMuchMemoryError,
     VaultError,
 )
+from deniable.sql import guard
 from toolkit.sql_texts import BENIGN, HOSTILE, QUOTED, STOPPED, build, links, nested
 
 DEADLINE = 0.2

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from deniable.client import Vault, guard, run, sandbox, sandbox_pool, sandbox_process
+from deniable.client import Vault, run, sandbox, sandbox_pool, sandbox_process
 from deniable.client.device import Device
 from deniable.client.granted import VaultReader
 from deniable.client.store import Store
 from deniable.errors import DeniableError, NotSharedError
 from deniable.queries.buckets import Column
 from deniable.randomness import seeded_source
+from deniable.sql import guard
 from toolkit.devices import asked, at, make_policy, queued, signed
 from toolkit.sql_mutations import LISTED, mutated
 from toolkit.sql_texts import HEX_LITERAL, build

@@ -64,7 +64,7 @@ def run(*arguments: object, given: bytes | None = None) -> Result:
 def randomized(tmp_path: Path, answers: Any, mechanisms: dict[str, deniable.Mechanism] = BOTH, **options: Any) -> str:
     output = tmp_path / "out" / "reports.csv"
     output.parent.mkdir(exist_ok=True)
-    randomize_file(answers, output, mechanisms, overwrite=True, **options)
+    randomize_file(answers, output, mechanisms, overwrite=True, keep_order=True, **options)
     return output.read_text(encoding="utf-8")
 
 
@@ -107,7 +107,8 @@ def test_text_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> 
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "not UTF-8 text; if it has another encoding, such as latin-1" in result.stderr
     assert "Malm" not in result.stderr
-    assert run("randomize", tmp_path / "a.csv", *OPTIONS, "-o", tmp_path / "o.csv", "--encoding", "latin-1").exit_code == 0
+    latin = ("--encoding", "latin-1", "--keep-order")
+    assert run("randomize", tmp_path / "a.csv", *OPTIONS, "-o", tmp_path / "o.csv", *latin).exit_code == 0
     assert (tmp_path / "o.csv").read_text(encoding="utf-8") == WRITTEN
 
 
@@ -290,7 +291,7 @@ def test_standard_input_goes_to_standard_output(
     tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run("randomize", "-", *OPTIONS, "-o", "-", given=pack(text(";").encode()))
+    done = run("randomize", "-", *OPTIONS, "--keep-order", "-o", "-", given=pack(text(";").encode()))
     assert (done.exit_code, done.stdout) == (0, WRITTEN)
     assert "Wrote 3 randomized rows to standard output" in done.stderr
     estimated = run("estimate", "-", *OPTIONS, "--csv", given=done.stdout_bytes)

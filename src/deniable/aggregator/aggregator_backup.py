@@ -28,7 +28,16 @@ from deniable.logs.share_logs import Reading
 from deniable.queries.keys import KeyRing
 from deniable.queries.signing import LARGEST_LIST, SignedQuery
 from deniable.queries.times import iso_time
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
+from deniable.service.backups import (
+    BackupWriter,
+    check_backup,
+    copy_in,
+    listed_files,
+    move_aside,
+    note_in_audit_log,
+    restore_missing,
+    restored_settings,
+)
 from deniable.service.http_reading import ask
 
 __all__ = ["back_up_aggregator", "restore_aggregator"]
@@ -121,17 +130,15 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
     is only replaced if that is asked for, and is then moved aside.
     """
     manifest = check_backup(backup, _KIND)
-    if not settings_file.exists():
-        copy_in(backup / "settings" / "settings.toml", settings_file)
-    settings = read_settings(settings_file)
+    settings = restored_settings(backup, settings_file, read_settings, lambda found: _written(settings_file, found))
     report: dict[str, Any] = {"backup": manifest["made"], "state": str(settings.state), "restored": [], "kept": []}
     with _alone(settings.state):
         if settings.state.exists():
             if not replace:
                 raise BackupError(f"{settings.state} exists: give --replace to move it aside")
             report["moved_aside"] = str(move_aside(settings.state))
-        restore_missing(backup, _other_files(settings_file, settings), report)
-        report["restored"] += _restore_history(backup, settings)
+        restore_missing(backup, manifest, _other_files(settings_file, settings), report)
+        report["restored"] += _restore_history(backup, manifest, settings)
         copy_in(backup / "state.db", settings.state)
     report["restored"].append(str(settings.state))
     state = State(settings.state, [proxy.name for proxy in settings.proxies])
@@ -165,13 +172,19 @@ def _alone(state: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _restore_history(backup: Path, settings: Settings) -> list[str]:
+def _written(settings_file: Path, settings: Settings) -> Iterator[Path]:
+    """Where a restore writes."""
+    yield from (settings.state, *_other_files(settings_file, settings).values())
+    if settings.history is not None and "://" not in settings.history.folder:
+        yield Path(settings.history.folder)
+
+
+def _restore_history(backup: Path, manifest: dict[str, Any], settings: Settings) -> list[str]:
     if settings.history is None or "://" in settings.history.folder:
         return []
-    source, target = backup / "history", Path(settings.history.folder)
-    found = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
-    for path in found:
-        copy_in(source / path, target / path)
+    found = listed_files(manifest, "history")
+    for name in found:
+        copy_in(backup / name, Path(settings.history.folder) / name.removeprefix("history/"))
     return [f"{len(found)} files of the history"] if found else []
 
 

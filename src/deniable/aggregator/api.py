@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -27,10 +25,18 @@ from deniable.aggregator.sessions import authorize, authorize_query
 from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import TokenHolder
 from deniable.aggregator.windows import Window
-from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError
+from deniable.errors import AuditLogError, ParameterError, PublicationError, QueryError, RefusedError, SandboxError
 from deniable.queries.times import iso_time, with_times
+from deniable.service.fair_parts import HeldStream, StreamLimits
 from deniable.service.feed_api import add_feed
-from deniable.service.http_server import Moment, Number, parameters_problem, problem, read_body
+from deniable.service.http_server import (
+    HeldStreamResponse,
+    Moment,
+    Number,
+    parameters_problem,
+    problem,
+    read_body,
+)
 from deniable.service.metrics import CONTENT_TYPE
 from deniable.service.openapi import describe
 
@@ -72,17 +78,19 @@ def create_app(service: Service, ending: Callable[[], bool] = lambda: False) -> 
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:
-    def answer(request: Request, reason: str, status: int, detail: str) -> Response:
+    def answer(request: Request, reason: str, status: int, detail: str, retry_after: int | None = None) -> Response:
         service.refusals[reason] += 1
         if status in (401, 403) or reason == "unknown_query":
             route = getattr(request.scope.get("route"), "path", "")
             service.refusal_log.note(getattr(request.state, "actor", "no token"), f"{request.method} {route}", status)
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        if retry_after is not None:
+            headers["Retry-After"] = str(retry_after)
         return Response(problem(reason, status, detail), status, headers, media_type="application/problem+json")
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)  # noqa: S101 - for the type checker: it is registered for this type only
-        return answer(request, error.reason, error.status, error.detail)
+        return answer(request, error.reason, error.status, error.detail, error.retry_after)
 
     async def bad_query(request: Request, error: Exception) -> Response:
         reason = error.reason.replace(" ", "_") if isinstance(error, QueryError) else "publication"
@@ -104,6 +112,9 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     async def unrecorded(request: Request, error: Exception) -> Response:
         return answer(request, "audit_log", 503, f"nothing was changed, because it could not be recorded: {error}")
 
+    async def unchecked(request: Request, error: Exception) -> Response:
+        return answer(request, "unchecked", 503, f"the SQL could not be checked: {error}", retry_after=5)
+
     async def broken(request: Request, _: Exception) -> Response:
         return answer(request, "internal", 500, "the aggregator could not do this; nothing was changed")
 
@@ -112,6 +123,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
         app.add_exception_handler(kind, bad_query)
     app.add_exception_handler(ParameterError, bad_parameter)
     app.add_exception_handler(AuditLogError, unrecorded)
+    app.add_exception_handler(SandboxError, unchecked)
     app.add_exception_handler(HTTPException, wrong_address)
     app.add_exception_handler(RequestValidationError, wrong_address)
     app.add_exception_handler(ClientDisconnect, gone)
@@ -247,49 +259,37 @@ def _add_streams(app: FastAPI, service: Service, ending: Callable[[], bool]) -> 
         Sent as server-sent events, starting after `Last-Event-ID` (or `after`); without either, with the next window. The stream
         ends when the token is revoked.
         """
-        token = (await run_in_threadpool(authorize, service, request)).token
-        feed.admit(token)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        caller = await run_in_threadpool(authorize, service, request)
         stated = _last_event(request)
-        return StreamingResponse(
-            feed.follow(after if stated is None else stated, token), headers=headers, media_type="text/event-stream"
-        )
+        stream = feed.admit(caller.token, caller.holder.owner)
+        return HeldStreamResponse(stream, feed.follow(after if stated is None else stated, stream))
 
-    followers: Counter[str] = Counter()
+    followers = StreamLimits(_MOST_FOLLOWERS, _MOST_FOLLOWERS_PER_TOKEN, "clients")
 
-    async def events(query_id: str, after: int, token: str) -> AsyncIterator[str]:
-        followers[token] += 1
-        try:
-            yield "retry: 1000\n\n"
-            silence = 0.0
-            while not ending() and await run_in_threadpool(service.may, token, "read", query_id):
-                for number, document in await run_in_threadpool(service.results, query_id, after):
-                    after, silence = number, 0.0
-                    yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
-                if silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
-                    silence = 0.0
-                    yield ": nothing new\n\n"
-                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-                silence += _SECONDS_BETWEEN_LOOKS
-        finally:
-            followers[token] -= 1
-            if not followers[token]:
-                del followers[token]
+    async def events(query_id: str, after: int, stream: HeldStream) -> AsyncIterator[str]:
+        yield "retry: 1000\n\n"
+        silence = 0.0
+        while not ending() and not stream.gave_way and await run_in_threadpool(service.may, stream.token, "read", query_id):
+            for number, document in await run_in_threadpool(service.results, query_id, after):
+                after, silence = number, 0.0
+                yield f"id: {number}\nevent: window\ndata: {_numbered(number, document)}\n\n"
+            if silence >= _SECONDS_BETWEEN_SIGNS_OF_LIFE:
+                silence = 0.0
+                yield ": nothing new\n\n"
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            silence += _SECONDS_BETWEEN_LOOKS
 
     @app.get("/v1/queries/{query_id}/results/stream")
     async def follow_results(query_id: str, request: Request, after: Number | None = None) -> Response:
         """Windows as server-sent events, starting after `Last-Event-ID` (or `after`); without either, with the next window."""
-        token = (await run_in_threadpool(authorize_query, service, request, query_id, "read")).token
-        if followers[token] >= _MOST_FOLLOWERS_PER_TOKEN:
-            raise RefusedError("followers", 429, f"{_MOST_FOLLOWERS_PER_TOKEN} clients already follow results under this token")
-        if followers.total() >= _MOST_FOLLOWERS:
-            raise RefusedError("followers", 503, f"{_MOST_FOLLOWERS} clients already follow results")
+        caller = await run_in_threadpool(authorize_query, service, request, query_id, "read")
         stated = _last_event(request)
         after = after if stated is None else stated
         if after is None:
             after = await run_in_threadpool(service.last_number, query_id)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(query_id, after, token), headers=headers, media_type="text/event-stream")
+        # Last: what is counted here, the response stops counting.
+        stream = followers.admit(caller.token, caller.holder.owner)
+        return HeldStreamResponse(stream, events(query_id, after, stream))
 
 
 def _last_event(request: Request) -> int | None:

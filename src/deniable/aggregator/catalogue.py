@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from deniable.aggregator.state import signed as signed_word
 from deniable.errors import ParameterError, PublicationError
@@ -14,6 +15,9 @@ from deniable.queries.query import Query
 from deniable.queries.signing import Seen, SignedQuery, authenticate, check_version
 
 __all__ = ["Catalogue", "CountedChannel", "Published", "publish", "published", "stop"]
+
+_MOST_PARSED = 256
+"""The engine holds the same queries, so they take no more memory here."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,14 @@ def published(connection: sqlite3.Connection, query_id: str | None = None) -> li
     rows = connection.execute(
         "SELECT signed, published, stopped FROM queries WHERE ?1 IS NULL OR id = ?1 ORDER BY id, serial", (query_id,)
     )
-    out = []
-    for content, when, stopped in rows:
-        signed = SignedQuery.from_bytes(content)
-        out.append(Published(signed.unverified(), signed, when, stopped))
-    return out
+    return [Published(*_parsed(content), when, stopped) for content, when, stopped in rows]
+
+
+@lru_cache(maxsize=_MOST_PARSED)
+def _parsed(content: bytes) -> tuple[Query, SignedQuery]:
+    """A stored version, which never changes: read once, however often the list is asked for."""
+    signed = SignedQuery.from_bytes(content)
+    return signed.unverified(), signed
 
 
 def publish(connection: sqlite3.Connection, signed: SignedQuery, ring: KeyRing, proxies: Sequence[str], now: int) -> Query:

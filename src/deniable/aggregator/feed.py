@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from deniable.aggregator.series import slim
 from deniable.aggregator.service import Service
-from deniable.errors import RefusedError
+from deniable.service.fair_parts import HeldStream, StreamLimits
 
 __all__ = ["Feed"]
 
@@ -49,7 +49,7 @@ class Feed:
 
     def __init__(self, service: Service, ending: Callable[[], bool]) -> None:
         self._service, self._ending = service, ending
-        self._followers: Counter[str] = Counter()
+        self._followers = StreamLimits(MOST_FOLLOWERS, MOST_FOLLOWERS_PER_TOKEN, "pages")
         self._recent: deque[_Event] = deque(maxlen=_MOST_KEPT)
         self._front = 0
         """The newest result that has been read."""
@@ -63,48 +63,40 @@ class Feed:
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    def admit(self, token: str) -> None:
-        """Refuse a follower beyond the limits."""
-        if self._followers[token] >= MOST_FOLLOWERS_PER_TOKEN:
-            raise RefusedError("followers", 429, f"{MOST_FOLLOWERS_PER_TOKEN} pages already follow under this token")
-        if self._followers.total() >= MOST_FOLLOWERS:
-            raise RefusedError("followers", 503, f"{MOST_FOLLOWERS} pages already follow")
+    def admit(self, token: str, owner: str) -> HeldStream:
+        """Count one more follower; refuses those beyond the limits."""
+        return self._followers.admit(token, owner)
 
-    async def follow(self, after: int | None, token: str) -> AsyncIterator[bytes]:
+    async def follow(self, after: int | None, stream: HeldStream) -> AsyncIterator[bytes]:
         """Events after `after` (without it, from the next one), until the client or the server disconnects."""
-        self._followers[token] += 1
-        try:
-            await self._start()
-            if token not in self._readable:
-                await self._look_at_news()
-            yield b"retry: 1000\n\n"
-            position = self._front if after is None else min(after, self._front)
-            sent = self._news(token)
-            yield b"".join(sent.values())
-            while not self._ending() and token in self._readable:
-                readable = self._readable[token]
-                waiting = self._fresh
-                while position < self._dropped:  # it begins in the past, or reads more slowly than results come
-                    page = await run_in_threadpool(self._encoded, position, self._dropped)
-                    position = page[-1].number if page else self._dropped
-                    if past := b"".join(event.text for event in page if event.analyst in readable):
-                        yield past
-                parts = [event.text for event in self._recent if event.number > position and event.analyst in readable]
-                position = max(position, self._front)
-                news = self._news(token)
-                parts += [text for name, text in news.items() if sent.get(name) != text]
-                sent = news
-                if parts:
-                    yield b"".join(parts)
-                    continue
-                try:
-                    await asyncio.wait_for(waiting.wait(), _SECONDS_BETWEEN_SIGNS_OF_LIFE)
-                except TimeoutError:
-                    yield b": nothing new\n\n"
-        finally:
-            self._followers[token] -= 1
-            if not self._followers[token]:
-                del self._followers[token]
+        token = stream.token
+        await self._start()
+        if token not in self._readable:
+            await self._look_at_news()
+        yield b"retry: 1000\n\n"
+        position = self._front if after is None else min(after, self._front)
+        sent = self._news(token)
+        yield b"".join(sent.values())
+        while not self._ending() and not stream.gave_way and token in self._readable:
+            readable = self._readable[token]
+            waiting = self._fresh
+            while position < self._dropped:  # it begins in the past, or reads more slowly than results come
+                page = await run_in_threadpool(self._encoded, position, self._dropped)
+                position = page[-1].number if page else self._dropped
+                if past := b"".join(event.text for event in page if event.analyst in readable):
+                    yield past
+            parts = [event.text for event in self._recent if event.number > position and event.analyst in readable]
+            position = max(position, self._front)
+            news = self._news(token)
+            parts += [text for name, text in news.items() if sent.get(name) != text]
+            sent = news
+            if parts:
+                yield b"".join(parts)
+                continue
+            try:
+                await asyncio.wait_for(waiting.wait(), _SECONDS_BETWEEN_SIGNS_OF_LIFE)
+            except TimeoutError:
+                yield b": nothing new\n\n"
 
     async def _start(self) -> None:
         """Start the one reader, if no follower has started it yet."""
@@ -118,7 +110,7 @@ class Feed:
 
     async def _read(self) -> None:
         looks = 0
-        while self._followers and not self._ending():
+        while self._followers.by_token and not self._ending():
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             looks += 1
             found = await run_in_threadpool(self._encoded, self._front, None)
@@ -142,7 +134,7 @@ class Feed:
         before = self._health, self._versions, self._readable
         self._health = _encoded_event("health", _slim_health(await run_in_threadpool(self._service.health_report)))
         self._versions = await run_in_threadpool(self._service.queries_versions)
-        self._readable = await run_in_threadpool(self._look_up, list(self._followers))
+        self._readable = await run_in_threadpool(self._look_up, list(self._followers.by_token))
         return before != (self._health, self._versions, self._readable)
 
     def _look_up(self, tokens: list[str]) -> dict[str, frozenset[str]]:

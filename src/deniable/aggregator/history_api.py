@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,6 +20,7 @@ from deniable.aggregator.history.history_service import epoch_counts
 from deniable.aggregator.sessions import authorize, authorize_query
 from deniable.errors import DeniableError, NoReportsError, ParameterError, RefusedError
 from deniable.queries.times import moment
+from deniable.service.fair_parts import FairTurns
 from deniable.service.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ __all__ = ["add_history"]
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_SIGNS_OF_LIFE = 10.0
 _EVENTS = "text/event-stream"
+_MOST_WAITING = 2
+"""Questions of one analyst that wait for their turn."""
 
 
 class _Scan:
@@ -64,24 +68,34 @@ def add_history(app: FastAPI, service: Service) -> None:
 def _add_asking(app: FastAPI, service: Service) -> None:
     most = service.settings.history.most_scans if service.settings.history is not None else 2
     pool = ThreadPoolExecutor(most, thread_name_prefix="history")
-    running: set[_Scan] = set()
+    turns = FairTurns(most, _MOST_WAITING, reason="scans")
 
-    def begin(query_id: str, request: Request) -> HistoryRequest:
-        authorize_query(service, request, query_id, "read")
+    def begin(query_id: str, request: Request) -> tuple[str, HistoryRequest]:
+        owner = authorize_query(service, request, query_id, "read").holder.owner
         given: dict[str, Any] = dict(request.query_params)
         if "merge" in given:
             given["merge"] = request.query_params.getlist("merge")
         try:
-            return HistoryRequest.from_parameters(given)
+            return owner, HistoryRequest.from_parameters(given)
         except ParameterError as error:
             raise RefusedError("parameters", 422, str(error)) from None
 
-    def start(query_id: str, asked: HistoryRequest) -> _Scan:
-        if len(running) >= most:
-            raise RefusedError("scans", 503, f"{most} questions to the history are being answered already; ask again later")
-        scan = _Scan(pool, service.history_reader(query_id).answer, asked)
-        running.add(scan)
-        scan.future.add_done_callback(lambda _: running.discard(scan))
+    async def start(query_id: str, owner: str, asked: HistoryRequest) -> _Scan:
+        """Begin to answer in the analyst's turn, which lasts until the answer is there."""
+        loop = asyncio.get_running_loop()
+        await turns.enter(owner)
+        try:
+            reader = await run_in_threadpool(service.history_reader, query_id)
+            scan = _Scan(pool, reader.answer, asked)
+        except BaseException:
+            turns.leave(owner)
+            raise
+
+        def over(_: Future[dict[str, Any]]) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for a turn any more
+                loop.call_soon_threadsafe(turns.leave, owner)
+
+        scan.future.add_done_callback(over)
         return scan
 
     @app.get("/v1/queries/{query_id}/history")
@@ -90,11 +104,10 @@ def _add_asking(app: FastAPI, service: Service) -> None:
 
         With `Accept: text/event-stream`, events `progress` and then `answer` or `problem`. Disconnecting cancels the scan.
         """
-        asked = await run_in_threadpool(begin, query_id, request)
-        scan = await run_in_threadpool(start, query_id, asked)
+        owner, asked = await run_in_threadpool(begin, query_id, request)
+        scan = await start(query_id, owner, asked)
         if _EVENTS in request.headers.get("accept", ""):
-            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-            return StreamingResponse(_events(scan), headers=headers, media_type=_EVENTS)
+            return StreamingResponse(_events(scan), headers={"X-Accel-Buffering": "no"}, media_type=_EVENTS)
         try:
             while not scan.future.done():
                 if await request.is_disconnected():

@@ -8,6 +8,7 @@ from typing import Any
 
 from deniable.aggregator.aggregator_settings import ProxySettings
 from deniable.errors import ResponseError, SettingsError
+from deniable.service.fair_parts import interleaved
 from deniable.service.http_reading import ask, bearer
 
 __all__ = ["order_relay", "relay", "relay_problem", "relay_status"]
@@ -31,10 +32,9 @@ def relay(
 
     If `counted` is given, queries are held back until an external engine counts them: devices must not answer earlier.
     """
-    orders = connection.execute("SELECT id, serial, proxy, what FROM relays WHERE NOT done").fetchall()
     n_left = 0
     away: dict[int, str] = {}
-    for query, serial, proxy, what in orders:
+    for query, serial, proxy, what in _orders(connection):
         if what == PUBLISH and counted is not None and (query, serial) not in counted:
             n_left += 1
             continue
@@ -69,6 +69,19 @@ def relay(
             (problem is None, problem, query, serial, proxy, what),
         )
     return n_left
+
+
+def _orders(connection: sqlite3.Connection) -> list[tuple[str, int, int, str]]:
+    """What is outstanding: revoked keys first, then one order of each analyst in turn, so that nobody's are behind another's."""
+    owner = "coalesce((SELECT analyst FROM queries WHERE queries.id = relays.id LIMIT 1), '')"
+    rows = connection.execute(
+        f"SELECT {owner}, id, serial, proxy, what FROM relays WHERE NOT done ORDER BY what <> ?, id, serial, proxy",  # noqa: S608 - no input
+        (REVOKE,),
+    )
+    by_owner: dict[str, list[tuple[str, int, int, str]]] = {}
+    for analyst, *order in rows:
+        by_owner.setdefault(analyst, []).append((order[0], order[1], order[2], order[3]))
+    return interleaved(by_owner)
 
 
 def relay_problem(connection: sqlite3.Connection, names: Sequence[str]) -> str:

@@ -51,6 +51,11 @@ class TokenHolder(NamedTuple):
         return f"token:{self.id}"
 
     @property
+    def owner(self) -> str:
+        """Whose part of the service's resources it uses: the analyst's, however many tokens they have."""
+        return self.analyst or self.actor
+
+    @property
     def name(self) -> str:
         """Its name for people."""
         return self.analyst or self.label

@@ -12,6 +12,7 @@ from typing import Any
 
 from deniable.aggregator.windows import Window
 from deniable.analyst.past_answer import PastAnswer
+from deniable.display import FORMULA, NUMBER, spreadsheet_cell
 from deniable.errors import MissingExtraError, ParameterError, SurveyError
 
 __all__ = ["FORMATS", "VIEWS", "open_views", "run_sql", "write_table"]
@@ -86,6 +87,21 @@ def run_sql(connection: Any, sql: str) -> Any:
         raise ParameterError("--sql", sql[:80], f"cannot be run: {reason}") from None
 
 
+def _without_formulas(table: Any) -> Any:
+    """The table with texts that no spreadsheet runs (:func:`~deniable.display.spreadsheet_cell`)."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute  # noqa: PLC0415
+
+    columns = []
+    for column in table.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            starts = compute.match_substring_regex(column, f"^{FORMULA}")
+            unsafe = compute.and_not(starts, compute.match_substring_regex(column, f"^({NUMBER})$"))
+            column = compute.if_else(unsafe, compute.binary_join_element_wise("'", column, ""), column)  # noqa: PLW2901
+        columns.append(column)
+    return pa.table(columns, names=[spreadsheet_cell(name) for name in table.column_names])
+
+
 def write_table(table: Any, path: Path) -> None:
     """Write a PyArrow table to a file whose ending names the format."""
     kind = path.suffix.lower()
@@ -95,7 +111,7 @@ def write_table(table: Any, path: Path) -> None:
         if kind == ".csv":
             from pyarrow import csv  # noqa: PLC0415 - an extra
 
-            csv.write_csv(table, path)
+            csv.write_csv(_without_formulas(table), path)
         elif kind == ".parquet":
             from pyarrow import parquet  # noqa: PLC0415
 

@@ -1,29 +1,26 @@
 """Vaults for a query's own SQL: made up so that it finds a different answer in each of two.
 
-SQLite itself reports which tables and columns the SQL reads when it compiles the text on an empty database. Values come from the
-buckets: their bounds, values between them, their labels. The SQL is then run on a vault with one such row, in the sandbox, as on
-a device. Where that does not find two different answers (a condition on another column, say), the auditor supplies two vaults.
+SQLite itself reports which tables and columns the SQL reads when a confined process compiles it (:mod:`deniable.sql.checking`).
+Values come from the buckets: their bounds, values between them, their labels. The SQL is then run on a vault with one such row,
+in the sandbox, as on a device. Where that does not find two different answers (a condition on another column, say), the auditor
+supplies two vaults.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from deniable.client import guard, sandbox
+from deniable.client import sandbox
 from deniable.client.vault import Vault
 from deniable.errors import ParameterError, SandboxError
 from deniable.queries.query import Query
+from deniable.sql.checking import check_sql
 
 __all__ = ["VaultPair", "given_pair", "made_pair"]
 
-_MOST_NAMES = 64
-_TABLE = re.compile(r"no such table: (?:main\.)?(.+)")
-_COLUMN = re.compile(r"no such column: (?:(.+)\.)?(.+)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -79,39 +76,11 @@ def _answer(query: Query, vault: Vault) -> int | None:
 
 
 def _tables(sql: str) -> dict[str, list[str]]:
-    """The tables the SQL reads, and their columns: whatever is missing is added until the text compiles."""
-    guard.check_text(sql)
-    tables: dict[str, list[str]] = {}
-    for _ in range(_MOST_NAMES):
-        with closing(sqlite3.connect(":memory:")) as connection:
-            for table, columns in tables.items():
-                listed = ", ".join(guard.quoted(column) for column in columns or ["rowid_"])
-                connection.execute(f"CREATE TABLE {guard.quoted(table)} ({listed})")
-            try:
-                connection.execute(f"EXPLAIN {sql}")  # compiled, never run
-            except sqlite3.Error as error:
-                if not _added(tables, str(error)):
-                    raise ParameterError("sql", sql, f"cannot be compiled: {error}") from None
-            else:
-                return {table: columns or ["rowid_"] for table, columns in tables.items()}
-    raise ParameterError("sql", sql, f"must name at most {_MOST_NAMES} tables and columns for vaults to be made up")
-
-
-def _added(tables: dict[str, list[str]], problem: str) -> bool:
-    """Add what SQLite reports as missing; whether that was possible."""
-    table = _TABLE.fullmatch(problem)
-    if table is not None:
-        tables[table[1]] = []
-        return True
-    column = _COLUMN.fullmatch(problem)
-    if column is None:
-        return False
-    # An unknown qualifier may be an alias of any table, so all get the column; a bare name in two tables would be ambiguous.
-    where = [column[1]] if column[1] in tables else list(tables)[-1:] if column[1] is None else list(tables)
-    fresh = [name for name in where if column[2] not in tables[name]]
-    for name in fresh:
-        tables[name].append(column[2])
-    return bool(fresh)
+    """The tables the SQL reads, and their columns."""
+    verdict = check_sql(sql)
+    if verdict.problem:
+        raise ParameterError("sql", sql, f"would be refused by every device: {verdict.problem}")
+    return {table: list(columns) or ["rowid_"] for table, columns in verdict.names.items()}
 
 
 def _values(query: Query) -> Iterator[float | str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deniable.display import loss_text
+from deniable.display import loss_text, spreadsheet_cell
 from deniable.errors import DeniableError, SurveyError
 
 if TYPE_CHECKING:
@@ -93,11 +93,10 @@ def as_json(content: Any) -> str:
 
 
 def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Comma-separated values, with a header."""
+    """Comma-separated values, with a header. No cell is a formula: spreadsheets would run it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([spreadsheet_cell(cell) for cell in row] for row in (header, *rows))
     return text.getvalue().rstrip("\n")
 
 

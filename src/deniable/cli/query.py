@@ -22,6 +22,7 @@ from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery, sign, verify
 from deniable.queries.summary import summary
 from deniable.queries.times import iso_time
+from deniable.sql.checking import check_sql
 
 __all__ = ["query"]
 
@@ -173,16 +174,27 @@ def write_planned(file: Path, made: Any) -> None:
 def check(file: Path, **given: Any) -> None:
     """Say in plain words what the query in FILE asks, what it costs a person, and who sees what.
 
-    If its parameters cannot meet
-    its budgets, the command fails and names the nearest budgets that can be met.
+    If its parameters cannot meet its budgets, the command fails and names the nearest budgets that can be met. It also fails if
+    every device would refuse the SQL, which is compiled in a confined process and not run.
     """
     found = load_query(file)[0]
+    _check_sql(found, file.name)
     costs = costs_of(found, given)
     check_budgets(found, costs)
     say(summary(found))
     lines = budget_words(found, costs)
     if lines:
         say("\n".join(["", "Budgets", *(f"  {line}" for line in lines)]))
+
+
+def _check_sql(found: Query, file: str) -> None:
+    """Refuse SQL that no device would run, or whose columns are not those of the buckets."""
+    verdict, shown = check_sql(found.sql), found.sql if len(found.sql) <= 80 else f"{found.sql[:79]}…"
+    if verdict.problem:
+        raise QueryFileError("sql", shown, f"would be refused by every device: {verdict.problem}", file)
+    if verdict.n_columns is not None and verdict.n_columns != len(found.columns):
+        rule = f"must return {len(found.columns)} columns, one for each of `columns`; it returns {verdict.n_columns}"
+        raise QueryFileError("sql", shown, rule, file)
 
 
 query.add_command(plan_command)

@@ -87,6 +87,7 @@ def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Quest
 @_columns
 @_mechanisms
 @click.option("--keep", multiple=True, metavar="NAME", help="A column to copy unchanged. Repeatable.")
+@click.option("--keep-order", is_flag=True, help="Keep the rows' order, which can identify people. [default: random order]")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 @missing_option
 @format_options
@@ -96,21 +97,22 @@ def randomize(
     columns: tuple[str, ...],
     mechanisms: Path | None,
     keep: tuple[str, ...],
+    keep_order: bool,
     force: bool,
     missing: Missing,
     **layout: str | None,
 ) -> None:
     """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
-    Columns that are neither randomized nor kept are left out. OUTPUT.toml, written beside the output, records how each column was
-    randomized, so that `deniable estimate OUTPUT` needs no options.
+    Columns that are neither randomized nor kept are left out, and rows come out in random order. OUTPUT.toml, written beside the
+    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options.
     """
     given = given_mechanisms(columns, mechanisms)
     if given is None:
         raise SurveyError("no column to randomize: name at least one with --column or --mechanisms")
     options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
-        rows = randomize_file(files, output, given, progress=progress, **options)
+        rows = randomize_file(files, output, given, keep_order=keep_order, progress=progress, **options)
     if output == STANDARD_STREAM:  # which holds the rows
         click.get_current_context().with_resource(redirect_stdout(sys.stderr))
     recorded = f"{output}; the mechanisms are recorded in {columns_file(output).name}"
@@ -121,6 +123,11 @@ def randomize(
     if given.fake or given.sampled:
         say(f"{given.kind[0].upper()}{given.kind[1:]}.")
     say(_row_loss(given, keep))
+    if keep_order:
+        say(
+            "NOT PROTECTED: the rows are in the order of the input. Anyone who knows that order, from a list of names or times, "
+            "can tell whose row is whose. What a row reveals of its answers is still bounded by its epsilon."
+        )
 
 
 def _loss(epsilon: float) -> str:

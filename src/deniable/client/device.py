@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.client import encoding, sandbox
-from deniable.client.guard import Shape
 from deniable.client.parallel import Lines
 from deniable.client.payment import Payment, scope_of
 from deniable.client.policy import Policy
@@ -53,6 +52,7 @@ from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version, signing_keys
 from deniable.randomness import Source, system_source
+from deniable.sql.guard import Shape
 
 __all__ = ["STEPS", "Device"]
 

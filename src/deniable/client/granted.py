@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deniable.client.guard import Shape, fold, quoted
 from deniable.errors import VaultBusyError, VaultError
+from deniable.sql.guard import Shape, fold, quoted
 
 __all__ = ["APPLICATION_ID", "DECLARATION", "TAKEN_PREFIXES", "Snapshot", "VaultReader", "columns_of", "grants", "table_names"]
 

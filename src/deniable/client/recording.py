@@ -14,8 +14,8 @@ from typing import Any
 
 from deniable.checks import whole
 from deniable.client.granted import columns_of, table_names
-from deniable.client.guard import fold, quoted
 from deniable.errors import VaultError
+from deniable.sql.guard import fold, quoted
 
 __all__ = ["RECORDED_AT", "Keeping", "forget", "is_over", "keeping", "record", "set_keeping"]
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import overload
 
-from deniable.client import guard, sandbox_pool
+from deniable.client import sandbox_pool
 from deniable.client.sandbox_process import SandboxProcess
 from deniable.client.vault import Vault
 from deniable.errors import (
@@ -32,6 +32,7 @@ from deniable.errors import (
     TooManyRowsError,
     TooMuchMemoryError,
 )
+from deniable.sql import guard
 
 __all__ = ["Row", "Rows", "check", "compiles", "run", "shared", "walls"]
 

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 from typing import IO, Any
 
-from deniable.client import confinement, guard
+from deniable.sql import confinement, guard
 
 __all__ = ["GRACE", "SECONDS", "main", "read_frame", "write_frame"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from deniable.client.granted import Snapshot, VaultReader
-from deniable.client.guard import RefusedError, Shape
 from deniable.client.sandbox_process import LARGEST_COPY, SandboxProcess
+from deniable.sql.guard import RefusedError, Shape
 
 __all__ = ["close_all", "compiled", "declarations", "sessions"]
 

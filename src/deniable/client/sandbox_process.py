@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client import sandbox_main
-from deniable.client.guard import REASONS, Cell, RefusedError, Shape
 from deniable.errors import SandboxError
+from deniable.sql.guard import REASONS, Cell, RefusedError, Shape
 
 __all__ = ["LARGEST_COPY", "SandboxProcess"]
 
@@ -32,10 +32,10 @@ _START_UP = 5.0  # seconds a busy device may take to start the process or to wak
 _LAST_BREATH = 1.0  # seconds between the end of a process's output and its own
 _ENDED_LATE = [-getattr(signal, name) for name in ("SIGALRM", "SIGXCPU", "SIGKILL") if hasattr(signal, name)] or [1]
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # what an interpreter may need in order to start
-# The package's own __init__ would load everything: two empty packages stand in, so only the named modules are loaded.
+# The package's own __init__ would load everything: empty packages stand in, so only the named modules are loaded.
 _BOOT = """
 import sys, types
-for name, path in (("deniable", sys.argv[1]), ("deniable.client", sys.argv[2])):
+for name, path in zip(("deniable", "deniable.sql", "deniable.client"), sys.argv[1:]):
     package = types.ModuleType(name)
     package.__path__ = [path]
     sys.modules[name] = package
@@ -81,7 +81,7 @@ class SandboxProcess:
         self.room, self.max_memory = room, max_memory
         self.shape: Shape | None = None
         self.busy = 0.0
-        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE)]
+        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE.parent / "sql"), str(_HERE)]
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # queries go in through a pipe, so no process list shows them
         try:

@@ -21,7 +21,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from deniable.client.guard import Shape
 from deniable.client.receipts import Receipt
 from deniable.client.store_schema import CHECKED_TABLES, LONG_TABLES, check_rows, ensure_schema
 from deniable.client.witness import Witness
@@ -30,6 +29,7 @@ from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 from deniable.queries.signing import Seen
 from deniable.service import row_checks
 from deniable.service.chained_lines import Head
+from deniable.sql.guard import Shape
 
 __all__ = ["QueuedShare", "Store", "StoreTransaction"]
 

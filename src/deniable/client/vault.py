@@ -19,9 +19,9 @@ from typing import Any
 
 from deniable.client import recording, sources
 from deniable.client.granted import APPLICATION_ID, DECLARATION, TAKEN_PREFIXES, columns_of, grants, table_names
-from deniable.client.guard import fold, quoted
 from deniable.errors import VaultError
 from deniable.queries.schedule import duration, moment
+from deniable.sql.guard import fold, quoted
 
 __all__ = ["SCHEMA_VERSION", "TableInfo", "Vault"]
 

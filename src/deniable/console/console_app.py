@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
-from deniable.aggregator.catalogue import Published, published
 from deniable.aggregator.service import Service
 from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
 from deniable.console.console_documents import CONSOLE_OPERATIONS
 from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
+from deniable.console.public_queries import PublicQueries
 from deniable.console.static_files import add_static_files
 from deniable.errors import RefusedError
-from deniable.queries.lasting import lifetime_epsilon
-from deniable.queries.summary import summary
-from deniable.queries.times import with_times
+from deniable.service.fair_parts import FairTurns
 from deniable.service.openapi import describe
 
 __all__ = ["add_console"]
+
+_COMPUTED_AT_ONCE = 2
+_MOST_WAITING = 4
+"""Plans, simulations and checks: how many are computed at a time, and how many of one analyst wait for that."""
 
 
 class _SignIn(BaseModel):
@@ -71,67 +73,47 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 
 
 def _add_planning(app: FastAPI, service: Service) -> None:
+    turns = FairTurns(_COMPUTED_AT_ONCE, _MOST_WAITING, reason="computing")
+
+    async def computed(request: Request, right: str, compute: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
+        """What `compute` returns, in the turn of whoever asks; they need the right on some analyst's queries, if one is named."""
+        holder = (await run_in_threadpool(authorize, service, request)).holder
+        if right and not holder.may_somewhere(right):
+            raise RefusedError("right", 403, f"this needs the right to {right} queries")
+        async with turns.turn(holder.owner):
+            return await run_in_threadpool(compute, *given)
+
     @app.post("/v1/plan")
-    def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
+    async def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
         """Plan epsilon, people or ± from the other two, with the risk and the resources; or why not, and what comes closest."""
-        authorize(service, request)
-        return design_answer(given)
+        return await computed(request, "", design_answer, given)
 
     @app.post("/v1/simulate")
-    def simulate_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """Try the design on simulated people with the guessed proportions. Nobody is asked."""
-        authorize(service, request)
-        return simulate_design(given)
+    async def simulate_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
+        """Try the design on simulated people with the guessed proportions. Nobody is asked. Needs the right to publish.
+
+        `people` says how many were simulated: fewer than planned, if there are many buckets.
+        """
+        return await computed(request, "publish", simulate_design, given)
 
     @app.post("/v1/queries/check")
-    def check_a_query(given: Draft, request: Request) -> dict[str, Any]:
-        """Check a draft query; one without errors is returned as the bytes to sign."""
-        authorize(service, request)
-        return check_draft(given, list(service.names), service.clock())
+    async def check_a_query(given: Draft, request: Request) -> dict[str, Any]:
+        """Check a draft query; one without errors is returned as the bytes to sign. Needs the right to publish."""
+        return await computed(request, "publish", check_draft, given, list(service.names), service.clock())
 
 
 def _add_public(app: FastAPI, service: Service) -> None:
+    queries = PublicQueries(service)
+
     @app.get("/v1/public/queries")
-    def public_queries() -> dict[str, Any]:
+    def public_queries(request: Request) -> Response:
         """Every query as signed, with its versions, and the keys to check them with. No token is needed.
 
         `feed` and `audit` are the heads of the public feed and of the audit log: note them down to detect a log that is rewritten
-        later.
+        later. `ETag` and `If-None-Match` are supported.
         """
-        with service.reading() as connection:
-            entries = published(connection)
-        newest = {entry.query.id: entry for entry in entries}
-        return {
-            "queries": [_public(entry, [each for each in entries if each.query.id == name]) for name, entry in newest.items()],
-            "feed": str(service.feed.head),
-            "audit": str(service.audit.head),
-            "keys": [
-                {"id": trusted.key.id, "owner": trusted.key.owner, "public": trusted.key.raw.hex(), "revoked": trusted.revoked}
-                for trusted in service.ring
-            ],
-        }
-
-
-def _public(entry: Published, versions: Sequence[Published]) -> dict[str, Any]:
-    query = entry.query
-    envelope = query.envelope
-    document = {
-        "id": query.id,
-        "serial": query.serial,
-        "published": entry.published,
-        "stopped": entry.stopped,
-        "signed": json.loads(entry.signed.to_bytes()),
-        "labels": list(query.labels),
-        "epsilon_local": query.epsilon_local,
-        "epsilon_sampled": query.epsilon_sampled,
-        "epsilon_life": lifetime_epsilon(query),
-        "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
-        "versions": [
-            with_times(
-                {"serial": each.query.serial, "published": each.published, "epsilon_local": each.query.epsilon_local}, "published"
-            )
-            for each in versions
-        ],
-        "summary": summary(query),
-    }
-    return with_times(document, "published", "stopped")
+        content, tag = queries.document()
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type="application/json")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
@@ -29,6 +30,10 @@ _LARGEST_EPSILON = 12.0
 _CURVE = tuple(float(each) for each in np.geomspace(0.2, 6.0, 25))
 _MOST_RUNS = 12
 _MOST_DRAWN = 3_000_000
+_MOST_CELLS = 1 << 30
+"""Simulated people, times buckets, times runs: about a second of processor time."""
+_CELLS_AT_ONCE = 1 << 25
+"""People times buckets that are drawn at a time: 4 MB of unary reports."""
 
 
 class DesignRequest(BaseModel):
@@ -222,9 +227,7 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
         found = plan(**request.wishes())
     except PlanError as error:
         raise ParameterError("plan", "this design", f"cannot be simulated: {error}") from None
-    reports = max(1, round(found.reports))
-    n = min(reports, _MOST_DRAWN)
-    runs = max(1, min(request.runs, _MOST_DRAWN // n))
+    n, runs = _affordable(max(1, round(found.reports)), request)
     weights = np.array([*guesses, max(0.0, 1 - float(guesses.sum()))])
     if request.complete:  # every answer is in a bucket: the remainder goes to the last one, which is "other"
         weights[-2] += weights[-1]
@@ -232,12 +235,28 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
     weights /= weights.sum()
     estimates, covered = [], 0
     for _ in range(runs):
-        values = np.random.default_rng().choice(len(weights), n, p=weights)
-        values[values == request.buckets] = -1  # "no bucket", which bit-vector reports can express
-        data = found.mechanism.draw(values.astype(np.intp), system_source())
-        estimate = found.mechanism.estimate(Tally(found.mechanism, found.mechanism.count(data), n))
+        estimate = found.mechanism.estimate(_simulated_tally(found.mechanism, weights, n))
         low, high = estimate.interval(0.95).T
         truth = weights[: request.buckets]
         covered += int(((low <= truth) & (truth <= high)).sum())
         estimates.append(estimate.proportions.tolist())
     return {"runs": runs, "people": n, "estimates": estimates, "covered": covered, "intervals": runs * request.buckets}
+
+
+def _affordable(reports: int, request: DesignRequest) -> tuple[int, int]:
+    """How many people are simulated and how often, known before anything is drawn: fewer of them where there are many buckets."""
+    n = min(reports, _MOST_DRAWN, _MOST_CELLS // request.buckets)
+    return n, max(1, min(request.runs, _MOST_DRAWN // n, _MOST_CELLS // (n * request.buckets)))
+
+
+def _simulated_tally(mechanism: Mechanism, weights: NDArray[np.float64], n: int) -> Tally:
+    """The counts of n simulated reports, drawn some at a time: the memory does not grow with n."""
+    buckets = len(weights) - 1
+    random, source = np.random.default_rng(), system_source()
+    counts = np.zeros(mechanism.cells, dtype=np.int64)
+    at_once = max(1, _CELLS_AT_ONCE // buckets)
+    for first in range(0, n, at_once):
+        values = random.choice(buckets + 1, min(at_once, n - first), p=weights)
+        values[values == buckets] = -1  # "no bucket", which bit-vector reports can express
+        counts += mechanism.count(mechanism.draw(values.astype(np.intp), source))
+    return Tally(mechanism, counts, n)

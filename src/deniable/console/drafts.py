@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from deniable.console.sql_rules import check_sql
 from deniable.errors import DeniableError, ParameterError
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import duration
 from deniable.queries.summary import summary
+from deniable.sql.checking import check_sql
 
 __all__ = ["Draft", "check_draft"]
 

@@ -30,7 +30,6 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
 }
 
 
@@ -67,7 +66,7 @@ def add_static_files(app: FastAPI, home: str) -> None:
         found = files.get(path or home)
         if found is None:
             raise RefusedError("address", 404, "No such endpoint, or method not allowed.")
-        headers = {**HEADERS, "ETag": found.tag}
+        headers = {**HEADERS, "ETag": found.tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == found.tag:
             return Response(status_code=304, headers=headers)
         return Response(found.content, headers={**headers, "Content-Type": found.kind})

@@ -12,6 +12,7 @@ from deniable.proxy.intake import Receipt, Upload
 from deniable.proxy.intake_worker import Result, UploadWorker
 from deniable.service.hot_path import Headers, Reply, header, refusal
 from deniable.service.limits import ConnectionLimits
+from deniable.service.request_rules import check_authorization
 from deniable.service.tokens import Role, Token
 
 __all__ = ["SHARES", "Admission", "QueryList", "ShareUploads"]
@@ -104,11 +105,9 @@ class ShareUploads:
 
     def begin(self, headers: Headers) -> _ShareUpload:
         """Authorize the sender and check the media type."""
-        authorization = media_type = b""
+        media_type, authorization = b"", check_authorization(headers)
         for name, value in headers:
-            if name == b"authorization":
-                authorization = value
-            elif name == b"content-type":
+            if name == b"content-type":
                 media_type = value
         token = self.admission.authorize(authorization, "POST /v1/shares", "device")
         if media_type != _SHARES and media_type.partition(b";")[0].strip().lower() != _SHARES:

@@ -11,6 +11,7 @@ from deniable.proxy.intake import Upload
 from deniable.proxy.intake_worker import Result, UploadWorker
 from deniable.proxy.uplink import REFUSALS_HEADER, parse_refusals
 from deniable.service.hot_path import Headers, Reply, header
+from deniable.service.request_rules import check_authorization
 from deniable.service.tokens import Token
 from deniable.wire.batches import LARGEST_BATCH, Outcome, pack_outcomes, unpack_batch
 
@@ -35,7 +36,7 @@ class BatchUploads:
 
     def begin(self, headers: Headers) -> _Batch:
         """Authorize the sender."""
-        self.admission.authorize(header(headers, b"authorization"), "POST /v1/batches", "collector")
+        self.admission.authorize(check_authorization(headers), "POST /v1/batches", "collector")
         for reason, n in parse_refusals(header(headers, _REFUSALS_HEADER).decode("latin-1")).items():
             self.count(reason, n)
         return _Batch(self)
@@ -105,7 +106,7 @@ class TokenList:
 
     def begin(self, headers: Headers) -> _TokenRequest:
         """Authorize the sender."""
-        self.admission.authorize(header(headers, b"authorization"), "GET /v1/tokens", "collector")
+        self.admission.authorize(check_authorization(headers), "GET /v1/tokens", "collector")
         return _TokenRequest(self, header(headers, b"if-none-match"))
 
     def listed(self) -> tuple[bytes, bytes]:

@@ -1,5 +1,7 @@
 """The board: the signed queries that a proxy relays, so that devices never contact the aggregator.
 
+Devices accept a list of limited length. When there is more than fits, each analyst has a fair part of it (max-min): the newest
+queries of whoever takes most are not shown until there is room again. They stay published: answers to them are still accepted.
 Devices verify every query themselves. A proxy with a key ring does too, so that it does not relay what no device would accept.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from deniable.errors import ParameterError, QueryError, RefusedError, RevokedKeyError
@@ -24,6 +26,7 @@ from deniable.queries.signing import (
     signing_keys,
 )
 from deniable.service.database import Layout
+from deniable.service.fair_parts import fair_selection
 
 __all__ = ["Board"]
 
@@ -66,20 +69,27 @@ class Board:
         rows = self._connection.execute("SELECT id, rowid, signed, stopped FROM versions ORDER BY id, serial").fetchall()
         self._versions: list[tuple[QueryHeader, int | None]] = []
         self._signed: dict[str, SignedQuery] = {}
-        listed, places = [], []
+        running: dict[str, bytes] = {}
+        places = []
         for name, place, content, stopped in rows:
             signed = SignedQuery.from_bytes(content)
             places.append(place)
             self._versions.append((signed.header(), stopped))
             if stopped is None:
-                listed.append(json.loads(content))
+                running[name] = _compact(content)
                 self._signed[name] = signed
         self._by_age = [self._versions[i] for i in sorted(range(len(places)), key=places.__getitem__)]
         """The same in order of publication: the first analyst on a channel of format 1 holds it."""
+        since = self._connection.execute("SELECT id FROM versions GROUP BY id ORDER BY min(rowid)").fetchall()
+        self._running = {name: running[name] for (name,) in since if name in running}
+        """The active queries as they are listed, in the order in which they were first published."""
+        shown = self._shown(self._running)
+        self.hidden = tuple(sorted(set(running) - shown))
+        """The ids of active queries that are beyond their analyst's part of the list."""
         revoked = self._connection.execute("SELECT key FROM revoked ORDER BY since DESC, key LIMIT ?", (_MOST_TOLD,))
         self.revoked = tuple(key for (key,) in revoked)
         """The ids of revoked keys, newest first."""
-        self.content = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
+        self.content = b"[%b]" % b",".join(running[name] for name in running if name in shown)
         """A JSON list of the active queries, each as `SignedQuery.to_bytes` writes it."""
         self.etag = f'"{hashlib.sha256(self.content + ",".join(self.revoked).encode()).hexdigest()[:32]}"'
 
@@ -125,7 +135,7 @@ class Board:
                 return False
             if known.serial >= query.serial:
                 raise RefusedError("rolled-back_query", 409, f"version {known.serial} of query {query.id!r} was published before")
-        self._check_room(query.id, signed)
+        self._check_room(query, signed)
         try:
             check_joining(query, self._by_age, now)
             channels_of([*self._by_age, (query, None)])
@@ -140,12 +150,24 @@ class Board:
         self._load()
         return True
 
-    def _check_room(self, query_id: str, signed: SignedQuery) -> None:
-        """Refuse what would make the list longer than devices accept: they would then have no query at all."""
-        others = sum(stopped is None and known.id != query_id for known, stopped in self._versions)
-        if others >= MOST_LISTED or len(self.content) + len(signed.to_bytes()) > LARGEST_LIST:
-            rule = f"a board holds up to {MOST_LISTED} queries, of {LARGEST_LIST} bytes together"
-            raise RefusedError("board_full", 409, f"{rule}: stop one that is over")
+    def _check_room(self, query: QueryHeader, signed: SignedQuery) -> None:
+        """Refuse what is beyond the analyst's part of the longest list that devices accept."""
+        wanted = {**self._running, query.id: _compact(signed.to_bytes())}
+        if query.id not in self._shown(wanted, query):
+            rule = f"a board lists up to {MOST_LISTED} queries of {LARGEST_LIST} bytes together, a fair part for each analyst"
+            raise RefusedError("board_full", 409, f"{rule}, and that of {query.analyst!r} is taken: stop a query that is over")
+
+    def _shown(self, running: Mapping[str, bytes], added: QueryHeader | None = None) -> set[str]:
+        """The ids of the queries that fit into the list, in fair parts; each analyst's oldest come first."""
+        analysts = {header.id: header.analyst for header, _ in self._versions}
+        if added is not None:
+            analysts[added.id] = added.analyst
+        names: dict[str, list[str]] = {}
+        for name in running:
+            names.setdefault(analysts[name], []).append(name)
+        sizes = {analyst: [len(running[name]) + 1 for name in of] for analyst, of in names.items()}  # with its comma
+        fitting = fair_selection(sizes, LARGEST_LIST - 1, MOST_LISTED)
+        return {name for analyst, of in names.items() for name in of[: fitting[analyst]]}
 
     def stop(self, query_id: str, before_commit: BeforeCommit = lambda *_: None) -> None:
         """Take a query off the board. Answers for the current epoch are still accepted."""
@@ -210,3 +232,8 @@ class Board:
                 self._connection.executemany("DELETE FROM versions WHERE id = ? AND serial = ?", old)
             self._load()
         return len(old)
+
+
+def _compact(signed: bytes) -> bytes:
+    """A signed query as it stands in the list."""
+    return json.dumps(json.loads(signed), ensure_ascii=False, separators=(",", ":")).encode()

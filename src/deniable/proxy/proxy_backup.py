@@ -16,7 +16,16 @@ from deniable.errors import BackupError, LogError
 from deniable.logs.sqlite_log import BlockLog
 from deniable.proxy.board import Board
 from deniable.proxy.proxy_settings import Settings, read_settings
-from deniable.service.backups import BackupWriter, check_backup, copy_in, move_aside, note_in_audit_log, restore_missing
+from deniable.service.backups import (
+    BackupWriter,
+    check_backup,
+    copy_in,
+    listed_files,
+    move_aside,
+    note_in_audit_log,
+    restore_missing,
+    restored_settings,
+)
 from deniable.service.database import lock
 
 __all__ = ["back_up_proxy", "restore_proxy"]
@@ -101,9 +110,9 @@ def _facts(folder: Path) -> dict[str, Any]:
 def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) -> dict[str, Any]:
     """Restore a backup to where the settings point, and report what is lost. `replace` moves existing data aside."""
     manifest = check_backup(backup, _KIND)
-    if not settings_file.exists():
-        copy_in(backup / "settings" / "settings.toml", settings_file)
-    settings = read_settings(settings_file)
+    settings = restored_settings(
+        backup, settings_file, read_settings, lambda found: [found.folder, *_other_files(settings_file, found).values()]
+    )
     folder = settings.folder
     report: dict[str, Any] = {"backup": manifest["made"], "folder": str(folder), "restored": [], "kept": []}
     aside = None
@@ -117,15 +126,14 @@ def restore_proxy(backup: Path, settings_file: Path, replace: bool, now: int) ->
         aside = move_aside(folder)
         report["moved_aside"] = str(aside)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    restore_missing(backup, _other_files(settings_file, settings), report)
-    for path in sorted(backup.iterdir()):
-        if path.is_file() and path.name != "manifest.json":
-            newer = aside / path.name if aside is not None and path.name.startswith(("audit.", "public.")) else path
-            copy_in(newer if newer.is_file() else path, folder / path.name)
-            report["restored"].append(str(folder / path.name))
+    restore_missing(backup, manifest, _other_files(settings_file, settings), report)
+    for name in listed_files(manifest):
+        newer = aside / name if aside is not None and name.startswith(("audit.", "public.")) else backup / name
+        copy_in(newer if newer.is_file() else backup / name, folder / name)
+        report["restored"].append(str(folder / name))
     (folder / "spool").mkdir(mode=0o700, exist_ok=True)
-    for path in sorted((backup / "spool").glob("*")):
-        copy_in(path, folder / "spool" / path.name)
+    for name in listed_files(manifest, "spool"):
+        copy_in(backup / name, folder / name)
     if settings.kafka is None:
         log = BlockLog(folder / "log.db")
         log.restored()

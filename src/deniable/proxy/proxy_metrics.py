@@ -43,6 +43,7 @@ def proxy_metrics(proxy: Proxy) -> bytes:
         gauge("ids_held", "Message ids of open epochs, held against replays.", intake.n_ids),
         gauge("bytes_receiving", "Bytes of uploads that are being received or examined.", proxy.admission.n_receiving),
         gauge("queries", "Queries on the board.", len(proxy.board)),
+        gauge("queries_hidden", "Queries not shown, because they are beyond their analyst's part.", len(proxy.board.hidden)),
         gauge("audit_lines", "Lines of the audit log.", proxy.audit.head.lines),
         gauge("feed_lines", "Lines of the public feed.", proxy.feed.head.lines),
         gauge("uploads_waiting", "Requests whose shares wait to be made durable.", proxy.worker.n_uploads_waiting),

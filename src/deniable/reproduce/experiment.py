@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from deniable.display import spreadsheet_cell
 from deniable.errors import ParameterError, SurveyError
 from deniable.randomness import Source, seeded_source
 
@@ -165,8 +166,7 @@ class Experiment:
             folder.mkdir(parents=True, exist_ok=True)
             with paths[0].open("w", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(outcome.header)
-                writer.writerows(outcome.rows)
+                writer.writerows([spreadsheet_cell(cell) for cell in row] for row in (outcome.header, *outcome.rows))
             figure = pyplot().figure(figsize=(8, 4.2), layout="constrained")
             outcome.draw(figure)
             for path in paths[1:]:

@@ -11,20 +11,30 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 from deniable.errors import BackupError
 from deniable.queries.times import iso_time
 from deniable.service.audit_log import OPERATOR, AuditLog
 from deniable.service.database import copy_database
 
-__all__ = ["BackupWriter", "check_backup", "copy_in", "move_aside", "note_in_audit_log", "restore_missing"]
+__all__ = [
+    "BackupWriter",
+    "check_backup",
+    "copy_in",
+    "listed_files",
+    "move_aside",
+    "note_in_audit_log",
+    "restore_missing",
+    "restored_settings",
+]
 
 _MANIFEST = "manifest.json"
 _VERSION = 1
+_Settings = TypeVar("_Settings")
 
 
 class BackupWriter:
@@ -84,13 +94,54 @@ def check_backup(folder: Path, kind: str) -> dict[str, Any]:
         raise BackupError(f"{folder} is a backup of version {number}, of a newer release; this one reads version {_VERSION}")
     if found != kind:
         raise BackupError(f"{folder} is a backup of a service of kind {found!r}, not {kind!r}")
-    there = dict(_files(folder))
     for name, digest in digests.items():
-        if name not in there:
+        path = folder / name
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or _leads_out(path, folder):
+            raise BackupError(f"{folder} is not a backup of ours: {name!r} leads out of it")
+        if not path.is_file():
             raise BackupError(f"{folder} is incomplete: {name} is missing")
-        if _digest(there[name]) != digest:
+        if _digest(path) != digest:
             raise BackupError(f"{folder} is damaged: {name} is not what was backed up")
     return dict(document)
+
+
+def _leads_out(path: Path, folder: Path) -> bool:
+    return any(each.is_symlink() for each in [path, *path.parents] if folder in each.parents)
+
+
+def listed_files(manifest: Mapping[str, Any], within: str = "") -> list[str]:
+    """The names of the files that a checked manifest lists, of one folder of the backup and below, or of its top.
+
+    Whatever else lies in the backup's folder was never checked, and is not restored.
+    """
+    names = [str(each["name"]) for each in manifest["files"]]
+    return sorted(name for name in names if (name.startswith(f"{within}/") if within else "/" not in name))
+
+
+def restored_settings(
+    backup: Path, settings_file: Path, read: Callable[[Path], _Settings], paths: Callable[[_Settings], Iterable[Path]]
+) -> _Settings:
+    """The settings at their path or, if there are none, those of the backup, put there.
+
+    Those of a backup say where everything else is written, and a backup may come from anywhere: they are only taken if all of
+    that lies in the folder of the settings.
+    """
+    if settings_file.exists():
+        return read(settings_file)
+    copied, folder = backup / "settings" / "settings.toml", settings_file.parent.resolve()
+    if not copied.is_file():
+        raise BackupError(f"{backup} has no settings, and there are none at {settings_file}")
+    copy_in(copied, settings_file)
+    try:
+        settings = read(settings_file)
+        for path in paths(settings):
+            if not path.resolve().is_relative_to(folder):
+                what = f"the backup's settings would write to {path}, outside {folder}"
+                raise BackupError(f"{what}: if that is right, copy {copied} to {settings_file} and restore again")
+    except BaseException:
+        settings_file.unlink()
+        raise
+    return settings
 
 
 def copy_in(source: Path, target: Path) -> None:
@@ -104,13 +155,14 @@ def copy_in(source: Path, target: Path) -> None:
     _sync(target.parent)
 
 
-def restore_missing(backup: Path, files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
+def restore_missing(backup: Path, manifest: Mapping[str, Any], files: Mapping[str, Path], report: Mapping[str, Any]) -> None:
     """Restore those files of a backup that no longer exist, by their names in it; the report lists which were restored and
     which were kept."""
+    listed = {each["name"] for each in manifest["files"]}
     for name, path in files.items():
         if path.exists():
             report["kept"].append(str(path))
-        elif (backup / name).is_file():
+        elif name in listed:
             copy_in(backup / name, path)
             report["restored"].append(str(path))
 

@@ -111,6 +111,8 @@ def _guarded(base: Any, limits: ConnectionLimits, refusals: Counter[str]) -> Any
                 "Content-Type: application/problem+json",
                 f"Content-Length: {len(body)}",
                 "Connection: close",
+                "Cache-Control: no-store",
+                "X-Content-Type-Options: nosniff",
                 *(["Retry-After: 5"] if status == 503 else []),
             ]
             self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)

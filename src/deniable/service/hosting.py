@@ -20,6 +20,7 @@ from deniable.errors import ParameterError
 from deniable.service.certificates import server_context
 from deniable.service.guarded_protocol import guarded_protocol
 from deniable.service.limits import ConnectionLimits, Tls
+from deniable.service.request_rules import RequestRules
 
 __all__ = ["Endpoint", "freeze_garbage", "write_json_lines"]
 
@@ -96,7 +97,7 @@ class Endpoint:
     def server(self, app: Any, limits: ConnectionLimits, refusals: Counter[str]) -> uvicorn.Server:
         """A server for an application that enforces the limits and counts what it refuses."""
         config = uvicorn.Config(
-            app,
+            RequestRules(app, refusals),
             http=guarded_protocol(limits, refusals, app),
             ws="none",
             log_config=None,

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from deniable.service.hot_path import HotAddress, HotFront, Reply
+from deniable.service.request_rules import common_lines
 
 __all__ = ["HotProtocol"]
 
@@ -61,7 +62,8 @@ class _HotCycle:
         closing = b"" if self.keep_alive else b"connection: close\r\n"
         length = b"" if status == 304 else b"content-length: %d\r\n" % len(body)
         lines = _default_lines(protocol.server_state.default_headers)
-        protocol.transport.write(b"".join((_STATUS_LINES[status], lines, headers, closing, length, b"\r\n", body)))
+        parts = (_STATUS_LINES[status], lines, headers, common_lines(headers), closing, length, b"\r\n", body)
+        protocol.transport.write(b"".join(parts))
         if not self.keep_alive:
             protocol.transport.close()
         protocol.on_response_complete()
@@ -73,6 +75,7 @@ class HotProtocol(HttpToolsProtocol):
     front: HotFront | None = None
     _hot: HotAddress | None = None
     _hot_body = b""
+    _head: list[tuple[bytes, bytes]]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the connection; its peer addresses are looked up for the first request that has a scope."""
@@ -88,14 +91,19 @@ class HotProtocol(HttpToolsProtocol):
         if self.scheme is None:
             self.server, self.client = get_local_addr(self.transport), get_remote_addr(self.transport)
             self.scheme = "https" if is_ssl(self.transport) else "http"
-        url, headers, expected = self.url, self.headers, self.expect_100_continue
+        url, expected = self.url, self.expect_100_continue
         super().on_message_begin()
-        self.headers += headers  # the list that the scope refers to
+        self.headers += self._head  # the list that the scope refers to
         self.url, self.expect_100_continue = url, expected
         super().on_headers_complete()
+        self.headers = []
 
     def on_headers_complete(self) -> None:
-        """Take the fast path if this is a hot request and the next to be answered."""
+        """Take the fast path if this is a hot request and the next to be answered.
+
+        What the parser calls headers from now on are trailers: they go into a list that nobody reads.
+        """
+        self._head, self.headers = self.headers, []
         if (
             self.front is not None
             and (address := self.front.addresses.get((self.parser.get_method(), self.url))) is not None
@@ -123,7 +131,7 @@ class HotProtocol(HttpToolsProtocol):
         self._hot = None
         cycle: Any = _HotCycle(self, self.parser.should_keep_alive())
         self.cycle = cycle
-        self.front.answer_now(address, self.headers, self._hot_body, cycle.send)
+        self.front.answer_now(address, self._head, self._hot_body, cycle.send)
 
     def data_received(self, data: bytes) -> None:
         """Parse the data; an incomplete hot request is switched to uvicorn's path."""

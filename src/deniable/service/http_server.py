@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator, WithJsonSchema
 
 from deniable.checks import decimal
@@ -17,7 +19,9 @@ from deniable.queries.times import moment
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Moment", "Number", "parameters_problem", "problem", "read_body"]
+    from deniable.service.fair_parts import HeldStream
+
+__all__ = ["HeldStreamResponse", "Moment", "Number", "parameters_problem", "problem", "read_body"]
 
 
 def problem(reason: str, status: int, detail: str) -> bytes:
@@ -39,6 +43,21 @@ async def read_body(request: Request, largest: int, seconds: float) -> bytes:
     except TimeoutError:
         raise RefusedError("slow_body", 408, f"the body must come within {seconds} seconds") from None
     return bytes(content)
+
+
+class HeldStreamResponse(StreamingResponse):
+    """Server-sent events on a stream that is counted until the response has ended, even if it never began."""
+
+    def __init__(self, stream: HeldStream, events: AsyncIterator[str | bytes]) -> None:
+        super().__init__(events, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
+        self._stream = stream
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the events until the client leaves or they end."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._stream.close()
 
 
 def _digits(value: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,7 @@ from deniable.randomness import Source, system_source
 from deniable.survey.columns import write_questionnaire
 from deniable.survey.reading import Chunk, check_file, read_chunks
 from deniable.survey.record import record_randomization, warn_of_earlier
+from deniable.survey.row_order import in_random_order
 from deniable.survey.spelling import MISSING_LABEL, is_blank, is_missing
 from deniable.survey.texts import cells_to_values, reports_to_cells
 from deniable.survey.writing import table_writer
@@ -130,6 +131,7 @@ def randomize_file(
     mechanisms: Mapping[str, Mechanism] | Questionnaire,
     *,
     keep: Sequence[str] = (),
+    keep_order: bool = False,
     overwrite: bool = False,
     prepare: Mapping[str, Callable[[list[Any]], Sequence[Any]]] | None = None,
     source: Source | None = None,
@@ -140,6 +142,7 @@ def randomize_file(
     """Write a file with the named columns of one or several files randomized, and a record of how; returns its rows.
 
     Other columns are left out unless `keep` names them, because they are true data. Either everything is written or nothing.
+    Rows come out in random order, because their order in the file could identify people; `keep_order` leaves it as it is.
     With a :class:`~deniable.mechanisms.questionnaire.Questionnaire`, each person answers some of the columns; the cells of the
     others are empty, or hold fake data. `prepare` is applied to a column's cells before they are randomized, for example to put
     them into buckets. Warns (SurveyWarning) if a column was randomized before, according to the record beside each file of
@@ -159,7 +162,11 @@ def randomize_file(
         refuse_existing(file, output, overwrite)
         warn_of_earlier(file, losses)
     rows = dropped = 0
-    with table_writer(output, [*mechanisms, *keep]) as write:
+    names = [*mechanisms, *keep]
+    with ExitStack() as stack:
+        write = stack.enter_context(table_writer(output, names))
+        if not keep_order:
+            write = stack.enter_context(in_random_order(write, names, source or system_source()))
         for file, chunk, left_out in complete_chunks(paths, mechanisms, keep, missing, layout, progress):
             rows += len(chunk)
             dropped += left_out

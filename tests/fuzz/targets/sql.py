@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from deniable.console import sql_rules
 from deniable.errors import ForbiddenSqlError
+from deniable.sql import compile_main, guard
 from toolkit.sql_mutations import LISTED
 
 WEIGHT, LONGEST = 1, 300
@@ -38,7 +38,7 @@ DICTIONARY += [
     b"UNION ",
 ]
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
-_SECONDS = 0.2
+_MEMORY = 32 << 20
 
 
 def seeds() -> list[bytes]:
@@ -54,23 +54,20 @@ def seeds() -> list[bytes]:
 
 def check(data: bytes) -> None:
     sql = data.decode("utf-8", "surrogateescape")
-    verdict = sql_rules.check_sql(sql)
-    if verdict.problem:
-        raise ForbiddenSqlError(verdict.problem)
-    actions, columns, changes = _as_sqlite_sees_it(sql, verdict.tables)
+    verdict = compile_main.verdict(sql, _MEMORY)  # what the confined process says, without its walls
+    if verdict["problem"]:
+        raise ForbiddenSqlError(verdict["problem"])
+    actions, columns, changes = _as_sqlite_sees_it(sql, dict(verdict["tables"]))
     assert sqlite3.SQLITE_SELECT in {action for action, _ in actions}
     for action, name in actions:
         assert action in _READING, f"accepted, and SQLite asks to allow action {action}"
-        guard = sql_rules._guard()
         assert action != sqlite3.SQLITE_FUNCTION or name.lower() in {*guard.FUNCTIONS, *guard.CALENDAR}, name
     assert changes == 0
-    assert columns is None or verdict.n_columns in (None, columns), "another number of columns than the rules told"
+    assert columns is None or verdict["n_columns"] in (None, columns), "another number of columns than the rules told"
 
 
-def _as_sqlite_sees_it(sql: str, tables: tuple[str, ...]) -> tuple[list[tuple[int, str]], int | None, int]:
+def _as_sqlite_sees_it(sql: str, shape: dict[str, list[str]]) -> tuple[list[tuple[int, str]], int | None, int]:
     """What a bare connection is asked to allow for the text, how many columns it gives, and how many rows it changed."""
-    shape = sql_rules._names(sql)
-    assert tuple(shape) == tables
     actions: list[tuple[int, str]] = []
     database = sqlite3.connect(":memory:", isolation_level=None)
     try:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ STEPS = (1, 2, 5, 10, 20, 50, 100)
 enough to hold a minimum cohort of every epoch, or is not taken (`period_counts`)."""
 SECONDS_PER_DAY = 86400
 _ROWS_PER_GROUP = 1 << 16
+_PATH = re.compile(r"query=[^/]+/day=[^/]+/[^/]+\.parquet")
 _GROUP_FLOOR = 1 << 15
 
 
@@ -231,11 +233,17 @@ class ReportFolder:
         groups = " ".join(f"{end - start}:{slices[start]}-{slices[end - 1]}" for start, end in bounds)
         return FileEntry(path, query, serial, day, first, last, len(rows), size, groups)
 
+    def _at(self, path: str) -> str:
+        """The whole path of a file that the catalogue names: it may come from a backup, and must not lead out of the folder."""
+        if not _PATH.fullmatch(path):
+            raise ReportFormatError(f"{path[:200]!r} is no path of a file of the history")
+        return f"{self._base}/{path}"
+
     def open(self, entry: FileEntry) -> Any:
         """A reader of a file; FileNotFoundError if it is gone."""
-        pa = arrow()
+        pa, path = arrow(), self._at(entry.path)
         try:
-            file = self._files.open_input_file(f"{self._base}/{entry.path}")
+            file = self._files.open_input_file(path)
             return pa.parquet.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
         except FileNotFoundError:
             raise
@@ -259,7 +267,7 @@ class ReportFolder:
 
         found = hashlib.sha256()
         try:
-            with self._files.open_input_stream(f"{self._base}/{path}") as stream:
+            with self._files.open_input_stream(self._at(path)) as stream:
                 while content := stream.read(1 << 20):
                     found.update(content)
         except FileNotFoundError:
@@ -269,7 +277,7 @@ class ReportFolder:
     def remove(self, path: str) -> None:
         """Delete a file, if it exists, and the folders it leaves empty."""
         try:
-            self._files.delete_file(f"{self._base}/{path}")
+            self._files.delete_file(self._at(path))
         except FileNotFoundError:
             return
         if self.local:

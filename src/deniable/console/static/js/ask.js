@@ -115,6 +115,7 @@ export function ask(main, { state }) {
   }
 
   async function check() {
+    if (session?.role !== 'analyst') return drawActions();  // only who may publish may have a query checked
     try {
       checked = await call('POST', '/v1/queries/check', draft(), checking());
     } catch (error) {

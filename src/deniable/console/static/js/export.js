@@ -60,10 +60,12 @@ function colour(name) {
   return found;
 }
 
-/** A cell that a spreadsheet takes for text, even where it begins like a formula. @param {unknown} value */
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
+
+/** A cell that a spreadsheet takes for text, even where it begins like a formula: the rule of `spreadsheet_cell` in display.py. @param {unknown} value */
 function cell(value) {
   let text = value === null || value === undefined ? '' : String(value);
-  if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+  if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text) && !NUMBER.test(text)) text = `'${text}`;
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -34,6 +34,7 @@ __all__ = [
     "check_text",
     "fold",
     "quoted",
+    "too_much",
 ]
 
 LARGEST_CELL = 1 << 16
@@ -74,7 +75,8 @@ _LIMITS = {
 _LIMIT_WORDS = ("too many", "too large", "too big", "too complex", "at most", "stack overflow", "too long", "variable number")
 _UNREADABLE = "a cell cannot be read as a number or as UTF-8 text"
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_START = re.compile(r"(?:[ \t\n\f\r\ufeff]|--[^\n]*\n|/\*.*?\*/)*(?:select|with)(?![\w$])", re.DOTALL | re.IGNORECASE)
+# Possessive: a comment that ended is not tried again with a later end, which would double the time with each comment.
+_START = re.compile(r"(?:[ \t\n\f\r\ufeff]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with)(?![\w$])", re.DOTALL | re.IGNORECASE)
 
 Cell = int | float | str | None
 Shape = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -214,7 +216,7 @@ class GrantedCopy:
                 raise self._refuse("cell", "the query returns a blob; only numbers, text and NULL can be answers")
             size += sum(_CELL_BYTES + (len(cell.encode()) if isinstance(cell, str) else 0) for cell in row)
             if size > max_memory:
-                raise self._refuse("memory", _too_much(max_memory))
+                raise self._refuse("memory", too_much(max_memory))
             rows.append(row)
         if self._stop():
             raise self._refuse("deadline", "")
@@ -280,7 +282,8 @@ _MODIFIER = re.compile(
 _CLOCK = ("now", "localtime", "utc", "subsec", "subsecond")
 
 
-def _too_much(max_memory: int) -> str:
+def too_much(max_memory: int) -> str:
+    """What is said of a query that needs too much memory."""
     return f"the query needs more than max_memory = {max_memory} bytes"
 
 
@@ -289,7 +292,7 @@ def _explain(error: Exception, max_memory: int) -> RefusedError:  # noqa: PLR091
     name = getattr(error, "sqlite_errorname", "")
     message = str(error)
     if isinstance(error, MemoryError) or name == "SQLITE_NOMEM":
-        return RefusedError("memory", _too_much(max_memory))
+        return RefusedError("memory", too_much(max_memory))
     if "one statement at a time" in message:
         return RefusedError("forbidden", "only one statement is allowed")
     if not name:  # not SQLite's words but Python's, which quote the text that they cannot decode

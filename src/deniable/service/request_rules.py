@@ -1,0 +1,66 @@
+"""What holds for every request and every response of every service, whoever answers it.
+
+* A request has at most one `Authorization` header. Of two, a server in front could check one and we the other.
+* A response is neither stored by caches (unless it says for itself how it may be) nor read as another type than it states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from deniable.errors import RefusedError
+from deniable.service.http_server import problem
+
+__all__ = ["NO_SNIFF", "NO_STORE", "RequestRules", "check_authorization", "common_lines"]
+
+NO_STORE = (b"cache-control", b"no-store")
+NO_SNIFF = (b"x-content-type-options", b"nosniff")
+_LINES = b"x-content-type-options: nosniff\r\n"
+_STORED_LINES = _LINES + b"cache-control: no-store\r\n"
+
+
+def common_lines(headers: bytes) -> bytes:
+    """The lines to add to those that a response has: names in lower case."""
+    return _LINES if b"cache-control:" in headers else _STORED_LINES
+
+
+def check_authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The value of the only `Authorization` header, empty without one; raises :class:`RefusedError` if there are several."""
+    shown = [value for name, value in headers if name == b"authorization"]
+    if len(shown) > 1:
+        raise RefusedError("authorization", 400, f"a request has one Authorization header, and this one has {len(shown)}")
+    return shown[0] if shown else b""
+
+
+class RequestRules:
+    """An ASGI application that enforces the rules around another."""
+
+    def __init__(self, app: Any, refusals: Counter[str]) -> None:
+        self._app, self._refusals = app, refusals
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request, or the lifespan of the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name.lower() for name, _ in given}
+                message = {**message, "headers": [*given, *(each for each in (NO_SNIFF, NO_STORE) if each[0] not in names)]}
+            await send(message)
+
+        try:
+            check_authorization(scope["headers"])
+        except RefusedError as error:
+            self._refusals[error.reason] += 1
+            body = problem(error.reason, error.status, error.detail)
+            headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
+            headers.append((b"connection", b"close"))  # the body is not read
+            await send_with_headers({"type": "http.response.start", "status": error.status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+            return
+        await self._app(scope, receive, send_with_headers)

@@ -10,11 +10,11 @@ import time
 
 import numpy as np
 
-from deniable.aggregator import shuffled_loss as room
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import assemble
 from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
 from deniable.privacy import blanket_epsilon, shuffled_epsilon
+from deniable.privacy import release_accountant as accountant
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
@@ -65,7 +65,7 @@ def windows() -> None:
         start = time.perf_counter()
         assemble([query], i, panes)
         times.append(milliseconds(start))
-    known = room._epsilon.cache_info()
+    known = accountant._shuffled.cache_info()
     print(
         f"\n{WINDOWS} windows of some 100,000 answers: first {times[0]:.1f} ms, median {statistics.median(times):.2f} ms,",
         end=" ",

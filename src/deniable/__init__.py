@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms.hashing import LocalHashing
     from deniable.mechanisms.laplace import LaplaceEncoding
     from deniable.mechanisms.mechanism import Mechanism
+    from deniable.mechanisms.memoized_unary import MemoizedUnary
     from deniable.mechanisms.multiple_choice import MultipleChoice
     from deniable.mechanisms.permanent import PermanentAnswer
     from deniable.mechanisms.projection import RandomProjection
@@ -142,6 +143,7 @@ _MODULES = {
     "deniable.mechanisms.hadamard": ("HadamardResponse",),
     "deniable.mechanisms.hashing": ("LocalHashing",),
     "deniable.mechanisms.laplace": ("LaplaceEncoding",),
+    "deniable.mechanisms.memoized_unary": ("MemoizedUnary",),
     "deniable.mechanisms.mechanism": ("Mechanism",),
     "deniable.mechanisms.multiple_choice": ("MultipleChoice",),
     "deniable.mechanisms.permanent": ("PermanentAnswer",),
@@ -191,6 +193,7 @@ __all__ = [
     "LocalHashing",
     "Mangat",
     "Mechanism",
+    "MemoizedUnary",
     "MultipleChoice",
     "OptimizedUnary",
     "PermanentAnswer",

@@ -85,7 +85,7 @@ def query(**changes: Any) -> Query:
         "proxies": PROXIES[:2],
         "mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5},
     }
-    return Query(**{**given, **changes})
+    return Query(**{"instantaneous": None, **given, **changes})
 
 
 def signed(key: AnalystKey = CITY, **changes: Any) -> SignedQuery:
@@ -391,7 +391,34 @@ def _early() -> Schedule:
     return Schedule(ORIGIN - 10 * EVERY, ORIGIN + 365 * DAY, EVERY, 6 * EVERY, EVERY)
 
 
-GROUPS = (mechanisms, buckets, several_rows, several_ones, chances, versions, memos, ledgers, refusals, channels)
+def two_steps() -> Iterator[Case]:
+    """Permanent bits that every report randomizes once more: over epochs, slots, several buckets and versions."""
+    columns = [Column("a", [f"[{i},{i + 1})" for i in range(11)], other=True)]
+    history = (3.5, 3.5, 4.5, 3.5, 99.0)
+    weak, usual = {"p": 0.05, "q": 0.95}, {"p": 0.25, "q": 0.75}
+    for recipe in ({"name": "TwoCoin", "p": 0.5, "q": 0.5}, {"name": "OptimizedUnary", "epsilon": 1.0}):
+        for step in (weak, usual):
+            asked = signed(mechanism=recipe, memoize=True, distinct=2, columns=columns, instantaneous=step)
+            steps = [Step(asked, [[value]], at(i)) for i, value in enumerate(history)]
+            yield f"two steps of {recipe['name']}, q = {step['q']}", {}, steps
+    outside = signed(memoize=True, instantaneous=usual)
+    yield "two steps without a bucket for the rest", {}, [Step(outside, [[value]], at(i)) for i, value in enumerate((3.5, -1.0))]
+    both: dict[str, Any] = {"memoize": True, "columns": columns, "instantaneous": usual}
+    asked = signed(**both, distinct=2, rows="several", most_rows=2)
+    several: tuple[list[list[float]], ...] = ([[1.5], [1.5]], [[1.5], [2.5]], [])
+    yield "two steps of several rows", {}, [Step(asked, found, at(i)) for i, found in enumerate(several)]
+    asked = signed(**both, ones=2, rows="all")
+    yield "two steps of several buckets", {}, [Step(asked, found, at(i)) for i, found in enumerate(several)]
+    replayed = query(memoize=True, columns=columns)
+    asked_anew = replayed.revised(instantaneous=usual)
+    yield (
+        "a second step added to permanent answers",
+        {},
+        [Step(sign(each, CITY), [[3.5]], at(i)) for i, each in enumerate((replayed, asked_anew, asked_anew))],
+    )
+
+
+GROUPS = (mechanisms, buckets, several_rows, several_ones, chances, versions, memos, ledgers, refusals, two_steps, channels)
 
 
 # --- what the library makes of them -----------------------------------------------------------------------------------

@@ -23,5 +23,6 @@ def make_query(**changes: Any) -> Query:
         "mechanism": {"name": "TwoCoin", "p": 0.3, "q": 0.6},
         "sampling": 0.6,
         "budget": Budget(epsilon=20.0),
+        "instantaneous": None,  # a memoized query replays its answers, unless a test asks for a second step
     }
     return Query(**{**given, **changes})

@@ -17,7 +17,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from toolkit.reference_mechanisms import ONE, Words, loss, mechanism
+from toolkit.reference_mechanisms import ONE, TwoSteps, Words, loss, mechanism
 from toolkit.wire_reference import message, record, xor
 
 # --- queries ----------------------------------------------------------------------------------------------------------
@@ -153,6 +153,8 @@ class ReferenceDevice:
         name = (query["analyst"], query["id"])
         n_buckets = math.prod(len(c["buckets"]) + c["other"] for c in query["columns"])
         method = mechanism(query["mechanism"], n_buckets)
+        if query.get("instantaneous") is not None:
+            method = TwoSteps(method, query["instantaneous"])
         memoized, distinct, most = query["memoize"], query.get("distinct", 1), query["most_rows"]
         ones = query.get("ones", 1)
         row_cost = method.lifetime_loss if memoized and hasattr(method, "lifetime_loss") else method.loss
@@ -195,7 +197,7 @@ class ReferenceDevice:
             if total is not None:
                 self._charge(query, total, scope, now, slots)
             out["cost"] = str(cost)
-            draw = method.draw_sets if ones > 1 else method.draw
+            draw: Any = getattr(method, "draw_sets" if ones > 1 else "draw", None)
             reports = self._memoized(method, draw, scope, truth, distinct, epoch, words) if scope else draw(truth, words)
             out["reports"] = [report.hex() for report in reports]
         if chosen or query["cover"]:

@@ -258,15 +258,37 @@ class Rappor:
         return [pack([bit ^ (j == v) for j, bit in enumerate(row)]) for row, v in zip(rows, answers, strict=True)]
 
     def replay(self, kept: list[bytes], words: Words) -> list[bytes]:
-        zeros = [[words.coin(self.p) for _ in range(self.k)] for _ in kept]
-        ones = [[words.coin(self.q) for _ in range(self.k)] for _ in kept]
-        return [
-            pack([one if row[j // 8] >> (j % 8) & 1 else zero for j, (zero, one) in enumerate(zip(z, o, strict=True))])
-            for row, z, o in zip(kept, zeros, ones, strict=True)
-        ]
+        return instantaneous(kept, self.k, self.p, self.q, words)
 
     def draw(self, answers: list[int], words: Words) -> list[bytes]:
         return self.replay(self.permanent(answers, words), words)
+
+
+class TwoSteps:
+    """Permanent bits of a unary mechanism, randomized once more in each report."""
+
+    def __init__(self, first: Unary, step: dict[str, float]) -> None:
+        self.first, self.k, self.length, self.ratio = first, first.k, first.length, first.ratio
+        self.p, self.q = nearest(Fraction(step["p"])), nearest(Fraction(step["q"]))
+        a, b = (Fraction(one * self.q + (ONE - one) * self.p, ONE * ONE) for one in (first.a, first.b))
+        self.loss, self.lifetime_loss = loss(a * (1 - b) / (b * (1 - a))), first.loss
+
+    def permanent(self, answers: list[Any], words: Words) -> list[bytes]:
+        sets = [each if isinstance(each, list) else [each] for each in answers]
+        return self.first.draw_sets(sets, words)
+
+    def replay(self, kept: list[bytes], words: Words) -> list[bytes]:
+        return instantaneous(kept, self.k, self.p, self.q, words)
+
+
+def instantaneous(kept: list[bytes], k: int, p: int, q: int, words: Words) -> list[bytes]:
+    """The second step: first the coins for zeros of all rows, then those for ones, of which a permanent bit picks its own."""
+    zeros = [[words.coin(p) for _ in range(k)] for _ in kept]
+    ones = [[words.coin(q) for _ in range(k)] for _ in kept]
+    return [
+        pack([one if row[j // 8] >> (j % 8) & 1 else zero for j, (zero, one) in enumerate(zip(z, o, strict=True))])
+        for row, z, o in zip(kept, zeros, ones, strict=True)
+    ]
 
 
 def mechanism(recipe: dict[str, Any], k: int) -> Any:

@@ -46,7 +46,7 @@ def test_the_table_tells_parameters_precision_and_risk() -> None:
     made = deniable.plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     assert f"tell the truth with p = {made.p:.4f}, else say yes with q = 0.5000" in text
     assert f"Local epsilon {made.epsilon_local:.4f}" in text
-    assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7000")
+    assert text.index("Local epsilon") < text.index("Sampled epsilon 0.7 in a crowd of 100,000 (delta 1e-06)")
     assert "nobody's odds about you change by more than a factor of 4.74" in text
     assert "by at most a factor of 2.02" in text  # e^0.7 = 2.0138
     assert made.reason in text

@@ -26,12 +26,20 @@ def test_every_figure_is_that_of_the_library() -> None:
     found = figures("--epsilon", "0.1", "--sampling", "0.2", "--answers", "1e3", "--reports", "1e5", "--delta", "1e-7")
     assert found == {
         "local": 0.1,
-        "sampled": privacy.sampled_epsilon(0.1, 0.2),
         "zero-knowledge": privacy.zero_knowledge_epsilon(0.1, 0.2),
         "composed": 100.0,
         "composed, delta": privacy.optimal_composition(0.1, 1000, 1e-7),
         "shuffled": privacy.shuffled_epsilon(0.1, 100_000, 1e-7),
     }
+
+
+def test_a_sampled_figure_is_stated_for_a_crowd_or_not_at_all() -> None:
+    assert "sampled" not in figures("--epsilon", "2", "--sampling", "0.05")
+    few = ["--epsilon", "2", "--sampling", "0.05", "--mechanism", "DirectEncoding", "--values", "3", "--people", "10"]
+    found = json.loads(run("privacy", *few, "--delta", "1e-3", "--json").stdout)["figures"][1]
+    assert (found["name"], found["delta"], found["crowd"]) == ("sampled", 1e-3, 10)
+    assert found["epsilon"] == pytest.approx(0.525, rel=0.01)  # by enumeration; the formula says 0.277
+    assert "which of 10 people took part, except with probability 0.001" in run("privacy", *few, "--delta", "1e-3").output
 
 
 def test_two_coins_are_a_bit_or_an_answer() -> None:
@@ -50,7 +58,7 @@ def test_what_is_infinite_is_null_in_json_and_inf_in_the_table() -> None:
 
 
 def test_shown_figures_are_rounded_up() -> None:
-    line = run("privacy", "--epsilon", "1", "--sampling", "0.1").output.splitlines()[1]
+    line = run("privacy", "--epsilon", "1", "--sampling", "0.1", "--people", "1e6").output.splitlines()[1]
     assert line.split()[:2] == ["sampled", "0.1586"]  # 0.158570...
     assert privacy.sampled_epsilon(1.0, 0.1) < 0.1586
 

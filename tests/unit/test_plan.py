@@ -222,8 +222,29 @@ def test_epochs_share_the_budget_and_replayed_answers_need_not() -> None:
     assert often.epsilon_sampled <= 0.1
     assert often.lifetime_sampled <= 1.0
     assert often.lifetime_local <= 6.0
-    assert memoized.smallest_share == once.smallest_share
-    assert once.smallest_share < changing.smallest_share < often.smallest_share
+    assert once.smallest_share < memoized.smallest_share < changing.smallest_share
+
+
+@pytest.mark.parametrize("distinct", [1, 2])
+def test_a_person_who_is_asked_in_every_epoch_is_heard_in_some_and_replays_give_all_of_it_away(distinct: int) -> None:
+    """With one coin per epoch, 1 - (1 - s)^epochs are heard; one coin gives away every permanent answer of a person."""
+    wishes: dict[str, Any] = {"population": 1_000_000, "sampled_epsilon": 1.0, "cv": 0.1, "epsilon": 6.0}
+    made = plan(**wishes, epochs=10, memoized=True, distinct=distinct)
+    heard = 1 - (1 - made.sampling) ** 10
+    life = math.log1p(heard * math.expm1(distinct * made.epsilon_local))
+    assert 0.9 < life <= 1.0
+    assert made.lifetime_sampled == pytest.approx(life, rel=1e-9)
+    assert made.epsilon_shuffled is None  # no such claim is made for replays
+    assert f"{100 * heard:.3g} % of the people are heard at least once" in str(made)
+
+
+def test_a_plan_states_its_sampled_loss_with_the_crowd_and_the_delta() -> None:
+    made = plan(population=1000, sampled_epsilon=0.5, epsilon=2.0, buckets=2)
+    stated = {"epsilon_sampled": made.epsilon_sampled, "delta_sampled": 1e-6, "sampled_crowd": 1000}
+    assert {name: made.to_dict()[name] for name in stated} == stated
+    assert "sampled 0.5 in a crowd of 1,000 (delta 1e-06)" in str(made)
+    assert "except with probability 1e-06" in " ".join(made.risk)
+    assert privacy.crowd_delta(made.mechanism, made.sampling, 1000, made.epsilon_sampled) <= 1e-6
 
 
 def test_an_aggregator_is_not_flooded() -> None:

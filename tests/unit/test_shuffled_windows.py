@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from deniable.aggregator import shuffled_loss as room
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.shuffled_loss import shuffled_loss
 from deniable.aggregator.windows import Window, assemble
 from deniable.privacy import blanket_epsilon, shuffled_epsilon
 from deniable.privacy.blanket import SHUFFLED_DELTA
+from deniable.privacy.release_accountant import rounded_down
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query, Stratum
 from deniable.randomness import seeded_source
@@ -56,7 +56,7 @@ def test_strata_and_versions_hide_nobody_in_each_other() -> None:
     one = {PaneKey(query.id, 1, 0, 0): pane(query, 3000), PaneKey(query.id, 1, 0, 1): pane(query, 700)}
     alone = shuffled_loss([query], one)
     assert alone is not None
-    assert alone.among == 700
+    assert alone.crowd == 700
     both = shuffled_loss([query, newer], {**one, PaneKey(query.id, newer.serial, 1, 0): pane(newer, 5000)})
     assert both is not None
     found = blanket_epsilon(newer.mechanism, 5000, SHUFFLED_DELTA)
@@ -91,7 +91,7 @@ def test_answers_in_several_buckets_have_the_bound_for_every_mechanism() -> None
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 4096, 99_999, 10**7])
 def test_a_crowd_is_rounded_down_and_by_little(n: int) -> None:
-    assert 0.97 * n < room._rounded_down(n) <= n
+    assert 0.97 * n < rounded_down(n) <= n
 
 
 def test_a_small_crowd_hides_nothing_and_says_so() -> None:
@@ -112,7 +112,7 @@ def test_the_next_window_of_about_as_many_answers_finds_the_figure_again() -> No
     """A first one may take some tenths of a second; then closing a window costs microseconds more."""
     query = asked(mechanism=MECHANISM, id="closes-quickly")
     sizes = [20_000 + i for i in range(50)]
-    assert len({room._rounded_down(n) for n in sizes}) == 1
+    assert len({rounded_down(n) for n in sizes}) == 1
     panes = [{PaneKey(query.id, query.serial, 0, 0): Pane(np.zeros(3, dtype=np.int64), n)} for n in sizes]
     shuffled_loss([query], panes[0])
     start = time.perf_counter()

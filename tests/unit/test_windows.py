@@ -211,7 +211,7 @@ def test_answers_to_two_versions_are_weighed_by_their_number() -> None:
 
 
 def test_repeated_permanent_answers_do_not_shrink_the_error() -> None:
-    plain, memoized = (make_query(minimum_cohort=1, memoize=memoize) for memoize in (False, True))
+    plain, memoized = (make_query(minimum_cohort=1, memoize=memoize, sampling=1.0) for memoize in (False, True))
     counts = {PaneKey(plain.id, 1, epoch, 0): pane(plain, [1] * 500) for epoch in range(4)}
     once = assemble([memoized], 0, dict(list(counts.items())[:1])).estimate
     often = assemble([memoized], 0, counts).estimate

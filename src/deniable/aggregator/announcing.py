@@ -21,7 +21,9 @@ def announce(feed: QueryFeed, connection: sqlite3.Connection, query_id: str | No
     for entry in published(connection, query_id):
         query = entry.query
         newest[query.id] = entry
-        epsilon = {"local": query.epsilon_local, "sampled": query.epsilon_sampled, "life": lifetime_epsilon(query)}
+        sampled = query.sampled_loss
+        epsilon = {"local": query.epsilon_local, "sampled": sampled.epsilon, "life": lifetime_epsilon(query)}
+        epsilon |= {"sampled_delta": sampled.delta, "sampled_crowd": float(sampled.crowd or 0)}
         feed.published(query.header, entry.signed, entry.published, epsilon)
     for entry in newest.values():  # earlier versions ended when it was published
         if entry.stopped is not None:

@@ -67,6 +67,9 @@ class QueryDocument(BaseModel):
     budget: _Object
     epsilon_local: float
     epsilon_sampled: float | None
+    delta_sampled: float | None
+    sampled_crowd: int | None
+    epsilon_life: float
     minimum_cohort: int
     grace: int | None
     published: int

@@ -180,7 +180,8 @@ def _limits(content: bytes) -> Limits | None:
 
 def _coins(query: Query, envelope: Envelope) -> Coins | None:
     if envelope.p is not None and envelope.q is not None:
-        return Coins.two(envelope.p, envelope.q, query.most_rows * query.ones, envelope.inversion)
+        changes = query.most_rows * query.ones
+        return Coins.two(envelope.p, envelope.q, changes, envelope.inversion).through(query.instantaneous, changes)
     made, parameters = [query], [dict[str, float | bool]()]
     if envelope.epsilon is not None:
         low, high = envelope.epsilon
@@ -285,10 +286,16 @@ def versions_of(connection: sqlite3.Connection, query_id: str) -> list[dict[str,
                 "from_epoch": epoch,
                 "from": iso_time(schedule.start_of_epoch(epoch)),
                 "parameters": parameters,
-                "epsilon": {"local": query.epsilon_local, "sampled": query.epsilon_sampled},
+                "epsilon": _losses(query),
                 "reason": reason,
                 "wish": wish,
                 "achieved": achieved if achieved is None or math.isfinite(achieved) else None,
             }
         )
     return out
+
+
+def _losses(query: Query) -> dict[str, Any]:
+    sampled = query.sampled_loss
+    stated = {"sampled": sampled.epsilon, "sampled_delta": sampled.delta, "sampled_crowd": sampled.crowd}
+    return {"local": query.epsilon_local, **stated}

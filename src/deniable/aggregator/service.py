@@ -30,6 +30,7 @@ from deniable.aggregator.state import NOT_REVISED, Clock, State, connect
 from deniable.aggregator.tokens import TokenHolder, find_token
 from deniable.errors import AuditLogError, RefusedError
 from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.signing import SignedQuery, authenticate
 from deniable.queries.times import with_times
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
@@ -467,7 +468,8 @@ def _brief(entry: Published, relayed: dict[str, str], latest: dict[str, Any] | N
         "population": query.population,
         "budget": {**asdict(query.budget), "wish": query.budget.wish},
         "epsilon_local": query.epsilon_local,
-        "epsilon_sampled": query.epsilon_sampled,
+        **query.sampled_loss.sampled_fields(),
+        "epsilon_life": lifetime_epsilon(query),
         "minimum_cohort": query.minimum_cohort,
         "grace": query.grace,
         "published": entry.published,

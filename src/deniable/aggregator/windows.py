@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 from deniable.aggregator.estimate_documents import LARGEST_SENT, LARGEST_SOLVED, describe_estimate, read_estimate
 from deniable.aggregator.panes import Pane, PaneKey
-from deniable.aggregator.shuffled_loss import shuffled_loss
+from deniable.aggregator.shuffled_loss import sampled_loss, shuffled_loss
 from deniable.display import Display, loss_text
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
 from deniable.estimation.pooling import stratified
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.permanent import MemoizedMechanism
 from deniable.mechanisms.reports import Tally
-from deniable.privacy.response import sampled_epsilon
 from deniable.queries.lasting import own_limits, silence
 from deniable.queries.query import Query
 from deniable.queries.times import iso_time
@@ -256,7 +256,7 @@ def assemble(
     more["held_back"] = held_back
     shuffled = None if estimate is None else shuffled_loss(_counted(versions, panes)[2], panes)
     if shuffled is not None:
-        more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.among}
+        more |= {"epsilon_shuffled": shuffled.epsilon, "delta_shuffled": shuffled.delta, "shuffled_among": shuffled.crowd}
     return Window(*about, estimate, missing, accounts, influence, **more)
 
 
@@ -357,19 +357,16 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
         total = _pooled(bare, people, f"{len(parts)} versions of the query, weighted by the people they were put to")
         total = dataclasses.replace(total, population=parts[-1].population)
         total = _without_small_parts(total, max(query.minimum_cohort for query in versions))
-    losses = [_sampled(query) for query in versions]
+    sampled = sampled_loss(versions, panes)
     return dataclasses.replace(
         total,
         epsilon=max(query.epsilon_local for query in versions),
         exclusive=all(query.ones == 1 for query in versions),
-        sampled_epsilon=None if None in losses else max(loss for loss in losses if loss is not None),
+        sampled_epsilon=None if sampled is None else sampled.epsilon,
+        sampled_delta=None if sampled is None else sampled.delta,
+        sampled_crowd=None if sampled is None else sampled.crowd,
         window=window,
     )
-
-
-def _sampled(query: Query) -> float | None:
-    share = max(query.sampling_of(stratum) for stratum in range(max(len(query.strata), 1)))
-    return None if share >= ONE else sampled_epsilon(query.epsilon_local, share / ONE)
 
 
 def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
@@ -379,7 +376,7 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     for stratum, epochs in strata.items():
         of = query.strata[stratum].population if query.strata else query.population
         known = known and of is not None
-        parts.append(_estimate_stratum(query, epochs, of))
+        parts.append(_estimate_stratum(query, epochs, of, query.sampling_of(stratum) / ONE))
         sizes.append(_size(query, stratum, epochs))
     if query.ones > 1:
         notes.append(f"a person may be in up to {query.ones} buckets: proportions need not add up to 1")
@@ -388,7 +385,7 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     if query.rows == "several":
         notes.append("a person may have sent several rows; ± treats them as independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
-        notes.append("devices repeat their permanent answers: ± is that of the epoch with the most answers")
+        notes.append("devices answer from permanent answers: ± allows for people who are counted in several epochs")
     silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
     if silent:
         notes.append(f"too few answers from {', '.join(silent)}: the estimate is of the other strata")
@@ -410,7 +407,7 @@ def _without_small_parts(total: Estimate, minimum_cohort: int) -> Estimate:
     return dataclasses.replace(total, strata=(), covariance=sent)
 
 
-def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | None) -> Estimate:
+def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | None, sampling: float) -> Estimate:
     mechanism = query.mechanism
     counts = np.array([pane.counts for pane in panes]).sum(axis=0)
     tally = Tally(mechanism, counts, sum(pane.n for pane in panes))
@@ -426,8 +423,7 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     if query.ones > 1:  # how many people are in two buckets at once is unknown, and so is how their errors correlate
         estimate = dataclasses.replace(estimate, covariance=None, exclusive=False)
     estimate = dataclasses.replace(estimate, notes=_notes(query, estimate, tally, panes))
-    # The same coins in every epoch: more epochs do not average them out, and the mean is no better than its best part.
-    repeated = tally.n / max(pane.n for pane in panes) if query.memoize else 1.0
+    repeated = _repeated(query, panes, sampling) if query.memoize else 1.0
     if query.memoize:
         covariance = None if estimate.covariance is None else estimate.covariance * repeated
         estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
@@ -435,6 +431,21 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     support = estimate.support if person_epochs in (None, population) else None
     reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated) if query.ones == 1 else None
     return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note), reports=reports)
+
+
+def _repeated(query: Query, panes: Sequence[Pane], sampling: float) -> float:
+    """How many times larger the variance is because people answer from the same permanent answer in several epochs.
+
+    Two reports of one person have a correlation r (1 where permanent answers are sent as they are, less where each report
+    randomizes them once more), and of the n reports of an epoch at most a proportion s is expected to come from people who are
+    also in another one, since every device tosses a coin of its own in each. So the variance of the mean grows by the factor
+    1 + r s (sum over pairs of different epochs of the smaller n) / (sum of all n).
+    """
+    mechanism = query.mechanism
+    correlation = mechanism.replay_correlation() if isinstance(mechanism, MemoizedMechanism) else 1.0
+    sizes = np.sort(np.array([pane.n for pane in panes], dtype=np.float64))[::-1]
+    shared = 2 * float(sizes @ np.arange(sizes.size))  # each epoch is the smaller one beside all that are larger
+    return 1 + correlation * sampling * shared / float(sizes.sum())
 
 
 def _described(mechanism: Mechanism) -> dict[str, Any]:

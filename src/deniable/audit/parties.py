@@ -28,8 +28,8 @@ __all__ = ["audit_pipeline"]
 _INPUTS = 3
 _WIDTH = 512
 """How many bytes a game about bytes looks at."""
-_CROWD = 40
-"""People besides the one the analyst wants to know about; each is present half of the time."""
+_CROWD = 20
+"""People besides the one the analyst wants to know about."""
 _MOST_WINDOWS = 20_000
 
 
@@ -44,7 +44,7 @@ def audit_pipeline(
     """Send people with one answer or another through devices, proxies and aggregator, and attack what each party sees.
 
     At most `n` people. The network, and any set of proxies short of all of them, may learn nothing at all (claim 0); all parties
-    together, the local epsilon, or what is charged where answers are memoized; the analyst, the sampled epsilon.
+    together, the local epsilon, or what is charged where answers are memoized; the analyst, the sampled epsilon of a small crowd.
     """
     check_confidence(confidence)
     coins = source or system_source()
@@ -189,17 +189,16 @@ def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: S
             fill = -1 if query.ones > 1 else encoding.no_answer(query)
             rest = np.full((truth.size, max(query.most_rows, query.ones) - 1), fill)
             truth = np.column_stack([truth, rest])
-        present = source.below(2, count * people.size).astype(np.bool_)
-        present[:: people.size] = True  # the person is always there; whether they are sampled is the query's coin
         fleet = _Counted(query, count * people.size, source=source)
-        fleet.answer(0, truth, present)
+        fleet.answer(0, truth)
         world = np.repeat(fleet.answering // people.size, query.most_rows)
         data = fleet.drawn.view(dtype).reshape(len(fleet.drawn), *shape)
         ends = np.searchsorted(world, np.arange(count + 1))
         counts = [mechanism.count(data[start:end]) for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
         return np.column_stack([np.diff(ends), np.array(counts)]).astype("<u2")
 
-    claim = query.epsilon_sampled if not query.memoize else float(encoding.cost_of_answer(query))
+    crowd = query.releases.sampled(1 + _CROWD).epsilon
+    claim = crowd if not query.memoize else float(encoding.cost_of_answer(query))
     views: list[Any] = [ItemScores()]
     if mechanism.cells == len(query.labels):
         views.append(CountDifference([1 + int(place) for place in places]))

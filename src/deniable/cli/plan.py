@@ -14,7 +14,7 @@ from deniable.errors import PlanError
 from deniable.planning.questionnaire import Split, Way
 from deniable.planning.rendering import error, figure, figure_name, local_excess, percent
 from deniable.planning.request import PlanRequest
-from deniable.privacy.blanket import SHUFFLED_DELTA
+from deniable.privacy.release_accountant import STATED_DELTA
 
 __all__ = ["plan"]
 
@@ -196,13 +196,16 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
             )
         )
     facts.append(("Local epsilon", f"{made.epsilon_local:.4f}  against anyone who sees who answers"))
-    facts.append(("Sampled epsilon", f"{made.epsilon_sampled:.4f}  against anyone who cannot tell who took part"))
-    zero_knowledge = "none, because everybody answers" if made.sampling == 1 else f"{made.epsilon_zero_knowledge:.4f}"
+    facts.append(("Sampled epsilon", f"{made.sampled_loss}, against anyone who cannot tell who took part"))
+    formula = f"{made.epsilon_zero_knowledge:.4f}  up to an additive delta whose constant is not known"
+    zero_knowledge = "none, because everybody answers" if made.sampling == 1 else formula
     facts.append(("Zero-knowledge", zero_knowledge))
-    whom = f"against anyone who sees only the shuffled reports, except with probability {SHUFFLED_DELTA:g}"
-    facts.append(("Shuffled", f"{loss_text(made.epsilon_shuffled)}  {whom}"))
-    if request.answers > 1:
-        facts.append(("All epochs", f"{made.lifetime_local:.4f} local, {made.lifetime_sampled:.4f} sampled"))
+    if made.epsilon_shuffled is not None:
+        whom = f"against anyone who sees only the shuffled reports, except with probability {STATED_DELTA:g}"
+        facts.append(("Shuffled", f"{loss_text(made.epsilon_shuffled)}  {whom}"))
+    if request.epochs > 1:
+        life = made.releases.sampled_life(made.population)
+        facts.append(("All epochs", f"{made.lifetime_local:.4f} local, sampled {life}"))
     facts.append(("Report", f"{made.report_bytes} byte{'s' if made.report_bytes > 1 else ''}"))
     return facts
 

@@ -25,6 +25,7 @@ class Figure(NamedTuple):
     epsilon: float
     meaning: str
     delta: float = 0.0
+    crowd: int | None = None
 
 
 @click.command()
@@ -36,6 +37,7 @@ class Figure(NamedTuple):
 @click.option("--mechanism", "name", metavar="NAME", help="The mechanism that draws the answer, for the shuffled figure.")
 @click.option("--values", type=number, default=8, show_default=True, help="How many values the mechanism chooses from.")
 @click.option("--sampling", type=float, help="The probability that a client answers at all.")
+@click.option("--people", type=number, help="People who may answer: the crowd for which the sampled figure is stated.")
 @click.option("--answers", type=number, default=1, show_default=True, help="Answers about the same data, with fresh coins.")
 @click.option("--reports", type=number, help="Reports that are shuffled together.")
 @click.option("--delta", type=float, default=1e-6, show_default=True, help="The probability with which the bound may fail.")
@@ -43,7 +45,8 @@ class Figure(NamedTuple):
 def privacy(wants_json: bool, **given: Any) -> None:
     """Compute what answers give away: local, sampled, zero-knowledge, composed and shuffled epsilon.
 
-    Start from --epsilon, or from the two coins --p and --q. Every figure is an upper bound.
+    Start from --epsilon, or from the two coins --p and --q. Every figure is an upper bound. The sampled figure depends on
+    the size of the crowd, and is stated only with --people.
     """
     mechanism, local = _local(given)
     figures = _figures(given, mechanism, local)
@@ -72,13 +75,13 @@ def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:
 def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -> list[Figure]:
     sampling, delta, answers = given["sampling"], given["delta"], check_count("answers", given["answers"])
     reports = None if given["reports"] is None else check_count("reports", given["reports"])
+    releases = losses.Releases(local if mechanism is None else mechanism, 1.0 if sampling is None else sampling)
     what = "one answer" if mechanism is None else f"one answer of {type(mechanism).__name__}"
     found = [Figure("local", local, f"{what}, against anyone who sees who sent it")]
     if sampling is not None:
-        sampled = losses.sampled_epsilon(local, sampling)
-        found.append(Figure("sampled", sampled, "against anyone who cannot tell who took part"))
-        zero = losses.zero_knowledge_epsilon(local, sampling)
-        found.append(Figure("zero-knowledge", zero, "the same, against someone who also knows a random sample of the others"))
+        found += _sampled(given, releases)
+        who = "against someone who also knows a random sample of the others, up to a delta whose constant is not known"
+        found.append(Figure("zero-knowledge", releases.zero_knowledge, who))
     if answers > 1:
         found.append(Figure("composed", losses.repeated_epsilon(local, answers), f"{answers} answers: the sum"))
         least = losses.optimal_composition(local, answers, delta)
@@ -93,6 +96,16 @@ def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -
     return found
 
 
+def _sampled(given: dict[str, Any], releases: losses.Releases) -> list[Figure]:
+    """The sampled figure, which is stated for a crowd or not at all."""
+    if given["people"] is None:
+        return []
+    people, delta = check_count("people", given["people"]), given["delta"]
+    who = f"against anyone who cannot tell which of {people:,} people took part, except with probability {delta:g}"
+    return [Figure("sampled", releases.sampled(people, delta).epsilon, who, delta, people)]
+
+
 def _plain(figure: Figure) -> dict[str, Any]:
     epsilon = figure.epsilon if math.isfinite(figure.epsilon) else None
-    return {"name": figure.name, "epsilon": epsilon, "delta": figure.delta, "meaning": figure.meaning}
+    crowd = {} if figure.crowd is None else {"crowd": figure.crowd}
+    return {"name": figure.name, "epsilon": epsilon, "delta": figure.delta, **crowd, "meaning": figure.meaning}

@@ -16,8 +16,10 @@ from deniable.cli.query_permit import permit_command, read_permission
 from deniable.cli.query_plan import budget_words, check_budgets, cost_options, costs_of, plan_command
 from deniable.cli.signing_key import signing_key
 from deniable.errors import KeyFileError, ParameterError, QueryError, QueryFileError
+from deniable.privacy.release_accountant import StatedLoss
 from deniable.queries.files import parse_query, read_query
 from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.query import Query
 from deniable.queries.signing import SignedQuery, sign, verify
 from deniable.queries.summary import summary
@@ -287,13 +289,15 @@ def versions(query_id: str, url: str, token_file: Path | None, as_json_: bool, a
         say(as_json(found))
         return
     rows = [_version_row(each) for each in found]
-    names = ["version", "from", "parameters", "epsilon_local", "epsilon_sampled", "achieved", "why"]
+    losses = ["epsilon_local", "epsilon_sampled", "delta_sampled", "sampled_crowd"]
+    names = ["version", "from", "parameters", *losses, "achieved", "why"]
     if as_csv_:
         say(as_csv(names, rows))
         return
-    for serial, since, parameters, local, sampled, achieved, why in rows:
+    for serial, since, parameters, local, *stated, achieved, why in rows:
         error = "" if achieved is None else f" (previous window: ± {100 * achieved:.2f} points)"
-        say(f"version {serial}, from {since}: {parameters}; epsilon {local:.4g} local, {sampled:.4g} sampled\n  {why}{error}")
+        sampled = "" if None in stated else f", sampled {StatedLoss(*stated)}"
+        say(f"version {serial}, from {since}: {parameters}; epsilon {local:.4g} local{sampled}\n  {why}{error}")
 
 
 def _version_row(entry: dict[str, Any]) -> list[Any]:
@@ -302,7 +306,10 @@ def _version_row(entry: dict[str, Any]) -> list[Any]:
     strata = "".join(f", {name} {value:g}" for name, value in entry["parameters"].get("strata", {}).items())
     words += strata + (", inverted" if given.get("inverted") else "")
     epsilon = entry["epsilon"]
-    return [entry["serial"], entry["from"], words, epsilon["local"], epsilon["sampled"], entry["achieved"], entry["reason"]]
+    # An aggregator of an earlier release states no delta and no crowd: then its figure is not stated either.
+    known = epsilon.get("sampled_crowd") is not None
+    sampled = [epsilon[name] if known else None for name in ("sampled", "sampled_delta", "sampled_crowd")]
+    return [entry["serial"], entry["from"], words, epsilon["local"], *sampled, entry["achieved"], entry["reason"]]
 
 
 def _state(entry: dict[str, Any]) -> str:
@@ -330,7 +337,8 @@ def show(file: Path, wants_json: bool, ring: Path | None) -> None:
         "channel_tag": f"{found.channel_tag:016x}" if found.channel is None or found.channel_owner or signed else None,
         "epsilon": found.epsilon,
         "epsilon_local": found.epsilon_local,
-        "epsilon_sampled": found.epsilon_sampled,
+        **found.sampled_loss.sampled_fields(),
+        "epsilon_life": lifetime_epsilon(found),
         "key": signed.key_id if signed else None,
         "signature": status,
     }

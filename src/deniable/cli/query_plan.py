@@ -17,7 +17,7 @@ from deniable.queries.files import query_of_tree
 from deniable.queries.lasting import silence, spending_words
 from deniable.queries.query import Query
 from deniable.sizing.figures import Figures, Prices, read_figures
-from deniable.sizing.initializer import Assessment, Costs, assess, drafted, initialize
+from deniable.sizing.initializer import STEPS, Assessment, Costs, assess, drafted, initialize
 from deniable.toml_file import TomlFile
 
 __all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]
@@ -146,7 +146,7 @@ def plan_command(file: Path, out: Path | None, wants_json: bool, **given: Any) -
     costs = costs_of(draft, given)
     if costs is None:
         raise ParameterError("population", None, "must be given in the query or with --people")
-    planned = initialize(draft, costs)
+    planned = initialize(draft, costs, None if "instantaneous" in source.tree else STEPS)
     text = filled(source.text, planned)
     target = out or file
     TomlFile.parse(text, target.name, QueryFileError).made(query_of_tree)  # what is written can be read
@@ -158,9 +158,13 @@ def plan_command(file: Path, out: Path | None, wants_json: bool, **given: Any) -
         raise QueryFileError("file", str(target), f"cannot be written: {error.strerror}", target.name) from None
     if wants_json:
         reached = {each.name: {"budget": each.budget, "reached": each.reached} for each in assess(planned, costs)}
-        say(as_json({"sampling": planned.sampling, **planned.recipe, "epsilon_local": planned.epsilon_local, "budgets": reached}))
+        steps = {} if planned.instantaneous is None else {"instantaneous": planned.instantaneous}
+        losses = {"epsilon_local": planned.epsilon_local, "epsilon_life": planned.releases.life.epsilon}
+        say(as_json({"sampling": planned.sampling, **planned.recipe, **steps, **losses, "budgets": reached}))
         return
     coins = ", ".join(f"{name} = {planned.recipe[name]:g}" for name in ("p", "q"))
+    if planned.instantaneous is not None:
+        coins += ", then {p:g} and {q:g} in each report".format(**planned.instantaneous)
     say(f"Planned {planned.id}: sampling = {planned.sampling:g}, {coins}; wrote {target}.")
     for line in (*spending_words(planned), *budget_words(planned, costs)):
         say(f"  {line}")
@@ -170,15 +174,14 @@ def filled(text: str, planned: Query) -> str:
     """The text of a query file with its parameters replaced; everything else stays as written."""
     lines = text.splitlines()
     kept: list[str] = []
+    top_level = {"sampling", "mechanism", *(["instantaneous"] if planned.instantaneous else [])}
     table = ""
     for line in lines:
         header = re.fullmatch(r"\s*\[\[?\s*([\w.\-]+)\s*\]\]?\s*(#.*)?", line)
         table = header[1] if header else table
         key = re.match(r"\s*([\w\-]+)\s*=", line)
-        replaced = key is not None and (
-            (not table and key[1] in ("sampling", "mechanism")) or (table == "strata" and key[1] == "sampling")
-        )
-        if table != "mechanism" and not replaced:
+        replaced = key is not None and ((not table and key[1] in top_level) or (table == "strata" and key[1] == "sampling"))
+        if table not in ("mechanism", "instantaneous") and not replaced:
             kept.append(line)
     first = next((i for i, line in enumerate(kept) if re.match(r"\s*\[", line)), len(kept))
     while first and not kept[first - 1].strip():
@@ -186,4 +189,6 @@ def filled(text: str, planned: Query) -> str:
     head = [*kept[:first], f"sampling = {planned.sampling!r}", ""]
     coins = [f"{name} = {value!r}" for name, value in planned.recipe.items() if name != "name"]
     tail = "\n".join(kept[first:]).strip("\n")
+    if planned.instantaneous is not None:
+        coins += ["", "[instantaneous]", *(f"{name} = {value!r}" for name, value in planned.instantaneous.items())]
     return "\n".join([*head, *([tail, ""] if tail else []), "[mechanism]", 'name = "TwoCoin"', *coins]) + "\n"

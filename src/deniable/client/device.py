@@ -48,6 +48,7 @@ from deniable.errors import (
 )
 from deniable.privacy.ledger import Accountant
 from deniable.queries.buckets import NONE
+from deniable.queries.lasting import replay_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version, signing_keys
@@ -247,7 +248,7 @@ class Device:
             left = book.accountant(self.policy.limits, now).left(query.analyst, now)
             return Receipt(now, stop.outcome, stop.reason, stop.detail, *names, epoch, left=left)
         names = query.analyst, query.id, query.serial, query.question
-        return Receipt(now, "answered", "", "", *names, epoch, cost, accountant.left(query.analyst, now))
+        return Receipt(now, "answered", "", replay_words(query), *names, epoch, cost, accountant.left(query.analyst, now))
 
     def _epoch(self, book: StoreTransaction, query: Query, now: int) -> int:
         epoch = (now - query.schedule.origin) // query.schedule.every

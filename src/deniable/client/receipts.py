@@ -27,13 +27,14 @@ It cost 0.5; 1.5 is left for City.
     reason: str
     """Why it was refused, in a word or two."""
     detail: str
+    """What was refused and why; of an answer, what its replays lose together and whether they can be linked."""
     analyst: str
     query: str
     serial: int
     question: str
     epoch: int | None = None
     epsilon: Fraction = Fraction(0)
-    """What it cost. A permanent answer that is replayed costs nothing."""
+    """What it cost. A report made from a permanent answer that is paid for costs nothing."""
     left: Fraction | None = None
     """What was left for the analyst at that time; None if no limit applies or the analyst is unknown."""
     verified: bool = True
@@ -52,9 +53,12 @@ It cost 0.5; 1.5 is left for City.
 
     def _outcome(self) -> str:
         if self.outcome == "answered":
-            cost = f"It cost {_short(self.epsilon)}" if self.epsilon else "It cost nothing new: a permanent answer was replayed"
+            cost = (
+                f"It cost {_short(self.epsilon)}" if self.epsilon else "It cost nothing new: it was made from a permanent answer"
+            )
             left = "" if self.left is None else f"; {_short(self.left)} is left for {self.analyst}"
-            return f"Answered for epoch {self.epoch}, randomized. {cost}{left}."
+            more = f" {self.detail}." if self.detail else ""
+            return f"Answered for epoch {self.epoch}, randomized. {cost}{left}.{more}"
         if self.outcome == "given back":
             return (
                 f"The answer for epoch {self.epoch} could not be delivered and never left: {_short(-self.epsilon)} is given back."

@@ -33,6 +33,8 @@ class PublicQueryDocument(BaseModel):
     labels: list[str]
     epsilon_local: float
     epsilon_sampled: float | None
+    delta_sampled: float | None
+    sampled_crowd: int | None
     summary: str
 
 

@@ -17,7 +17,7 @@ from deniable.mechanisms.reports import Tally
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import Spread, deviations
 from deniable.planning.request import SMALLEST
-from deniable.privacy.response import sampled_epsilon
+from deniable.privacy.release_accountant import Releases
 from deniable.queries.schedule import duration
 from deniable.queries.sizes import row_words, smallest_class
 from deniable.randomness import system_source
@@ -97,7 +97,7 @@ def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, peop
         "reports": reports,
         "mechanism": _recipe(mechanism),
         "report_bytes": _bytes(mechanism),
-        "epsilon_sampled": sampled_epsilon(mechanism.epsilon, sampling),
+        **Releases(mechanism, sampling).sampled(max(1, people)).sampled_fields(),
         "reaches": [z * spread.stderr(min(max(guess, 0.0), 1.0), reports) for guess in request.guesses],
         "risk": _risk(request, mechanism.epsilon),
         "cost": _cost(request, mechanism, reports, sampling),

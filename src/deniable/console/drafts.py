@@ -158,5 +158,6 @@ def _query(draft: Draft, schedule: dict[str, int], proxies: list[str]) -> Query:
             "minimum_cohort": draft.minimum_cohort,
             "budget": {"epsilon": draft.budget, "error": draft.error},
             "memoize": draft.memoize,
+            "instantaneous": "default",
         }
     )

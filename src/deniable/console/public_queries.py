@@ -81,7 +81,7 @@ def _public(versions: Sequence[Published]) -> dict[str, Any]:
         "signed": json.loads(entry.signed.to_bytes()),
         "labels": list(query.labels),
         "epsilon_local": query.epsilon_local,
-        "epsilon_sampled": query.epsilon_sampled,
+        **query.sampled_loss.sampled_fields(),
         "epsilon_life": lifetime_epsilon(query),
         "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
         "versions": [

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pad, pandas, text_width
+from deniable.display import Bar, Display, loss_text, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
@@ -87,7 +87,9 @@ class Estimate(Result):
     epsilon: float = math.nan
     """Local: the loss against anyone who knows who sent a report."""
     sampled_epsilon: float | None = None
-    """The loss against anyone who does not know who took part."""
+    """The loss against anyone who does not know who took part, in a crowd of `sampled_crowd`, except with `sampled_delta`."""
+    sampled_delta: float | None = None
+    sampled_crowd: int | None = None
     support: tuple[_Floats, _Floats] | None = None
     """P(report supports the label | the label is true) and P(… | it is not), where reports either support a label or do not."""
     window: tuple[Any, Any] | None = None
@@ -107,6 +109,7 @@ class Estimate(Result):
         "proportions": "estimate",
         "epsilon": "epsilon_local",
         "sampled_epsilon": "epsilon_sampled",
+        "sampled_delta": "delta_sampled",
     }
 
     @property
@@ -315,7 +318,7 @@ class Estimate(Result):
     def privacy_line(self) -> str:
         """How many reported, how private each report is, and what the ± covers, as the last line of the printed table."""
         of = "" if self.population is None else f" of {self.population:,} people"
-        sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
+        sampled = sampled_text(self.sampled_epsilon, self.sampled_delta, self.sampled_crowd)
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
         return f"{self.n:,} reports{of}; epsilon {loss}{sampled} per report; ± covers 95 %"
 
@@ -324,6 +327,13 @@ class Estimate(Result):
 
     def __repr__(self) -> str:
         return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
+
+
+def sampled_text(epsilon: float | None, delta: float | None, crowd: int | None) -> str:
+    """The loss against anyone who does not know who took part, in brackets; nothing without its delta and its crowd."""
+    if epsilon is None or delta is None or crowd is None:
+        return ""
+    return f" (sampled {loss_text(epsilon)} in a crowd of {crowd:,}, delta {delta:g})"
 
 
 def check_population(population: int | None, n: int) -> int | None:

@@ -211,7 +211,8 @@ def _variance_function(part: Estimate) -> Any:
 
 def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
     """What describes all the parts: reports add up, and the largest epsilon counts."""
-    sampled = [part.sampled_epsilon for part in parts]
+    sampled = [part for part in parts if part.sampled_epsilon is not None]
+    least = max(sampled, key=lambda part: part.sampled_epsilon or 0.0) if len(sampled) == len(parts) else None
     windows = [part.window for part in parts]
     notes = dict.fromkeys(text for part in parts for text in part.notes)
     return {
@@ -219,7 +220,9 @@ def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
         "mechanism": " + ".join(dict.fromkeys(part.mechanism for part in parts)),
         "epsilon": max(part.epsilon for part in parts),
         # People in a batch without sampling are protected only by the local epsilon.
-        "sampled_epsilon": None if None in sampled else max(s for s in sampled if s is not None),
+        "sampled_epsilon": None if least is None else least.sampled_epsilon,
+        "sampled_delta": None if least is None else least.sampled_delta,
+        "sampled_crowd": None if least is None else least.sampled_crowd,
         "window": None if None in windows else (min(w[0] for w in windows if w), max(w[1] for w in windows if w)),
         "notes": (*notes, note),
     }

@@ -25,7 +25,7 @@ from deniable.estimation.cell_errors import (
     reshaped,
     selected,
 )
-from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.estimate import Estimate, check_population, sampled_text
 from deniable.estimation.statistic import normal_reach
 from deniable.estimation.unbias import without_negative_eigenvalues
 from deniable.results import Result, encode, fields_of
@@ -66,13 +66,19 @@ class Table(Result):
     epsilon: float = math.nan
     """Local: the loss of all of a person's reports against anyone who knows who sent them; the sum over the attributes."""
     sampled_epsilon: float | None = None
-    """Their loss against anyone who does not know who took part."""
+    """Their loss against anyone who does not know who took part, in a crowd of `sampled_crowd`, except with `sampled_delta`."""
+    sampled_delta: float | None = None
+    sampled_crowd: int | None = None
     share: float = 1.0
     """The proportion of the population that the table describes: less than 1 after `given`."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
 
-    KEYS: ClassVar[Mapping[str, str]] = {"epsilon": "epsilon_local", "sampled_epsilon": "epsilon_sampled"}
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "epsilon": "epsilon_local",
+        "sampled_epsilon": "epsilon_sampled",
+        "sampled_delta": "delta_sampled",
+    }
 
     @classmethod
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
@@ -93,6 +99,8 @@ class Table(Result):
             mechanism=estimate.mechanism,
             epsilon=estimate.epsilon,
             sampled_epsilon=estimate.sampled_epsilon,
+            sampled_delta=estimate.sampled_delta,
+            sampled_crowd=estimate.sampled_crowd,
             window=estimate.window,
             notes=estimate.notes,
         )
@@ -237,6 +245,8 @@ class Table(Result):
             mechanism=self.mechanism,
             epsilon=self.epsilon,
             sampled_epsilon=self.sampled_epsilon,
+            sampled_delta=self.sampled_delta,
+            sampled_crowd=self.sampled_crowd,
             window=self.window,
             notes=self.notes,
         )
@@ -320,7 +330,7 @@ class Table(Result):
 
     def _closing(self) -> str:
         of = "" if self.population is None else f" of {self.population:,} people"
-        sampled = "" if self.sampled_epsilon is None else f" (sampled {self.sampled_epsilon:.3g})"
+        sampled = sampled_text(self.sampled_epsilon, self.sampled_delta, self.sampled_crowd)
         line = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} per person, all attributes together"
         narrow = any(note.startswith(_TOO_NARROW) for note in self.notes)
         return line if narrow else f"{line}; ± covers 95 %"

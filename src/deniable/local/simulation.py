@@ -228,7 +228,7 @@ class Simulation:
             "whole_devices": self.n_devices,
             "proxies": list(self.query.proxies),
             "epsilon_local": self.query.epsilon_local,
-            "epsilon_sampled": self.query.epsilon_sampled,
+            **self.query.sampled_loss.sampled_fields(),
             "answers_per_second": self.answers_per_second,
             "overload": self.overload,
             "windows": [self._window(window) for window in self.windows],

@@ -13,7 +13,7 @@ from deniable.mechanisms.bits import flip_bits
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
 from deniable.mechanisms.unary import UnaryReports
-from deniable.randomness import Source
+from deniable.randomness import ONE, Source
 
 __all__ = ["BasicRappor"]
 
@@ -75,3 +75,7 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
 
     def draw_report(self, permanent: NDArray[np.uint8], source: Source) -> NDArray[np.uint8]:
         return self._steps.instantaneous(permanent, len(self.domain), source)
+
+    def equal_reports(self) -> tuple[float, float] | None:
+        known, flip = super().equal_reports(), self._steps.flip / ONE
+        return None if known is None else (self._steps.second.equal((1 - flip, flip), len(self.domain)), known[1])

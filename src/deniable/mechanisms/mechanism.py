@@ -109,6 +109,16 @@ class Mechanism(ABC):
         """The part of the report's law common to all values, which gives the loss of shuffled reports; None if not known."""
         return None
 
+    def equal_reports(self) -> tuple[float, float] | None:
+        """How often two reports are equal if a permanent answer is sent twice, and if two people have the same answer.
+
+        The second is the largest over all answers. None if it is not known.
+        """
+        channel = self.channel()
+        if not isinstance(channel, np.ndarray) or len(channel) != self.cells:
+            return None
+        return 1.0, float((channel**2).sum(axis=0).max())
+
     def contribution_ranges(self) -> NDArray[np.float64]:
         """For each label, the largest difference between the contributions of two acceptable reports.
 

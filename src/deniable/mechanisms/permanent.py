@@ -7,6 +7,7 @@ are sent, together they can reveal the permanent answer but never more (Erlingss
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,9 +23,60 @@ from deniable.mechanisms.reports import Reports, read_rows, write_rows
 from deniable.mechanisms.unary import BitChannel
 from deniable.randomness import ONE, Source, system_source
 
-__all__ = ["MemoizedMechanism", "PermanentAnswer", "TwoSteps"]
+__all__ = ["Instantaneous", "MemoizedMechanism", "PermanentAnswer", "TwoSteps"]
 
 _PERMANENT = b"dnp"
+
+
+@dataclass(frozen=True)
+class Instantaneous:
+    """The coins of the second step, as integers over 2**64, for any row of packed permanent bits."""
+
+    p: int
+    """How often a permanent 0 is reported as 1."""
+    q: int
+    """How often a permanent 1 is reported as 1."""
+
+    @classmethod
+    def of(cls, p: float, q: float) -> Instantaneous:
+        """From probabilities strictly between 0 and 1, with q > p."""
+        step = cls(exact.nearest(exact.check_double("p", p)), exact.nearest(exact.check_double("q", q)))
+        if step.q <= step.p:
+            raise ParameterError("q", q, f"must exceed p = {p!r}")
+        return step
+
+    def draw(self, permanent: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
+        """A coin per permanent bit: 1 with probability q if the bit is 1, else with probability p."""
+        if_zero = source.bit_rows(self.p, len(permanent), width)
+        rows = source.bit_rows(self.q, len(permanent), width)
+        # (permanent & rows) | (~permanent & if_zero), in place: the same work whatever the bits are.
+        rows ^= if_zero
+        rows &= permanent
+        rows ^= if_zero
+        return rows
+
+    def seen(self, one: Fraction) -> Fraction:
+        """P(a bit is reported as 1), if its permanent bit is 1 with probability `one`: exactly."""
+        return (one * self.q + (1 - one) * self.p) / ONE
+
+    def correlation(self) -> float:
+        """The largest correlation that two reports of one permanent bit can have, whatever proportion of people has a 1.
+
+        If a report is 1 with probability lam, it is (lam - p)(q - lam) / (lam (1 - lam)), which is largest where that is
+        1 - (sqrt(p q) + sqrt((1 - p)(1 - q)))^2. A replay without this step has 1.
+        """
+        p, q = self.p / ONE, self.q / ONE
+        return 1 - (math.sqrt(p * q) + math.sqrt((1 - p) * (1 - q))) ** 2
+
+    def equal(self, permanent: tuple[float, float], width: int) -> float:
+        """The probability that two reports of one permanent answer are equal, bit for bit.
+
+        Its bits are 1 with the probabilities of `permanent`: the first for one of them, the second for all others.
+        """
+        p, q = self.p / ONE, self.q / ONE
+        of_zero, of_one = p * p + (1 - p) ** 2, q * q + (1 - q) ** 2
+        true, other = (one * of_one + (1 - one) * of_zero for one in permanent)
+        return true * other ** (width - 1)
 
 
 @dataclass(frozen=True)
@@ -59,14 +111,13 @@ class TwoSteps:
         return rows
 
     def instantaneous(self, permanent: NDArray[np.uint8], width: int, source: Source) -> NDArray[np.uint8]:
-        """A coin per permanent bit: 1 with probability q if the bit is 1, else with probability p."""
-        if_zero = source.bit_rows(self.p, len(permanent), width)
-        rows = source.bit_rows(self.q, len(permanent), width)
-        # (permanent & rows) | (~permanent & if_zero), in place: the same work whatever the bits are.
-        rows ^= if_zero
-        rows &= permanent
-        rows ^= if_zero
-        return rows
+        """A coin per permanent bit: see :meth:`Instantaneous.draw`."""
+        return self.second.draw(permanent, width, source)
+
+    @property
+    def second(self) -> Instantaneous:
+        """The second step alone."""
+        return Instantaneous(self.p, self.q)
 
     def true_and_false(self) -> tuple[Fraction, Fraction]:
         """q* and p*: P(a bit is reported as 1 | it is truly 1) and P(… | it is truly 0), exactly."""
@@ -139,6 +190,16 @@ class MemoizedMechanism(Mechanism):
     lifetime_epsilon: float
     """The exact loss of the permanent answer: what any number of replays of it can reveal. A changed value has another permanent
     answer, so over a lifetime this is paid once per distinct value and per row."""
+
+    def lifetime_answer_epsilon(self, ones: int) -> float:
+        """`lifetime_epsilon` for an answer with up to `ones` labels; only unary ones may have more than one."""
+        if ones != 1:
+            raise ParameterError("ones", ones, f"must be 1 with {type(self).__name__}")
+        return self.lifetime_epsilon
+
+    def replay_correlation(self) -> float:
+        """The largest correlation that two reports of one permanent bit can have: see :meth:`Instantaneous.correlation`."""
+        return self._steps.second.correlation()
 
     @abstractmethod
     def encode(self, values: Any) -> NDArray[Any]:

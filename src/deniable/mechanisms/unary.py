@@ -83,6 +83,10 @@ class UnaryReports(Mechanism):
         fewest, most = (bits_law(bits, true, *self.channel()) for true in (0 if unlabelled else n, n * ones))
         return improbable_weight("ones", int(counts.sum()), n, fewest, most)
 
+    def equal_reports(self) -> tuple[float, float] | None:
+        a, b = self.channel()
+        return 1.0, (a * a + (1 - a) ** 2) * (b * b + (1 - b) ** 2) ** (len(self.domain) - 1)
+
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         a, b = self.channel()
         return np.full(len(self.domain), a), np.full(len(self.domain), b)

@@ -1,7 +1,8 @@
 """The best design for a request: which mechanism, which epsilon, and how many people to ask.
 
 A design that asks a fraction s of the people, with local loss epsilon, has the sampled loss ln(1 + s (E - 1)), E = e^epsilon. So
-a ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). The best E minimises (E - 1) times the
+a ceiling on the sampled loss trades answers for truth: s = (e^ceiling - 1)/(E - 1). (Of replayed answers, s is the probability
+of being heard in any epoch, and E that of all permanent answers.) The best E minimises (E - 1) times the
 variance of one report if population, target or sampled epsilon is open; the share itself if the share is open; and the local
 epsilon if that is open, in which case everybody is asked.
 """
@@ -19,7 +20,7 @@ from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
 from deniable.planning.request import PlanRequest
 from deniable.planning.search import first_below, least
 from deniable.privacy.composition import share_of_budget
-from deniable.privacy.response import largest_sampling
+from deniable.privacy.response import participation
 
 __all__ = ["Design", "Shortage", "fine_design", "rough_design"]
 
@@ -64,7 +65,18 @@ class _Case:
 
     def room(self, growth: float) -> float:
         """The largest fraction of people that may be asked if one report's e^epsilon - 1 is `growth`."""
-        return self.most_sampled if self.sampled is None else min(self.most_sampled, self.sampled / growth)
+        if self.sampled is None:
+            return self.most_sampled
+        linked = growth if self.request.linked == 1 else math.expm1(min(self.request.linked * math.log1p(growth), 700.0))
+        heard = self.sampled / linked
+        if heard < 1 and self.request.tosses > 1:
+            heard = -math.expm1(math.log1p(-heard) / self.request.tosses)
+        return min(self.most_sampled, heard)
+
+    def _epsilon_for(self, sampling: float) -> float:
+        """The local epsilon at which so many people may be asked: the inverse of :meth:`room`."""
+        ceiling = 0.0 if self.sampled is None else self.sampled
+        return math.log1p(ceiling / participation(min(sampling, 1.0), self.request.tosses)) / self.request.linked
 
     def goal(self, spread: Spread, growth: float) -> float:
         """The goal to minimise."""
@@ -101,11 +113,11 @@ class _Case:
             highest = share_of_budget(self.request.given("epsilon"), self.request.answers)
             return highest, highest
         # Below this, sampling would spare nobody, so a larger epsilon costs nothing.
-        lowest = math.log1p(self.sampled / self.most_sampled)
+        lowest = self._epsilon_for(self.most_sampled)
         if highest is None:
             highest = min(max(lowest, _LARGEST_SEARCHED), LARGEST_EPSILON)
         if self.request.population is not None:  # above this too few people would be asked
-            highest = min(highest, max(lowest, math.log1p(self.sampled * self.request.population / FEWEST_REPORTS)))
+            highest = min(highest, max(lowest, self._epsilon_for(FEWEST_REPORTS / self.request.population)))
         return min(lowest, highest), highest
 
 
@@ -179,8 +191,6 @@ def fine_design(request: PlanRequest, candidate: Candidate, rough: Design) -> De
     if search.excess(low) > 1:
         low = first_below(search.excess, 1.0, low, high, _TOLERANCE)
     best = search.design(least(search.goal, low, high, _TOLERANCE) if low < high else high)
-    ceiling = request.sampled_ceiling
-    if request.open == "epsilon" or ceiling is None:
+    if request.open == "epsilon" or request.sampled_ceiling is None:
         return best
-    most = min(search.case.most_sampled, largest_sampling(best.mechanism.epsilon, ceiling))
-    return replace(best, sampling=most)
+    return replace(best, sampling=min(search.case.most_sampled, request.largest_sampling(best.mechanism.epsilon)))

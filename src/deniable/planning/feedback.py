@@ -85,6 +85,18 @@ class Coins:
         inverted = [{**each, "inverted": True} for each in named]
         return cls([*named, *inverted], np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([loss, loss]))
 
+    def through(self, step: Mapping[str, float] | None, changes: int = 1) -> Coins:
+        """The same coins, whose bits are kept and reported through an instantaneous step; `epsilon` is then that of one report.
+
+        >>> Coins.two((0.5, 0.5), (0.5, 0.5)).through({"p": 0.25, "q": 0.75}).epsilon.round(4).tolist()
+        [1.0217]
+        """
+        if step is None:
+            return self
+        a, b = (step["p"] + (step["q"] - step["p"]) * one for one in (self.a, self.b))
+        ratio = np.maximum(a * (1 - b) / (b * (1 - a)), b * (1 - a) / (a * (1 - b)))  # inverted coins have a < b
+        return Coins(self.parameters, a, b, changes * np.log(ratio))
+
     def within(self, ceiling: float) -> Coins:
         """Those whose answers cost at most `ceiling`."""
         kept = np.flatnonzero(self.epsilon <= ceiling * (1 - 1e-9))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from deniable.planning.design import Design
 from deniable.planning.precision import FEWEST_REPORTS
 from deniable.planning.request import PlanRequest
-from deniable.privacy.response import sampled_epsilon
 
 __all__ = ["Outcome", "design_error", "reach", "settle"]
 
@@ -50,10 +49,16 @@ def settle(request: PlanRequest, design: Design) -> Outcome | None:
     reports = design.sampling * outcome.population
     if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:  # one person more than the rate allows
         return None
-    if request.open == "share":
-        return outcome if design.goal < 1 else None
-    if request.open == "target":
-        return outcome if design_error(request, design) <= request.noise_limit * outcome.share else None
-    if request.open == "epsilon" and request.sampled_ceiling is not None:
-        return outcome if sampled_epsilon(design.mechanism.epsilon, design.sampling) <= request.sampled_ceiling else None
-    return outcome
+    if request.open == "share" and design.goal >= 1:
+        return None
+    if request.open == "target" and design_error(request, design) > request.noise_limit * outcome.share:
+        return None
+    return outcome if _hidden(request, outcome) else None
+
+
+def _hidden(request: PlanRequest, outcome: Outcome) -> bool:
+    """Whether these people hide an answer within the sampled epsilon, as the accountant of stated losses counts it."""
+    if request.sampled_epsilon is None:
+        return True
+    releases = request.releases(outcome.design.mechanism, outcome.design.sampling)
+    return releases.sampled_life(outcome.population).epsilon <= request.sampled_epsilon * (1 + 1e-9)

@@ -19,9 +19,7 @@ from deniable.planning.power import detectable_difference
 from deniable.planning.precision import Spread, report_bytes
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
-from deniable.privacy.blanket import SHUFFLED_DELTA, blanket_epsilon
-from deniable.privacy.composition import repeated_epsilon
-from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
+from deniable.privacy.release_accountant import STATED_DELTA, Releases, StatedLoss
 from deniable.results import Result, fields_of
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
@@ -115,29 +113,43 @@ class Plan(Result):
         return self.mechanism.epsilon
 
     @cached_property
+    def releases(self) -> Releases:
+        """All that leaves the devices, as the accountant of stated losses counts it."""
+        return self.request.releases(self.mechanism, self.sampling)
+
+    @cached_property
+    def sampled_loss(self) -> StatedLoss:
+        """Of one answer, to anyone who cannot tell who took part: in a crowd of the planned population."""
+        return self.releases.sampled(self.population)
+
+    @property
     def epsilon_sampled(self) -> float:
-        """Of one answer, to anyone who cannot tell who took part."""
-        return sampled_epsilon(self.mechanism.epsilon, self.sampling)
+        """The epsilon of :attr:`sampled_loss`, which also states the delta and the crowd."""
+        return self.sampled_loss.epsilon
 
     @cached_property
     def epsilon_zero_knowledge(self) -> float:
-        """Of one answer, in the zero-knowledge sense; `inf` if everybody answers."""
-        return zero_knowledge_epsilon(self.mechanism.epsilon, self.sampling)
+        """Of one answer, in the zero-knowledge sense, up to a delta without a known constant; `inf` if everybody answers."""
+        return self.releases.zero_knowledge
 
     @cached_property
-    def epsilon_shuffled(self) -> float:
-        """Of one answer, to anyone who sees only the shuffled reports of an epoch, except with probability `SHUFFLED_DELTA`."""
-        return blanket_epsilon(self.mechanism, max(1, int(self.reports)), SHUFFLED_DELTA)
+    def epsilon_shuffled(self) -> float | None:
+        """Of one answer, to anyone who sees only the shuffled reports of an epoch, except with probability `STATED_DELTA`.
+
+        None for replayed answers: no such claim is made for them.
+        """
+        found = self.releases.shuffled(max(1, int(self.reports)))
+        return None if found is None else found.epsilon
 
     @property
     def lifetime_local(self) -> float:
         """Of all epochs together, to anyone who sees who sent what."""
-        return repeated_epsilon(self.epsilon_local, self.request.answers)
+        return self.releases.life.epsilon
 
-    @property
+    @cached_property
     def lifetime_sampled(self) -> float:
-        """Of all epochs together, to anyone who cannot tell who took part."""
-        return repeated_epsilon(self.epsilon_sampled, self.request.answers)
+        """Of all epochs together, to anyone who cannot tell who took part; with the delta and crowd of `sampled_loss`."""
+        return self.releases.sampled_life(self.population).epsilon
 
     @property
     def report_bytes(self) -> int:
@@ -184,10 +196,10 @@ class Plan(Result):
             "reports": self.reports,
             "report_bytes": self.report_bytes,
             "epsilon_local": self.epsilon_local,
-            "epsilon_sampled": self.epsilon_sampled,
+            **self.sampled_loss.sampled_fields(),
             "epsilon_zero_knowledge": _finite(self.epsilon_zero_knowledge),
             "epsilon_shuffled": self.epsilon_shuffled,
-            "delta_shuffled": SHUFFLED_DELTA,
+            "delta_shuffled": STATED_DELTA,
             "lifetime_epsilon_local": self.lifetime_local,
             "lifetime_epsilon_sampled": self.lifetime_sampled,
             "detectable_difference": self.detectable_difference,
@@ -234,7 +246,8 @@ def plan(
 
     There are four quantities: the *population*; the *share* to detect; the *target*, either `cv` (standard error relative
     to the share) or `margin` (the ± at `confidence`; without a share, for any share); and the privacy, `epsilon`
-    (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part),
+    (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part,
+    in a crowd of the population, except with probability 1e-6),
     or both. Leave one open, and it is found. With only a population and an epsilon, the plan finds what can be detected at all:
     the smallest share that can be distinguished from zero, and `widest_margin`, the ± of any share. Leave none open, and the plan
     spends as little epsilon as its target needs: of the sampled one if that is given, else of the local one. With

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +29,7 @@ class Alternative(Result):
     report_bytes: int
     epsilon_local: float
     epsilon_sampled: float
+    """In the crowd, and with the delta, that the plan states."""
     sampling: float
     figure: float
     """What was open: the smallest share, the population, the standard error, or the epsilon that `PlanRequest.spares` names."""
@@ -105,12 +105,13 @@ def _ranked(entries: list[_Entry]) -> list[_Entry]:
 def _alternative(request: PlanRequest, entry: _Entry) -> Alternative:
     design = entry.design
     local = design.mechanism.epsilon
-    sampled = math.log1p(design.sampling * math.expm1(local))
+    people = reach(request, design).population
+    sampled = request.releases(design.mechanism, design.sampling).sampled(people).epsilon
     figure = design.goal
     if request.open == "epsilon":
         figure = sampled if request.spares == "sampled" else local
     elif request.open == "target":
         figure = design_error(request, design)
     elif request.open == "population":
-        figure = float(reach(request, design).population)
+        figure = float(people)
     return Alternative(entry.candidate.name, design.bytes, local, sampled, design.sampling, figure)

@@ -49,8 +49,8 @@ def risk(plan: Plan) -> tuple[str, ...]:
     if plan.sampling < 1:
         sampled = (
             "For anyone who cannot tell whether you took part, the odds change by at most a factor of "
-            f"{_factor(plan.epsilon_sampled)}: only {percent(plan.sampling)} of the people answer. "
-            "Analysts can tell if they know exactly who else took part and count the reports."
+            f"{_factor(plan.epsilon_sampled)}, except with probability {plan.sampled_loss.delta:g}: "
+            f"only {percent(plan.sampling)} of {plan.population:,} people answer. Among fewer people it is more."
         )
     else:
         sampled = "Everybody answers, so sampling hides nobody: the factor is the same for the analyst."
@@ -73,7 +73,8 @@ def notes(plan: Plan) -> tuple[str, ...]:
     if request.epochs > 1 and request.memoized:
         lines.append(
             f"Answers are drawn once for each of {request.distinct} distinct true answers and replayed in {request.epochs} "
-            "epochs; who takes part is also drawn once."
+            f"epochs. Who takes part is drawn in each: {percent(plan.releases.heard)} of the people are heard at least once, "
+            "and equal reports link theirs."
         )
     elif request.epochs > 1:
         lines.append(
@@ -149,8 +150,7 @@ def summary(plan: Plan) -> str:
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
         f"share {error(plan)}",
-        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_sampled:.4g} sampled, "
-        f"{plan.epsilon_zero_knowledge:.4g} zero-knowledge",
+        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_zero_knowledge:.4g} zero-knowledge, sampled {plan.sampled_loss}",
         *plan.risk,
         plan.reason,
         *plan.notes,

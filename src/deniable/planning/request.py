@@ -11,9 +11,12 @@ from deniable.errors import ParameterError, PlanError
 from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.domain import LARGEST_DOMAIN
 from deniable.mechanisms.exact import check_epsilon
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.precision import deviations
-from deniable.privacy.checks import check_count
+from deniable.privacy.checks import LARGEST_LOSS, check_count
 from deniable.privacy.composition import share_of_budget
+from deniable.privacy.release_accountant import Releases
+from deniable.privacy.response import largest_sampling
 from deniable.results import Result
 
 __all__ = ["SMALLEST", "PlanRequest"]
@@ -148,8 +151,34 @@ class PlanRequest(Result):
 
     @cached_property
     def sampled_ceiling(self) -> float | None:
-        """The sampled epsilon that one answer may have."""
-        return None if self.sampled_epsilon is None else share_of_budget(self.sampled_epsilon, self.answers)
+        """The sampled epsilon that one fresh answer may have or, memoized, all replays of all permanent answers together."""
+        if self.sampled_epsilon is None or self.memoized:
+            return self.sampled_epsilon
+        return share_of_budget(self.sampled_epsilon, self.epochs)
+
+    @property
+    def linked(self) -> int:
+        """How many answers one tossed coin gives away: memoized, any epoch in which a person is heard counts for all of them."""
+        return self.distinct if self.memoized else 1
+
+    @property
+    def tosses(self) -> int:
+        """How many coins decide whether those answers are heard at all."""
+        return self.epochs if self.memoized else 1
+
+    def largest_sampling(self, epsilon: float) -> float:
+        """The largest fraction of people that may be asked in an epoch if an answer loses `epsilon`, rounded down."""
+        if self.sampled_ceiling is None:
+            return 1.0
+        heard = largest_sampling(min(self.linked * epsilon, LARGEST_LOSS), self.sampled_ceiling)
+        if heard == 1 or self.tosses == 1:
+            return heard
+        return -math.expm1(math.log1p(-heard) / self.tosses) * (1 - 1e-12)
+
+    def releases(self, mechanism: Mechanism, sampling: float) -> Releases:
+        """What leaves the devices of people who are asked in this way."""
+        permanent = mechanism if self.memoized else None
+        return Releases(mechanism, sampling, self.epochs, permanent=permanent, distinct=self.distinct)
 
     @cached_property
     def local_ceiling(self) -> float | None:

@@ -11,12 +11,15 @@ from deniable.privacy.composition import (
     sequential_composition,
     share_of_budget,
 )
+from deniable.privacy.crowd import crowd_delta, crowd_epsilon, exact_crowd_delta
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
+from deniable.privacy.release_accountant import Releases, StatedLoss
 from deniable.privacy.response import (
     answer_epsilon,
     bit_epsilon,
     largest_sampling,
     local_epsilon,
+    participation,
     quoc_one_sided_epsilon,
     sampled_epsilon,
     zero_knowledge_epsilon,
@@ -27,15 +30,21 @@ __all__ = [
     "Accountant",
     "Limit",
     "PrivacyEvent",
+    "Releases",
+    "StatedLoss",
     "advanced_composition",
     "answer_epsilon",
     "bit_epsilon",
     "blanket_delta",
     "blanket_epsilon",
+    "crowd_delta",
+    "crowd_epsilon",
+    "exact_crowd_delta",
     "largest_sampling",
     "local_epsilon",
     "memoized_epsilon",
     "optimal_composition",
+    "participation",
     "quoc_one_sided_epsilon",
     "rappor_lifetime_epsilon",
     "rappor_report_epsilon",

@@ -21,6 +21,7 @@ __all__ = [
     "bit_epsilon",
     "largest_sampling",
     "local_epsilon",
+    "participation",
     "quoc_one_sided_epsilon",
     "sampled_epsilon",
     "zero_knowledge_epsilon",
@@ -87,11 +88,13 @@ def quoc_one_sided_epsilon(p: float, q: float) -> float:
 
 
 def sampled_epsilon(epsilon: float, s: float) -> float:
-    """The loss to anyone who cannot tell who took part, if each client does with probability `s`: ln( 1 + s (e^epsilon - 1) ).
+    """The formula for sampling, ln( 1 + s (e^epsilon - 1) ): no bound by itself, but what a large crowd is at least held to.
 
-    It holds against the aggregator and the analyst as long as they cannot tell whether the person took part. Anyone who can (a
-    proxy, the network, someone who knows exactly which others did and counts the reports) faces the local epsilon.
-    Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
+    It would be the loss to anyone who cannot tell who took part, if each client does with probability `s` and the reports of the
+    others never told. They do: a report is there or it is not, and in a small crowd that is telling.
+    :func:`~deniable.privacy.crowd.crowd_delta` gives the probability with which a report loses more, in a crowd of a given size,
+    and :class:`~deniable.privacy.release_accountant.Releases` the figure that is stated. Anyone who sees who took part (a proxy,
+    the network) faces the local epsilon. Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
 
     >>> round(sampled_epsilon(2.0, 0.1), 4)
     0.494
@@ -104,12 +107,27 @@ def sampled_epsilon(epsilon: float, s: float) -> float:
     return exact.log_ratio(1 + Fraction(share) * (exact.exp(loss) - 1))
 
 
+def participation(s: float, epochs: int) -> float:
+    """The probability of taking part in at least one of `epochs` epochs, with a coin of `s` in each: 1 - (1 - s)^epochs.
+
+    Rounded up, like a loss.
+
+    >>> participation(0.05, 1), round(participation(0.05, 365), 9)
+    (0.05, 0.999999993)
+    """
+    share, count = check_share("s", s), check_count("epochs", epochs)
+    if count == 1 or share in (0, 1):
+        return share
+    return min(-math.expm1(count * math.log1p(-share)) * (1 + 1e-12), 1.0)
+
+
 def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
     """The zero-knowledge loss with respect to i.i.d. sampling: ln( s (2 - s)/(1 - s) * e^epsilon + 1 - s ).
 
     Whatever the analyst learns about a person could, up to this, have been learned from a random sample of the others. With s = 1
-    there is no such sample: `inf`. Gehrke et al. 2012, theorem 1; Quoc et al. 2017, theorem C.4. Lavengood's quoted figures carry
-    an extra "1 +" inside the logarithm.
+    there is no such sample: `inf`. Gehrke et al. 2012, theorem 1, which has an additive delta of e^-Omega(k (1 - s)^2) in a crowd
+    of k: Quoc et al. 2017, theorem C.4, leave it out, and its constant is not stated. Lavengood's quoted figures carry an extra
+    "1 +" inside the logarithm.
 
     >>> round(zero_knowledge_epsilon(bit_epsilon(0.88, 0.37), 0.05), 3)
     1.127

@@ -28,7 +28,7 @@ class Budget:
     epsilon_per_answer: float | None = None
     """Local, of one epoch's answer."""
     sampled: float | None = None
-    """Against anyone who cannot tell who answered, over the query's life."""
+    """Against anyone who cannot tell who answered, over the query's life, in a crowd of the people asked (docs/privacy.md)."""
     sampled_per_answer: float | None = None
     zero_knowledge: float | None = None
     """With respect to sampling (Quoc 2017, theorem C.4), over the query's life."""

@@ -32,7 +32,7 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
     envelope = tree.get("envelope")
     if isinstance(envelope, dict) and "until" in envelope:
         tree = {**tree, "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])}}
-    return Query.from_dict(tree)
+    return Query.from_dict({"instantaneous": "default", **tree})  # a file is a new query, to be signed
 
 
 def _seconds(name: str, given: Any) -> Any:

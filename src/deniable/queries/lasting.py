@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from deniable.display import loss_text
+from deniable.mechanisms.permanent import MemoizedMechanism
+from deniable.privacy.release_accountant import Releases, StatedLoss
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.times import iso_time
 
-__all__ = ["Silence", "lifetime_epsilon", "most_sampling", "own_limits", "silence", "silence_words", "spending_words"]
+__all__ = [
+    "Silence",
+    "lifetime_epsilon",
+    "linkability_words",
+    "own_limits",
+    "replay_words",
+    "sampled_life",
+    "silence",
+    "silence_words",
+    "spending_words",
+    "worst_releases",
+]
 
 _DAY = 86_400
 
@@ -48,7 +62,7 @@ def silence(query: Query, limits: Iterable[tuple[float, int | None, str]], start
     found: list[Silence] = []
     for epsilon, period, why in limits:
         answers = math.floor(epsilon / query.epsilon_local * (1 + 1e-12))
-        epochs = math.ceil(answers / most_sampling(query)) if answers else 0
+        epochs = math.ceil(answers / query.most_sampling) if answers else 0
         at = first + epochs * query.schedule.every
         lasts = math.inf if period is None else first + period
         if at < min(query.schedule.expires, lasts):
@@ -62,14 +76,35 @@ def lifetime_epsilon(query: Query) -> float:
     Every epoch answered, at the highest epsilon an answer may have; less where the query's own budget ends it earlier, or where
     permanent answers are paid for once.
     """
-    answer = query.epsilon_local if query.envelope is None else max(query.epsilon_local, query.envelope.epsilon_per_answer)
-    most = query.epsilon_charged * query.most_rows * query.distinct if query.memoize else answer * query.schedule.n_epochs
-    return float(most if query.budget.epsilon is None else min(most, query.budget.epsilon))
+    most = worst_releases(query).life.epsilon
+    return most if query.budget.epsilon is None else min(most, query.budget.epsilon)
 
 
-def most_sampling(query: Query) -> float:
-    """The largest sampling probability of any stratum."""
-    return max([query.sampling if s.sampling is None else s.sampling for s in query.strata], default=query.sampling)
+def sampled_life(query: Query) -> StatedLoss:
+    """The most that all answers of one person lose against anyone who cannot tell who took part, whatever a controller chooses.
+
+    Never more than the query's own budget, which devices enforce.
+    """
+    found, most = worst_releases(query).sampled_life(query.crowd), lifetime_epsilon(query)
+    return StatedLoss(most) if most <= found.epsilon else found
+
+
+def worst_releases(query: Query) -> Releases:
+    """What leaves the devices if a controller chooses the worst that the query's envelope allows; the query's own without one.
+
+    That is the highest sampling in every epoch and, where the coins have ranges, the highest epsilon of an answer. The coins of
+    permanent answers have none; but inverted ones draw permanent answers of their own.
+    """
+    own, envelope = query.releases, query.envelope
+    if envelope is None:
+        return own
+    free = any(low < high for name, (low, high) in envelope.ranges().items() if name != "sampling") or envelope.inversion
+    worst = replace(own, sampling=max(own.sampling, envelope.sampling[1]))
+    if query.memoize and envelope.inversion:
+        return replace(worst, distinct=2 * own.distinct)
+    if query.memoize or not free:
+        return worst
+    return replace(worst, mechanism=max(envelope.epsilon_per_answer, own.local.epsilon), rows=1)
 
 
 def own_limits(query: Query) -> list[tuple[float, int | None, str]]:
@@ -81,10 +116,9 @@ def own_limits(query: Query) -> list[tuple[float, int | None, str]]:
 
 def spending_words(query: Query) -> list[str]:
     """The expected cost to a person per answer, per day and over the query's life, in words."""
-    sampling, each, schedule = most_sampling(query), query.epsilon_local, query.schedule
+    sampling, each, schedule = query.most_sampling, query.epsilon_local, query.schedule
     if query.memoize:
-        whole = query.epsilon_charged * query.most_rows * query.distinct
-        return [f"One answer costs {each:.4g}; all answers together cost {whole:.4g}, paid with the first."]
+        return [f"One report loses {each:.4g}; all reports together lose {query.releases.life}, paid with the first."]
     a_day = sampling * _DAY / schedule.every
     life = sampling * schedule.n_epochs
     day = f"{a_day:,.1f} answers per day" if a_day >= 1 else f"one answer in {1 / a_day:,.1f} days"
@@ -105,3 +139,34 @@ def silence_words(query: Query, limits: Any = ()) -> list[str]:
         f"At this schedule a device falls silent about {iso_time(found.at)}, after {100 * share:.1f} % of the query's life.",
         "To last longer, ask less often or sample less.",
     ]
+
+
+def linkability_words(query: Query) -> list[str]:
+    """Whether anyone who reads the log or the history can tell that two reports came from the same device, in words."""
+    if not query.memoize:
+        return []
+    same, other = query.mechanism.equal_reports() or (None, None)
+    if isinstance(query.mechanism, MemoizedMechanism):
+        return [
+            "Every report randomizes the permanent answer once more: two reports of a device are equal with probability"
+            f" {_chance(same)}, those of two devices with the same answer with {_chance(other)}."
+        ]
+    by_chance = "rarely" if other is None else f"with probability {_chance(other)}"
+    return [
+        "Permanent answers are sent as they are: all reports of a device are equal, and those of two devices with the same"
+        f" answer {by_chance}. Equal reports link a device's messages over epochs for anyone who reads the log or the history."
+    ]
+
+
+def replay_words(query: Query) -> str:
+    """For a receipt: what one report and all reports lose, and whether they can be linked; nothing for fresh answers."""
+    if not query.memoize:
+        return ""
+    losses = f"One report loses {loss_text(query.epsilon_local)}, all reports together at most {query.releases.life}"
+    if isinstance(query.mechanism, MemoizedMechanism):
+        return f"{losses}; each is randomized once more, so that they do not link your messages"
+    return f"{losses}; all are equal, which links your messages for anyone who reads the log or the history"
+
+
+def _chance(probability: float | None) -> str:
+    return "an unknown probability" if probability is None else f"{probability:.2g}"

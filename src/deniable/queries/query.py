@@ -16,9 +16,10 @@ from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.design import MatrixMechanism
 from deniable.mechanisms.exact import check_epsilon, check_probability
 from deniable.mechanisms.mechanism import Mechanism, from_dict, known_mechanisms
+from deniable.mechanisms.memoized_unary import MemoizedUnary
 from deniable.mechanisms.permanent import MemoizedMechanism
 from deniable.mechanisms.unary import UnaryMechanism
-from deniable.privacy.response import sampled_epsilon
+from deniable.privacy.release_accountant import Releases, StatedLoss
 from deniable.queries import canonical
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.budget import Budget
@@ -30,7 +31,10 @@ from deniable.queries.sizes import capacity, smallest_class
 from deniable.queries.texts import check_text, first_repeated
 from deniable.randomness import ONE
 
-__all__ = ["Budget", "Query", "Stratum"]
+__all__ = ["DEFAULT_STEP", "Budget", "Query", "Stratum"]
+
+DEFAULT_STEP = {"p": 0.25, "q": 0.75}
+"""The instantaneous step of new memoized queries with a unary mechanism."""
 
 LONGEST_SQL = 8_192
 """The most bytes of SQL that devices accept."""
@@ -137,6 +141,10 @@ class Query:
     """The public key to which the named channel belongs, in hexadecimal digits; by default, the key that signs the query."""
     permission: ChannelPermission | None = None
     """The owner's permission to use the channel, if another key signs the query."""
+    instantaneous: Any = "default"
+    """With `memoize` and a unary mechanism, how every report randomizes the permanent bits once more: `{"p": …, "q": …}`, the
+    probabilities that a permanent 0 and a permanent 1 are reported as 1. None sends permanent answers as they are, so that equal
+    reports link a device's messages. By default `DEFAULT_STEP` where it applies; in a signed query without it, None."""
 
     recipe: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
     """The mechanism as the analyst wrote it."""
@@ -155,13 +163,12 @@ class Query:
         self._validate_strata()
         buckets = Buckets(self.columns)
         recipe, mechanism = _build(self.mechanism, buckets)
-        self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe)
+        step, mechanism = _with_step(self.instantaneous, mechanism, self.memoize)
+        self._set(columns=buckets.columns, buckets=buckets, mechanism=mechanism, recipe=recipe, instantaneous=step)
         self._validate_ones()
         self._validate_distinct()
         self._derive_size()
-        if self.budget.epsilon is not None and self.budget.epsilon < self.epsilon_local:
-            rule = f"must pay for at least one epoch, whose local epsilon is {self.epsilon_local:.4g}"
-            raise ParameterError("budget.epsilon", self.budget.epsilon, rule)
+        self._validate_budget()
         if self.envelope is not None:
             self._validate_envelope(self.envelope)
 
@@ -209,7 +216,7 @@ class Query:
             if self.rows == "all":
                 raise ParameterError("rows", "all", rule)
             return
-        if not isinstance(self.mechanism, UnaryMechanism):
+        if not isinstance(self.mechanism, UnaryMechanism | MemoizedUnary):
             rule = f"must be 1 with {self.recipe['name']}: only unary reports say for each bucket whether an answer is in it"
             raise ParameterError("ones", self.ones, rule)
         if self.rows == "several":
@@ -225,6 +232,16 @@ class Query:
         self._set(distinct=whole("distinct", self.distinct, 1, answers))
         if self.distinct > 1 and not self.memoize:
             raise ParameterError("distinct", self.distinct, "must be 1 without memoize: it counts permanent answers")
+
+    def _validate_budget(self) -> None:
+        """Refuse a budget from which no device could ever pay."""
+        budget = self.budget.epsilon
+        if budget is not None and budget < self.epsilon_local:
+            rule = f"must pay for at least one epoch, whose local epsilon is {self.epsilon_local:.4g}"
+            raise ParameterError("budget.epsilon", budget, rule)
+        if budget is not None and self.instantaneous is not None and budget < self.releases.life.epsilon:
+            rule = f"must pay for the permanent answers, which cost {self.releases.life.epsilon:.4g} with the first report"
+            raise ParameterError("budget.epsilon", budget, rule)
 
     def _validate_strata(self) -> None:
         strata = tuple(self.strata) if isinstance(self.strata, Iterable) else (self.strata,)
@@ -284,22 +301,49 @@ class Query:
     @property
     def epsilon_local(self) -> float:
         """The loss of one epoch against anyone who sees who answered: that of a row, for each row that may be sent."""
-        total = Fraction(self.epsilon) * self.most_rows
-        rounded = float(total)
-        return rounded if rounded >= total else math.nextafter(rounded, math.inf)
+        return self.releases.local.epsilon
 
     @property
     def epsilon_charged(self) -> float:
         """What a ledger counts per row: the loss of the report or, if memoized, of the permanent answer."""
         mechanism = self.mechanism
         kept = self.memoize and isinstance(mechanism, MemoizedMechanism)
-        return float(mechanism.lifetime_epsilon) if kept else self.epsilon
+        return float(mechanism.lifetime_answer_epsilon(self.ones)) if kept else self.epsilon
+
+    @cached_property
+    def releases(self) -> Releases:
+        """All that leaves the devices over the query's life, as the accountant of stated losses counts it."""
+        known = self.ones == 1  # of sets of buckets only the loss is known
+        permanent: Any = None
+        if self.memoize:
+            first = self.mechanism.first_step if isinstance(self.mechanism, MemoizedUnary) else self.mechanism
+            permanent = first if known and not isinstance(first, MemoizedMechanism) else self.epsilon_charged
+        report = self.mechanism if known else self.epsilon
+        most = self.most_sampling
+        return Releases(report, most, self.schedule.n_epochs, self.most_rows, permanent, self.distinct)
+
+    @property
+    def most_sampling(self) -> float:
+        """The largest sampling probability of any stratum."""
+        given = [self.sampling if stratum.sampling is None else stratum.sampling for stratum in self.strata]
+        return max(given, default=self.sampling)
+
+    @property
+    def crowd(self) -> int:
+        """Among how many people an answer hides, as losses are stated: the smallest stratum, or else the minimum cohort."""
+        sizes = [stratum.population for stratum in self.strata] or [self.population]
+        known = [size for size in sizes if size is not None]
+        return min(known) if len(known) == len(sizes) else self.minimum_cohort
+
+    @property
+    def sampled_loss(self) -> StatedLoss:
+        """The loss of one epoch against anyone who cannot tell which of `crowd` people answered."""
+        return self.releases.sampled(self.crowd)
 
     @property
     def epsilon_sampled(self) -> float:
-        """The loss of one epoch against anyone who cannot see who answered, in the stratum that is sampled most."""
-        shares = [self.sampling if stratum.sampling is None else stratum.sampling for stratum in self.strata]
-        return sampled_epsilon(self.epsilon_local, max(shares, default=self.sampling))
+        """The epsilon of :attr:`sampled_loss`. It means nothing without the delta and the crowd that are stated there."""
+        return self.sampled_loss.epsilon
 
     @property
     def affordable_epochs(self) -> int | None:
@@ -353,8 +397,8 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Every field as JSON values, from which :meth:`from_dict` makes this query again.
 
-        `distinct` and `ones` are written only if they are not 1, `envelope`, `grace`, `channel_owner` and `permission` only if
-        set, so that a query without them has the same bytes as before these fields existed.
+        `distinct` and `ones` are written only if they are not 1, `envelope`, `grace`, `channel_owner`, `permission` and
+        `instantaneous` only if set, so that a query without them has the same bytes as before these fields existed.
         """
         tree = {
             "format": FORMAT if self.channel_owner is None else FORMAT_OWNED,
@@ -391,11 +435,16 @@ class Query:
             tree["channel_owner"] = self.channel_owner
         if self.permission is not None:
             tree["permission"] = self.permission.to_dict()
+        if self.instantaneous is not None:
+            tree["instantaneous"] = dict(self.instantaneous)
         return tree
 
     @classmethod
     def from_dict(cls, description: Any) -> Query:
-        """The query that a tree of plain values describes. A missing key gets its default; an unknown one is refused."""
+        """The query that a tree of plain values describes. A missing key gets its default; an unknown one is refused.
+
+        A tree without `instantaneous` is that of a query which has none, as all had before there was such a step.
+        """
         given = dict(_table("query", description, {"format", *(field.name for field in dataclasses.fields(cls) if field.init)}))
         if "format" in given:
             check_format(given.pop("format"), given.get("channel_owner"))
@@ -405,6 +454,7 @@ class Query:
         given["strata"] = _list("strata", given.get("strata", []), Stratum, ("name", "sampling", "population"))
         given["schedule"] = Schedule(**_filled("schedule", given["schedule"], Schedule))
         given["budget"] = Budget(**_filled("budget", given.get("budget", {}), Budget))
+        given.setdefault("instantaneous", None)
         if given.get("envelope") is not None:
             given["envelope"] = Envelope.from_dict(given["envelope"])
         if given.get("permission") is not None:
@@ -427,6 +477,8 @@ class Query:
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         if "size_class" not in changes and {"columns", "mechanism"} & set(changes):
             changes["size_class"] = None
+        if "instantaneous" not in changes and changes.get("memoize", self.memoize) != self.memoize:
+            changes["instantaneous"] = "default"
         return type(self)(**{**given, "mechanism": self.recipe, "serial": self.serial + 1, **changes})
 
     def __eq__(self, other: object) -> bool:
@@ -441,6 +493,8 @@ class Query:
 
 def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
     """The mechanism as it was written, and as it draws."""
+    if isinstance(given, MemoizedUnary):  # as a query holds it: its second step is a field of its own
+        given = given.first_step
     if isinstance(given, Mechanism):
         parameters = given.to_dict()
         recipe = {"name": parameters.pop("mechanism"), **parameters}
@@ -451,6 +505,9 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
     else:
         example = '{ name = "TwoCoin", p = 0.5, q = 0.5 }'
         raise ParameterError("mechanism", given, f"must give a name and parameters, such as {example}")
+    if recipe["name"] == "MemoizedUnary":
+        rule = "must be the first step alone; the second is the query's `instantaneous`"
+        raise ParameterError("mechanism", recipe["name"], rule)
     for name in ("values", "k"):
         if name in recipe:
             raise ParameterError(f"mechanism.{name}", recipe[name], "must not be given: the domain is the query's buckets")
@@ -462,6 +519,24 @@ def _build(given: Any, buckets: Buckets) -> tuple[dict[str, Any], Mechanism]:
         rule = f"must be true with {recipe['name']}, which cannot say that an answer is in no bucket"
         raise ParameterError(f"columns[{lacking}].other", False, rule)
     return recipe, mechanism
+
+
+def _with_step(given: Any, first: Mechanism, memoize: bool) -> tuple[dict[str, float] | None, Mechanism]:
+    """The instantaneous step as it is written, and the mechanism with it."""
+    possible = memoize and isinstance(first, UnaryMechanism)
+    if given is None or given is False or (given == "default" and not possible):
+        return None, first
+    table = dict(_table("instantaneous", DEFAULT_STEP if given == "default" else given, DEFAULT_STEP))
+    if not possible:
+        rule = "must be left out without memoize and a unary mechanism: it randomizes permanent bits once more"
+        raise ParameterError("instantaneous", table, rule)
+    for name in DEFAULT_STEP:
+        check_probability(f"instantaneous.{name}", table.get(name, "nothing"))
+    try:
+        mechanism = MemoizedUnary(first, table["p"], table["q"])
+    except ParameterError as error:
+        raise ParameterError(f"instantaneous.{error.name}", error.value, error.rule) from None
+    return {"p": mechanism.p, "q": mechanism.q}, mechanism
 
 
 def _check_domain(mechanism: Mechanism, name: str, buckets: Buckets) -> None:

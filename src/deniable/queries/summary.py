@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deniable.queries.header import USUAL_QUEUE_AGE
-from deniable.queries.lasting import silence_words, spending_words
+from deniable.queries.lasting import linkability_words, sampled_life, silence_words, spending_words, worst_releases
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
@@ -89,6 +89,7 @@ def _hidden(query: Query) -> list[str]:
         rows = f" in each of {query.most_rows} rows" if query.most_rows > 1 else ""
         lines.append(f"A permanent answer is drawn and kept for up to {answers}{rows}, and every answer is made from it.")
         lines.append("Any other true answer repeats the permanent answer sent last.")
+        lines += linkability_words(query)
     return lines
 
 
@@ -96,13 +97,10 @@ def _cost(query: Query) -> list[str]:
     lines = [f"epsilon, local: {query.epsilon_local:.4f} per epoch, against anyone who sees that the device answered."]
     if query.most_rows > 1:
         lines.append(f"That is {query.epsilon:.4f} for each of up to {query.most_rows} rows.")
-    lines.append(
-        f"epsilon, sampled: {query.epsilon_sampled:.4f} per epoch, against anyone who cannot tell whether the device answered:"
-    )
-    lines.append("the aggregator and the analyst, unless they know exactly which others did and count the reports.")
+    lines += _sampled(query)
     lines += spending_words(query)
     if query.memoize:
-        reserved = query.epsilon_charged * query.most_rows * query.distinct
+        reserved = query.releases.life.epsilon
         lines.append(f"A device reserves {reserved:.4f} when it first answers, and pays nothing for later epochs.")
     if query.budget.epsilon is not None and query.memoize:
         lines.append(f"The query may spend {query.budget.epsilon:g} in all.")
@@ -111,6 +109,24 @@ def _cost(query: Query) -> list[str]:
         lines += silence_words(query)
     else:
         lines.append("The query sets no limit of its own: only the device's limits apply.")
+    return lines
+
+
+def _sampled(query: Query) -> list[str]:
+    """The losses against anyone who cannot tell who took part: of one epoch, and over the life of the query."""
+    if query.most_sampling == 1:
+        return ["Every device answers, so the loss is the same for those who cannot tell whether a device answered."]
+    life = sampled_life(query)
+    lines = [
+        f"epsilon, sampled: {query.sampled_loss} per epoch, against anyone who cannot tell whether the device answered:",
+        "the aggregator and the analyst. Of fewer people, or knowing who took part, they learn more.",
+    ]
+    chosen = ", whatever the controller chooses" if query.envelope is not None else ""
+    if query.memoize:
+        heard = f"{100 * worst_releases(query).heard:.3g} % of the devices answer at least once"
+        lines.append(f"Over the query's life it is {life}{chosen}: {heard}, always from the same permanent answer.")
+    else:
+        lines.append(f"Over the query's life it is at most {life}{chosen}.")
     return lines
 
 

@@ -5,6 +5,7 @@ controller (:mod:`deniable.planning.feedback`) with one more bound for each of t
 
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
+                               (for the life of permanent answers, E is theirs and s the chance of being heard in any epoch)
     local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance (`lasting_rate`)
     answers per second           s <= rate / (rate of everybody, at the peak of an epoch)
     bytes per day                s <= bytes / (bytes of a device that answers every epoch)
@@ -14,7 +15,7 @@ controller (:mod:`deniable.planning.feedback`) with one more bound for each of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,15 +24,18 @@ from numpy.typing import NDArray
 
 from deniable.errors import InfeasiblePlanError, PlanError
 from deniable.planning.feedback import Coins, Limits, Outlook, Setting, best_setting, expected_error, lasting_rate
-from deniable.privacy.response import sampled_epsilon, zero_knowledge_epsilon
-from deniable.queries.budget import Budget
-from deniable.queries.query import Query
+from deniable.queries.lasting import worst_releases
+from deniable.queries.query import DEFAULT_STEP, Query
 from deniable.sizing.demand import Demand
 from deniable.sizing.figures import Figures, Prices
 from deniable.sizing.queueing import Stations, simulate
 from deniable.sizing.supply import Sizing, size
 
-__all__ = ["Assessment", "Costs", "assess", "drafted", "initialize"]
+__all__ = ["STEPS", "Assessment", "Costs", "assess", "drafted", "initialize"]
+
+Step = Mapping[str, float] | None
+STEPS: tuple[Step, ...] = (DEFAULT_STEP, {"p": 0.15, "q": 0.85}, {"p": 0.05, "q": 0.95})
+"""Instantaneous steps to plan with, the one that hides most first."""
 
 _Floats = NDArray[np.float64]
 _DAY = 86_400
@@ -39,6 +43,8 @@ _STEPS = 24
 _SPARE = 0.95
 """A plan aims at this fraction of the target, so that chance does not exceed it in every other window."""
 _P, _Q = (0.02, 0.98), (0.05, 0.95)
+_LARGEST = 20.0
+"""The largest local epsilon that is planned without a budget."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +100,6 @@ def _number(value: float) -> str:
     return "without bound" if math.isinf(value) else f"{value:,.4g}"
 
 
-def _answers(query: Query) -> int:
-    """How many answers share a budget for life."""
-    return query.distinct if query.memoize else query.schedule.n_epochs
-
-
 def _outlook(query: Query, costs: Costs) -> Outlook:
     epochs = 1 if query.memoize else query.schedule.window // query.schedule.every
     people = costs.people * costs.participation
@@ -108,19 +109,23 @@ def _outlook(query: Query, costs: Costs) -> Outlook:
 
 
 def assess(query: Query, costs: Costs) -> list[Assessment]:
-    """Each budget that a query sets, beside what its parameters cost."""
+    """Each budget that a query sets, beside what its parameters cost.
+
+    Sampled and zero-knowledge losses are those of the worst that a controller may choose, in a crowd of the people there are.
+    """
     budget, sampling = query.budget, max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64
-    local, answers = query.epsilon_local, _answers(query)
-    zero_knowledge = zero_knowledge_epsilon(local, sampling)
-    life = query.epsilon_charged * query.most_rows * query.distinct if query.memoize else sampling * local * answers
+    worst = worst_releases(query)
+    crowd = min(query.crowd, max(1, int(costs.people * costs.participation)))
+    own = query.releases  # devices enforce the local budgets themselves, whatever a controller chooses
+    expected = own.life.epsilon if query.memoize else sampling * own.local.epsilon * query.schedule.n_epochs
     support = query.mechanism.support()
     figures: dict[str, Callable[[], float]] = {
-        "epsilon": lambda: life,
-        "epsilon_per_answer": lambda: local,
-        "sampled": lambda: sampled_epsilon(local, sampling) * answers,
-        "sampled_per_answer": lambda: sampled_epsilon(local, sampling),
-        "zero_knowledge": lambda: zero_knowledge * answers,
-        "zero_knowledge_per_answer": lambda: zero_knowledge,
+        "epsilon": lambda: expected,
+        "epsilon_per_answer": lambda: own.local.epsilon,
+        "sampled": lambda: worst.sampled_life(crowd).epsilon,
+        "sampled_per_answer": lambda: worst.sampled(crowd).epsilon,
+        "zero_knowledge": lambda: worst.zero_knowledge_life,
+        "zero_knowledge_per_answer": lambda: worst.zero_knowledge,
         "answers_per_second": lambda: sampling * costs.peak(query),
         "bytes_per_day": lambda: sampling * costs.bytes_per_day(query),
         "latency": lambda: costs.latency(query, sampling),
@@ -161,51 +166,80 @@ def _kept(reached: Callable[[float], float], limit: float, most: float) -> float
     return low
 
 
-def _caps(budget: Budget, epsilon: _Floats, answers: int) -> _Floats:
-    """For each of the coins the largest sampling that the budgets on sampled and zero-knowledge epsilon allow."""
-    growth = np.expm1(epsilon)
-    caps = np.ones_like(epsilon)
-    for one, life in ((budget.sampled_per_answer, None), (budget.sampled, answers)):
-        if one is not None:
-            caps = np.minimum(caps, np.expm1(one if life is None else one / life) / growth)
-    for one, life in ((budget.zero_knowledge_per_answer, None), (budget.zero_knowledge, answers)):
-        if one is None:
-            continue
-        target = math.exp(one if life is None else one / life)
-        low, high = np.zeros_like(epsilon), np.ones_like(epsilon) * (1 - 1e-12)
-        for _ in range(50):
-            middle = (low + high) / 2
-            kept = middle * (2 - middle) / (1 - middle) * np.exp(epsilon) + 1 - middle <= target
-            low, high = np.where(kept, middle, low), np.where(kept, high, middle)
-        caps = np.minimum(caps, low)
+def _caps(query: Query, one: _Floats, permanent: _Floats) -> _Floats:
+    """For each of the coins the largest sampling that the budgets on sampled and zero-knowledge epsilon allow.
+
+    `one` is the loss of one epoch's answer. Over a life, fresh answers share a budget equally; permanent ones, of which each
+    loses `permanent`, are given away by any epoch in which a device is heard.
+    """
+    budget, epochs = query.budget, query.schedule.n_epochs
+    caps = np.ones_like(one)
+    for an_answer, life, largest in (
+        (budget.sampled_per_answer, budget.sampled, _most_sampled),
+        (budget.zero_knowledge_per_answer, budget.zero_knowledge, _most_zero_knowledge),
+    ):
+        if an_answer is not None:
+            caps = np.minimum(caps, largest(one, an_answer))
+        if life is not None and not query.memoize:
+            caps = np.minimum(caps, largest(one, life / epochs))
+        elif life is not None:
+            heard = np.minimum(largest(permanent * query.distinct, life), 1.0)
+            ever = np.where(heard < 1, -np.expm1(np.log1p(-np.minimum(heard, 1 - 1e-16)) / epochs), 1.0)
+            caps = np.minimum(caps, ever * (1 - 1e-9))
     return caps
 
 
-def initialize(query: Query, costs: Costs) -> Query:
+def _most_sampled(epsilon: _Floats, ceiling: float) -> _Floats:
+    return np.asarray(np.expm1(ceiling) / np.expm1(epsilon))
+
+
+def _most_zero_knowledge(epsilon: _Floats, ceiling: float) -> _Floats:
+    low, high = np.zeros_like(epsilon), np.ones_like(epsilon) * (1 - 1e-12)
+    for _ in range(50):
+        middle = (low + high) / 2
+        kept = middle * (2 - middle) / (1 - middle) * np.exp(epsilon) + 1 - middle <= math.exp(ceiling)
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+    return low
+
+
+def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) -> Query:
     """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and `sampling` are ignored.
 
-    Raises :class:`InfeasiblePlanError` with the nearest achievable error, if the target is infeasible.
+    With `steps`, also with the first of these instantaneous steps that meets the target, if the query is memoized. Raises
+    :class:`InfeasiblePlanError` with the nearest achievable error, if the target is infeasible.
     """
+    choices = [query.instantaneous] if steps is None or not query.memoize else list(steps)
+    for step in choices[:-1]:
+        try:
+            return _initialized(query, costs, step)
+        except InfeasiblePlanError:
+            continue
+    return _initialized(query, costs, choices[-1])
+
+
+def _initialized(query: Query, costs: Costs, step: Step) -> Query:
     budget, envelope = query.budget, query.envelope
     wish = budget.wish
     if wish is None:
         raise PlanError("budget.error or budget.relative_error must be given: a plan needs a target error")
     ranges = (_P, _Q, (1e-9, 1.0)) if envelope is None else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
-    ceilings = [budget.epsilon_per_answer, None if envelope is None else envelope.epsilon_per_answer]
-    answers = _answers(query)
-    if budget.epsilon is not None:
-        ceilings.append(budget.epsilon / (query.most_rows * query.distinct if query.memoize else 1))
-    coins = Coins.two(ranges[0], ranges[1], query.most_rows * query.ones).within(
-        min([each for each in ceilings if each], default=20.0)
-    )
-    if not len(coins.parameters):
+    rows = query.most_rows * query.ones
+    first = Coins.two(ranges[0], ranges[1], rows)
+    permanent, coins = first.epsilon, first.through(step, rows)
+    each = [budget.epsilon_per_answer, None if envelope is None else envelope.epsilon_per_answer, _LARGEST]
+    if budget.epsilon is not None and not query.memoize:
+        each.append(budget.epsilon)
+    life = budget.epsilon / query.distinct if query.memoize and budget.epsilon is not None else _LARGEST
+    fits = (coins.epsilon <= min(x for x in each if x) * (1 - 1e-9)) & (permanent <= life * (1 - 1e-9))
+    if not fits.any():
         raise InfeasiblePlanError("no coins inside the envelope are within the budgets", {})
     low, high = ranges[2]
-    caps = np.minimum(np.minimum(_caps(budget, coins.epsilon, answers), _most_sampling(query, costs)), high)
+    caps = np.minimum(np.minimum(_caps(query, coins.epsilon, permanent), _most_sampling(query, costs)), high)
     if budget.epsilon is not None and not query.memoize:
-        rate = np.array([lasting_rate(budget.epsilon, answers, each) for each in coins.epsilon.tolist()])
+        epochs = query.schedule.n_epochs
+        rate = np.array([lasting_rate(budget.epsilon, epochs, loss) for loss in coins.epsilon.tolist()])
         caps = np.minimum(caps, rate / coins.epsilon)
-    kept = np.flatnonzero(caps >= low)
+    kept = np.flatnonzero(fits & (caps >= low))
     if not kept.size:
         raise InfeasiblePlanError("no sampling inside the envelope is within the budgets", {})
     chosen = Coins([coins.parameters[i] for i in kept.tolist()], coins.a[kept], coins.b[kept], coins.epsilon[kept])
@@ -220,13 +254,19 @@ def initialize(query: Query, costs: Costs) -> Query:
             f" but ± {100 * wish:.3g} is requested",
             {f"budget.{what}": eased},
         )
-    return _with(query, setting)
+    planned = _with(query, setting, step)
+    for found in assess(planned, costs):
+        if found.name.startswith("sampled") and not found.met:
+            crowd = min(query.crowd, costs.people)
+            problem = f"{crowd:,} people hide an answer less than the formula for large crowds says"
+            raise InfeasiblePlanError(f"{problem}: {found.words()}", {f"budget.{found.name}": found.reached})
+    return planned
 
 
-def _with(query: Query, setting: Setting) -> Query:
+def _with(query: Query, setting: Setting, step: Step) -> Query:
     strata = [replace(stratum, sampling=None) for stratum in query.strata]
     mechanism = {"name": "TwoCoin", **setting.coins}
-    return replace(query, sampling=setting.sampling, mechanism=mechanism, strata=strata)
+    return replace(query, sampling=setting.sampling, mechanism=mechanism, strata=strata, instantaneous=step)
 
 
 def drafted(tree: Mapping[str, Any]) -> dict[str, Any]:

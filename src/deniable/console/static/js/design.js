@@ -21,6 +21,8 @@ import { decimals, int, pct, words } from './numbers.js';
  * @property {Record<string, unknown>} mechanism
  * @property {number} report_bytes
  * @property {number} epsilon_sampled
+ * @property {number} delta_sampled
+ * @property {number} sampled_crowd
  * @property {number[]} reaches
  * @property {number|null} detectable_difference
  * @property {Alternative[]} alternatives
@@ -97,7 +99,7 @@ const size = (bytes) => (bytes < 1e3 ? `${Math.round(bytes)} B` : bytes < 1e6 ? 
 export function costList(list, design, price) {
   const rows = [
     ['a device, a month', size(design.cost.device_bytes)], ['each proxy, a month', `${words(design.cost.proxy_shares)} shares, ${size(design.cost.proxy_bytes)}`],
-    ['at your price, a month', price ? design.cost.price.toFixed(2) : '\u2013'], ['one report', `${design.report_bytes} B in shares of ${design.cost.share_bytes} B`], ['sampled epsilon', design.epsilon_sampled.toFixed(2)],
+    ['at your price, a month', price ? design.cost.price.toFixed(2) : '\u2013'], ['one report', `${design.report_bytes} B in shares of ${design.cost.share_bytes} B`], ['sampled epsilon', `${design.epsilon_sampled.toFixed(2)} among ${words(design.sampled_crowd)} people, delta ${design.delta_sampled}`],
   ];
   put(list, rows.map(([name, value]) => h('div', null, h('dt', null, name), h('dd', null, value))));
 }

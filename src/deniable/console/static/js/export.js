@@ -1,6 +1,7 @@
 // What one sees, as a file: CSV, SVG, PNG, or one HTML page that needs nothing else.
 
 import { h, s, save } from './dom.js';
+import { crowdWords } from './facts.js';
 import { elided, int, moment } from './numbers.js';
 
 /** @typedef {{query: import('./types.js').Query, result: import('./types.js').WindowResult|null, bars: import('./bars.js').DnBars,
@@ -116,7 +117,7 @@ export function page(seen) {
   }
   doc.body.append(make('h1', query.question || query.id),
     make('p', result ? `${query.id} version ${result.serial}, ${query.analyst}. Window ${result.index}, ${moment(result.start)} to ${moment(result.end)}: ${int(result.n)} answers, ${result.condition}.` : ''),
-    make('p', `${look.conf} % intervals. Epsilon, local: ${query.epsilon_local.toFixed(4)} an answer; sampled: ${query.epsilon_sampled.toFixed(4)}.`),
+    make('p', `${look.conf} % intervals. Epsilon, local: ${query.epsilon_local.toFixed(4)} an answer; sampled: ${query.epsilon_sampled.toFixed(4)}, ${crowdWords(query)}.`),
     doc.importNode(picture(seen), true), make('h2', `Over time: ${query.labels[look.bucket]}`), doc.importNode(frozen(line.marks), true), make('h2', 'Table'), table,
     make('pre', JSON.stringify(result, null, 1)));
   return `<!doctype html>\n${new XMLSerializer().serializeToString(doc.documentElement)}`;

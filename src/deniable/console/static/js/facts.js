@@ -1,7 +1,7 @@
 // What a result rests on: what one answer costs a person, the ± against the target, and the versions of the parameters.
 
 import { h, put, say } from './dom.js';
-import { clock, decimals, duration, pct } from './numbers.js';
+import { clock, decimals, duration, int, pct } from './numbers.js';
 import { spark } from './spark.js';
 
 /** @typedef {import('./types.js').Query} Query */
@@ -25,23 +25,28 @@ export const factor = (epsilon) => (Math.ceil(10 * Math.exp(Math.min(epsilon, 70
 /** The ± that the analyst wants. @param {Query} query @returns {number|null} */
 const wishOf = (query) => query.budget.wish ?? null;
 
+/** Against whom, and among how many: a sampled loss means nothing without. @param {import('./types.js').Sampled} loss */
+export const crowdWords = (loss) => `against the aggregator and the analyst only, who cannot see which of ${int(loss.sampled_crowd)} people took part (delta ${loss.delta_sampled})`;
+
 /** @param {Query} query */
 export function facts(query) {
-  const local = h('span', { 'data-testid': 'epsilon-local' }), odds = h('p', { class: 'small muted' }), sampled = h('b');
+  const local = h('span', { 'data-testid': 'epsilon-local' }), odds = h('p', { class: 'small muted' }), sampled = h('b'), crowd = h('p', { class: 'tiny quiet' });
   const reach = h('b'), picture = h('div', { class: 'spark-box' }), wish = h('p', { class: 'tiny quiet' });
   const list = h('ol', { class: 'versions', 'data-testid': 'versions' }), range = h('p', { class: 'tiny quiet' });
   const aim = wishOf(query);
-  const write = (/** @type {number} */ epsilon, /** @type {number} */ other) => {
+  const write = (/** @type {number} */ epsilon, /** @type {import('./types.js').Sampled} */ other) => {
     say(local, epsilon.toFixed(2));
     say(odds, `Nobody\u2019s odds about a person change by more than a factor ${factor(epsilon)}, not even for those who see who answered.`);
-    say(sampled, other.toFixed(2));
+    say(sampled, other.epsilon_sampled.toFixed(2));
+    say(crowd, crowdWords(other));
   };
-  write(query.epsilon_local, query.epsilon_sampled);
+  write(query.epsilon_local, query);
   say(range, query.budget.epsilon === null ? 'The query sets no budget for a person\u2019s life.' : `At most ${query.budget.epsilon} over the life of the query for one person.`);
   put(wish, aim === null ? 'The query states no target. Widest bucket at 95\u202f%.' : [h('span', { class: 'wish-key' }), `wish ${pct(aim)}. Widest bucket at 95\u202f%. Triangles: off the scale`]);
   const aside = h('aside', { class: 'facts', 'aria-label': 'What this is based on' },
     h('section', null, h('h2', null, 'One answer costs a person'), h('p', { class: 'big' }, local, h('span', { class: 'big-unit' }, 'epsilon, local')), odds,
-      h('p', { class: 'second' }, sampled, ' sampled'), h('p', { class: 'tiny quiet' }, 'against the aggregator and the analyst only, who cannot see who took part')),
+      h('p', { class: 'second' }, sampled, ' sampled'), crowd,
+      h('p', { class: 'tiny quiet' }, `Over the life of the query: ${query.epsilon_life.toFixed(2)}, local`)),
     h('section', null, h('div', { class: 'head' }, h('h2', null, '\u00b1 against the target'), h('span', { class: 'small' }, reach)), picture, wish),
     h('section', null, h('h2', null, 'Versions'), list, range));
   return {
@@ -49,7 +54,7 @@ export function facts(query) {
     /** @param {WindowResult} result */
     now(result) {
       const told = /** @type {any} */ (result);
-      if (typeof told.epsilon_local === 'number') write(told.epsilon_local, told.epsilon_sampled ?? query.epsilon_sampled);
+      if (typeof told.epsilon_local === 'number') write(told.epsilon_local, typeof told.sampled_crowd === 'number' ? told : query);
     },
     /** @param {Series} series */
     reach(series) {

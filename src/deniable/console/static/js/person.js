@@ -50,8 +50,9 @@ function gauge(person) {
 
 /** @param {Receipt} receipt @param {number} proxies */
 function said(receipt, proxies) {
-  if (receipt.outcome === 'answered' && receipt.epsilon > 0) return ['complete', 'answered', 'Answered, randomized', `Each of ${proxies} proxies got noise; none of them can read it alone.`];
-  if (receipt.outcome === 'answered') return ['revised', 'replayed', 'Same answer sent again', 'The same randomized answer as before was sent. It cost nothing more.'];
+  const more = receipt.outcome === 'answered' && receipt.detail ? ` ${receipt.detail}.` : '';
+  if (receipt.outcome === 'answered' && receipt.epsilon > 0) return ['complete', 'answered', 'Answered, randomized', `Each of ${proxies} proxies got noise; none of them can read it alone.${more}`];
+  if (receipt.outcome === 'answered') return ['revised', 'replayed', 'Answered from a kept answer', `It was made from the permanent answer that you paid for before, and cost nothing more.${more}`];
   if (receipt.outcome === 'sampled out') return ['withheld', 'silent', 'Silent by chance', 'Your sampling coin said: not this time. It cost nothing.'];
   const detail = receipt.detail ?? '';
   return ['refused', 'refused', 'Refused', `${detail.charAt(0).toUpperCase()}${detail.slice(1)}. Nothing was sent.`];

@@ -43,6 +43,9 @@
  * @property {{origin: number, expires: number, every: number, window: number, slide: number}} schedule
  * @property {number} epsilon_local
  * @property {number} epsilon_sampled
+ * @property {number} delta_sampled
+ * @property {number} sampled_crowd
+ * @property {number} epsilon_life
  * @property {number} minimum_cohort
  * @property {number} published
  * @property {number|null} stopped
@@ -64,11 +67,12 @@
  * @property {(number|null)[]} widest
  * @property {(number|null)[]} [before]
  *
+ * @typedef {{epsilon_sampled: number, delta_sampled: number, sampled_crowd: number}} Sampled
  * @typedef {{name: string, condition: string, lag: number, problem: string}} ProxyHealth
  * @typedef {{status: string, engine: string, relay: string, proxies: ProxyHealth[]}} Health
  * @typedef {{name: string, role: string, csrf: string, proxies: string[]}} Session
  *
- * @typedef {{serial: number, from_epoch?: number, from?: string, parameters?: Record<string, unknown>, epsilon?: {local: number, sampled: number},
+ * @typedef {{serial: number, from_epoch?: number, from?: string, parameters?: Record<string, unknown>, epsilon?: {local: number, sampled: number, sampled_delta: number, sampled_crowd: number},
  *   reason?: string, wish?: number|null, achieved?: number|null}} Version
  */
 export {};

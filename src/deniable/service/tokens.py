@@ -187,7 +187,8 @@ class TokenStore:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # changes when another process writes
         if version != self._version:
             rows = self._connection.execute("SELECT hash, role, quota, first FROM tokens ORDER BY hash")
-            self._know({row[0]: Token(*row) for row in rows})
+            roles = {role: role for role in ROLES}  # one text for all tokens of a role, not one each
+            self._know({key: Token(key, roles[role], quota, first) for key, role, quota, first in rows})
             self._version = version
 
     def _know(self, tokens: dict[bytes, Token]) -> None:

@@ -24,8 +24,8 @@ from toolkit.releases import Adversary, ReleasingAggregator, telling_query
 
 HALF_HOUR = 1800
 MIDNIGHT = ORIGIN // 86400 * 86400
-N_EPOCHS = 9
-SCHEDULES = 12 * int(os.environ.get("DENIABLE_STATEFUL", "1"))
+N_EPOCHS = 7
+SCHEDULES = 6 * int(os.environ.get("DENIABLE_STATEFUL", "1"))
 CUTS: list[dict[str, str]] = [{}, {"by": "hour"}, {"by": "stratum"}]
 
 
@@ -50,11 +50,11 @@ class ReleasedSchedule:
 
     def answer(self, epoch: int) -> None:
         """Answers to any version, of this epoch or a late one."""
-        for _ in range(self.random.integers(1, 7)):
+        for _ in range(self.random.integers(0, 3)):
             versions = self.versions[int(self.random.random() < 0.3)]
             query = versions[-1 if self.random.random() < 0.8 else 0]
             late = int(self.random.choice([0, 0, 0, 1, 2]))
-            n = int(self.random.choice([1, 1, 2, 3, 5, 8, 13]))
+            n = int(self.random.choice([1, 1, 2, 3, 5, 8]))
             self.aggregator.answer(query, max(0, epoch - late), int(self.random.integers(self.n_strata)), n)
 
     def new_version(self) -> None:
@@ -66,9 +66,9 @@ class ReleasedSchedule:
     def happen(self, epoch: int) -> None:
         """One epoch, and what comes in between."""
         aggregator = self.aggregator
-        for quarter in range(1, 5):
+        for third in range(1, 4):
             self.answer(min(epoch, N_EPOCHS - 1))
-            aggregator.now = MIDNIGHT + epoch * HALF_HOUR + quarter * HALF_HOUR // 4
+            aggregator.now = MIDNIGHT + epoch * HALF_HOUR + third * HALF_HOUR // 3
             over = (aggregator.now - MIDNIGHT - aggregator.channel.grace) // HALF_HOUR
             aggregator.close_epochs(min(N_EPOCHS, over))
             aggregator.revise()
@@ -94,10 +94,9 @@ class ReleasedSchedule:
     def ask_everything(self) -> None:
         """All periods, cut in all ways, and of some of them every fraction."""
         for start, end in combinations(range(N_EPOCHS + 1), 2):
-            for how in CUTS:
-                self.ask(start, end, how, source="panes")
-            if self.random.random() < 0.3 or (start, end) == (0, N_EPOCHS):
-                for percent in STEPS:
+            self.ask(start, end, CUTS[int(self.random.integers(3))], source="panes")
+            if self.random.random() < 0.2 or (start, end) == (0, N_EPOCHS):
+                for percent in STEPS[::2]:
                     self.ask(start, end, {}, fraction=str(percent / 100))
 
     def check(self) -> None:
@@ -135,8 +134,8 @@ def test_no_schedule_lets_an_adversary_isolate_fewer_answers_than_the_cohort(tmp
         for adversary in play(seed, tmp_path / str(seed)).adversaries:
             n_figures += len(adversary.figures)
             n_isolated += len(adversary.isolated()) if adversary.figures else 0
-    assert n_figures > 100 * SCHEDULES  # there was something to subtract,
-    assert n_isolated > 10 * SCHEDULES  # and it tells groups apart
+    assert n_figures > 20 * SCHEDULES  # there was something to subtract,
+    assert n_isolated > 5 * SCHEDULES  # and it tells groups apart
 
 
 # --- planted mistakes: the machine must find each of them -----------------------------------------------------------------
@@ -178,5 +177,5 @@ def test_a_planted_mistake_is_found(mistake: str, tmp_path: Path, monkeypatch: p
     for place, name, planted in PLANTED[mistake]:
         monkeypatch.setattr(place, name, planted)
     with pytest.raises(AssertionError, match="are isolated"):
-        for seed in range(SCHEDULES):
+        for seed in range(5 * SCHEDULES):
             play(seed, tmp_path / str(seed))

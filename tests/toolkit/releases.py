@@ -32,7 +32,7 @@ from deniable.queries.signing import sign
 from deniable.randomness import seeded_source
 from toolkit.crowds import KEY, RING, minute_query
 
-N_LABELS = 300
+N_LABELS = 120
 _PRESENT = 1e-6
 """A proportion above this is that of a bucket with an answer: the randomness adds some 1e-15."""
 
@@ -64,6 +64,7 @@ class ReleasingAggregator:
 
     def _open(self) -> None:
         self.state = State(self.folder / "state.db", self.proxies)
+        self.state.connection.execute("PRAGMA synchronous = OFF")  # no power is cut here, and there are many small steps
 
     def restart(self) -> None:
         self.state.close()

@@ -16,7 +16,9 @@ from deniable.aggregator.granules import group_epochs, last_segment, released_gr
 from deniable.aggregator.state import connect
 from deniable.aggregator.windows import Window
 from deniable.queries.query import Stratum
+from deniable.queries.releasing import release_words
 from deniable.queries.schedule import Schedule
+from deniable.queries.summary import summary
 from deniable.service import row_checks
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 
@@ -260,3 +262,28 @@ def test_epochs_are_grouped_when_the_last_of_their_segment_is_closed() -> None:
         *(None, None, range(3), None, range(5), range(5, 6), None, range(3, 8), range(8, 9)),
     ]
     assert last_segment(Schedule(0, 8, 1, 3, 3), 7) == range(6, 8), "the end of the query's life ends a segment"
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"population": 1000}, []),
+        ({"population": None}, []),
+        ({"population": 100}, ["About 100 answers come in 1 min, and the minimum cohort is 250"]),
+        ({"population": 80}, ["A window has about 240 answers, and the minimum cohort is 250: no result would be released."]),
+        ({"population": 100, "schedule": TUMBLING}, []),
+        (
+            {"strata": [Stratum("city", 1.0, 900), Stratum("village", 1.0, 20), Stratum("island", 0.5, 300)]},
+            [
+                "A window has about 60 answers from village, and the minimum cohort is 250: village would be left out",
+                "About 150 answers from island come in 1 min",
+            ],
+        ),
+    ],
+)
+def test_a_query_that_could_not_be_released_is_warned_of_before_it_is_signed(changes: Any, found: list[str]) -> None:
+    query = minute_query(**{"schedule": SLIDING, "minimum_cohort": 250, **changes})
+    lines = release_words(query)
+    assert len(lines) == len(found)
+    assert all(line.startswith(start) for line, start in zip(lines, found, strict=True))
+    assert all(line in summary(query) for line in lines)

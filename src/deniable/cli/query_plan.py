@@ -16,6 +16,7 @@ from deniable.errors import DeniableError, InfeasiblePlanError, ParameterError, 
 from deniable.queries.files import query_of_tree
 from deniable.queries.lasting import silence, spending_words
 from deniable.queries.query import Query
+from deniable.queries.releasing import release_words
 from deniable.sizing.figures import Figures, Prices, read_figures
 from deniable.sizing.initializer import STEPS, Assessment, Costs, assess, drafted, initialize
 from deniable.toml_file import TomlFile
@@ -93,6 +94,8 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
     lines = []
     if costs is not None:
         lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
+        if query.population is None:
+            lines += release_words(query, costs.people * costs.participation)
     elif query.budget.wish is not None:
         lines = ["The error is not known: state the query's population, or give --people."]
     usual = silence(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from deniable.queries.header import USUAL_QUEUE_AGE
 from deniable.queries.lasting import linkability_words, sampled_life, silence_words, spending_words, worst_releases
 from deniable.queries.query import Query
+from deniable.queries.releasing import release_words
 from deniable.queries.schedule import spoken_duration
 from deniable.queries.sizes import row_words
 from deniable.queries.times import iso_time
@@ -53,6 +54,7 @@ def _when(query: Query) -> list[str]:
         f" {schedule.n_epochs:,} epochs.",
         f"Results cover {spoken_duration(schedule.window)} and are released every {spoken_duration(schedule.slide)}.",
         *_late(query),
+        *release_words(query),
     ]
 
 
@@ -158,6 +160,6 @@ def _seen(query: Query) -> list[str]:
         f" and {size} bytes of noise from each.",
         f"All {len(query.proxies)} proxies together: the randomized answers, and whose they are.",
         f"The aggregator: randomized answers without names{strata}.",
-        f"The analyst: results of at least {query.minimum_cohort:,} answers.",
+        f"The analyst: results of at least {query.minimum_cohort:,} answers, which also differ by at least as many.",
         "Nobody: a true answer.",
     ]

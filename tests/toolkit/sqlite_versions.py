@@ -1,6 +1,7 @@
 """SQLite in several versions, out of wheels that carry it: the sandbox must hold on all of them, not on the one at hand.
 
-    python tests/toolkit/sqlite_versions.py FOLDER        # fetches them with pip
+    python tests/toolkit/sqlite_versions.py FOLDER        # fetches them with pip, checked by the hashes in .ci/sqlites
+    python tests/toolkit/sqlite_versions.py               # lists them, for .ci/lock
     DENIABLE_SQLITES=FOLDER python -m pytest tests/unit/test_sandbox_versions.py
 
 A wheel's extension module exports SQLite's own functions. Loaded for the whole process before Python's `sqlite3`, it stands in
@@ -28,6 +29,7 @@ VERSIONS = {
     "3.47.0": "sqlean.py==3.47.0",
     "3.50.4": "sqlean.py==3.50.4.5",
 }
+_LOCKS = Path(__file__).parents[2] / ".ci" / "sqlites"
 
 
 def extension(version: str) -> Path | None:
@@ -42,11 +44,15 @@ def extension(version: str) -> Path | None:
 
 
 def _fetch(folder: Path) -> None:
-    for version, requirement in VERSIONS.items():
+    for version in VERSIONS:
         if not (folder / version).exists():
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:"]
-            subprocess.run([*command, "--target", str(folder / version), requirement], check=True)  # noqa: S603 - our own command
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            command += ["--target", str(folder / version), "-r", str(_LOCKS / f"{version}.txt")]
+            subprocess.run(command, check=True)  # noqa: S603 - our own command
 
 
 if __name__ == "__main__":
-    _fetch(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        _fetch(Path(sys.argv[1]))
+    else:
+        sys.stdout.writelines(f"{version} {requirement}\n" for version, requirement in VERSIONS.items())

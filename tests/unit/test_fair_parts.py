@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -127,7 +127,8 @@ def test_nobody_s_orders_wait_behind_all_those_of_another_analyst(tmp_path: Path
     class Answers:
         """A proxy that takes everything."""
 
-        status_code, is_success, headers = 201, True, {}
+        status_code, is_success = 201, True
+        headers: ClassVar[dict[str, str]] = {}
 
         def __enter__(self) -> Answers:
             return self

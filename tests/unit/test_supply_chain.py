@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -10,11 +11,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from toolkit.sqlite_versions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -40,15 +44,44 @@ def requirements() -> list[Requirement]:
     return found
 
 
-def pins() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines():
+LOCKS = ("constraints.txt", "build.txt", *(f"sqlites/{version}.txt" for version in VERSIONS))
+
+
+def locked(name: str) -> Iterator[tuple[Requirement, list[str]]]:
+    """What a file of the lock pins, each with its hashes."""
+    text = (ROOT / ".ci" / name).read_text(encoding="utf-8").replace("\\\n", "")
+    for line in text.splitlines():
         if line and not line.startswith("#"):
-            pinned = Requirement(line)
-            (specifier,) = pinned.specifier
-            assert specifier.operator == "=="
-            found.setdefault(canonicalize_name(pinned.name), []).append(specifier.version)
+            pinned, *hashes = line.split("--hash=")
+            yield Requirement(pinned), [each.strip() for each in hashes]
+
+
+def pins(name: str = "constraints.txt") -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pinned, _ in locked(name):
+        (specifier,) = pinned.specifier
+        assert specifier.operator == "=="
+        found.setdefault(canonicalize_name(pinned.name), []).append(specifier.version)
     return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_everything_that_ci_installs_is_pinned_by_its_hash(name: str) -> None:
+    entries = list(locked(name))
+    assert entries
+    for pinned, hashes in entries:
+        assert hashes, f"{pinned} has no hash: run .ci/lock"
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in hashes)
+
+
+def test_what_builds_this_package_is_locked_too() -> None:
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    tools, versions = pins("build.txt"), pins()
+    for name in [*(canonicalize_name(Requirement(text).name) for text in required), "editables", "setuptools"]:
+        assert name in tools, f"{name} is not in .ci/build.txt: run .ci/lock"
+    assert {name: tools[name] for name in tools if name in versions} == {
+        name: versions[name] for name in tools if name in versions
+    }
 
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
@@ -59,16 +92,37 @@ def test_ci_installs_a_pinned_version_that_the_project_allows(requirement: Requi
         assert requirement.specifier.contains(version, prereleases=True), f"{requirement.name} {version}: run .ci/lock"
 
 
+def test_the_versions_of_sqlite_that_are_locked_are_those_that_are_tried() -> None:
+    for version, requirement in VERSIONS.items():
+        ((pinned, _),) = locked(f"sqlites/{version}.txt")
+        wanted = Requirement(requirement)
+        assert (canonicalize_name(pinned.name), pinned.specifier) == (canonicalize_name(wanted.name), wanted.specifier)
+
+
 def test_the_lock_names_no_index_and_no_file() -> None:
-    text = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
-    assert not re.search(r"https?://|file:|--index|--find-links|@ ", text)
+    for name in LOCKS:
+        text = (ROOT / ".ci" / name).read_text(encoding="utf-8")
+        assert not re.search(r"https?://|file:|--index|--find-links|@ ", text)
 
 
 def test_ci_installs_by_the_lock_with_the_readmes_own_command() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "PIP_CONSTRAINT=" in script
+    assert script.index(".ci/install") < script.index("PIP_NO_INDEX=1") < script.index('bash -c "$test_command"')
     assert "test command" in script
+    installs = re.findall(r"^.*\b(?:install|download) .*$", (ROOT / ".ci" / "install").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = [line for line in installs if not line.startswith("#")]
+    assert len(commands) == 3
+    assert all("--require-hashes" in line for line in commands)
     assert "constraint" not in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_tools_of_the_console_s_tests_are_locked_by_their_hashes() -> None:
+    folder = ROOT / ".ci" / "console"
+    wanted = json.loads((folder / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    packages = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert {f"node_modules/{name}" for name in wanted} <= packages.keys()
+    assert all(each["integrity"].startswith("sha512-") for path, each in packages.items() if path)
+    assert "npm ci" in (ROOT / ".ci" / "node").read_text(encoding="utf-8")
 
 
 def copy_of_the_sources(folder: Path, reverse: bool) -> None:

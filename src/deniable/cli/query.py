@@ -43,6 +43,7 @@ minimum_cohort = 100        # results with fewer answers are not released
 rows = "random"             # of several rows: "random" draws one; "aggregate" allows one; "several" sends up to most_rows
 # most_rows = 3             # only with rows = "several"; each row costs its own epsilon
 # memoize = true            # draw a permanent answer once for each true answer, and answer from it
+# instantaneous = false     # with memoize: send it as it is; by default every report randomizes its bits once more
 # distinct = 3              # for up to this many different true answers; all are paid for with the first answer
 # cover = true              # devices that do not answer send a message of the same length that says so
 # size_class = 1            # shares longer than needed, to look like those of other queries

@@ -210,7 +210,7 @@ class Plan(Result):
     def _display(self, confidence: float = 0.95) -> Display:
         what = rendering.figure_name(self.request)
         factor, unit = (100.0, " (%)") if self.solved_for in ("share", "target") else (1.0, "")
-        columns = ("mechanism", what, "report bytes", "local epsilon", "sampled epsilon", "asked")
+        columns = ("mechanism", what, "report bytes", "local epsilon", "sampled epsilon (formula)", "asked")
         others = self.alternatives
         rows = [(o.mechanism, o.figure, o.report_bytes, o.epsilon_local, o.epsilon_sampled, o.sampling) for o in others]
         bars = [Bar(other.mechanism, factor * other.figure) for other in others]

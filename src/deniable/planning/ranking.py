@@ -29,7 +29,7 @@ class Alternative(Result):
     report_bytes: int
     epsilon_local: float
     epsilon_sampled: float
-    """In the crowd, and with the delta, that the plan states."""
+    """By the formula for large crowds, for comparison: only the plan itself states a loss, with its crowd and its delta."""
     sampling: float
     figure: float
     """What was open: the smallest share, the population, the standard error, or the epsilon that `PlanRequest.spares` names."""
@@ -106,7 +106,7 @@ def _alternative(request: PlanRequest, entry: _Entry) -> Alternative:
     design = entry.design
     local = design.mechanism.epsilon
     people = reach(request, design).population
-    sampled = request.releases(design.mechanism, design.sampling).sampled(people).epsilon
+    sampled = request.releases(design.mechanism, design.sampling).planned_sampled
     figure = design.goal
     if request.open == "epsilon":
         figure = sampled if request.spares == "sampled" else local

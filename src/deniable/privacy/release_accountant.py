@@ -105,6 +105,11 @@ class Releases:
         """The probability that a person is heard at all, in any epoch."""
         return participation(self.sampling, self.epochs)
 
+    @property
+    def planned_sampled(self) -> float:
+        """The formula for large crowds, ln(1 + s (e^epsilon - 1)), by which designs are compared. It is not a stated loss."""
+        return sampled_epsilon(self.local.epsilon, self.sampling)
+
     def sampled(self, crowd: int, delta: float = STATED_DELTA) -> StatedLoss:
         """One epoch, against anyone who cannot tell which of `crowd` people took part, except with probability `delta`.
 

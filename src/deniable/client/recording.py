@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deniable.checks import whole
-from deniable.client.granted import columns_of, table_names
 from deniable.client.guard import fold, quoted
+from deniable.client.vault_schema import columns_of, table_names
 from deniable.errors import VaultError
 
 __all__ = ["RECORDED_AT", "Keeping", "forget", "is_over", "keeping", "record", "set_keeping"]

@@ -32,7 +32,9 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
     envelope = tree.get("envelope")
     if isinstance(envelope, dict) and "until" in envelope:
         tree = {**tree, "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])}}
-    return Query.from_dict(tree)
+    query = Query.from_dict(tree)
+    query.check_patterns()
+    return query
 
 
 def _seconds(name: str, given: Any) -> Any:

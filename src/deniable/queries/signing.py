@@ -164,6 +164,7 @@ def sign(query: Query, key: AnalystKey) -> SignedQuery:
     """The query, signed: Ed25519 over the separator and the canonical bytes."""
     if key.owner != query.analyst:
         raise SignatureError(f"the key belongs to {key.owner!r}, but the query is asked by {query.analyst!r}")
+    query.check_patterns()
     return SignedQuery(query.content, key.public.id, key.sign(SEPARATOR + query.content))
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL put together on purpose
-"""How a vault is copied: in its owner's way for moments only, in steps if need be, under limits that tell nothing of it."""
+"""How a vault is copied: in steps, hardly in its owner's way, under limits that tell nothing."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_copy_that_takes_longer_than_there_is_time_rests_and_is_continued(
         real(process, shape)
 
     monkeypatch.setattr(sandbox_process.SandboxProcess, "begin", begin)
-    answers = []
+    answers: list[list[int]] = []
     while not answers or (answers[-1] == [NONE] and len(answers) < 500):
         answers.append(answer(vault, within=10.0 + sandbox._SPARE))  # no time for the copy, except for a chunk of it
     assert answers[-1] == [1]

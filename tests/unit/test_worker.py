@@ -1,4 +1,5 @@
-"""One place where data may be touched: a confined process that gives one answer of fixed size, at a time fixed before."""
+# ruff: noqa: S608 - SQL put together on purpose
+"""One place where data may be touched: a confined process that gives one answer of fixed size."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ from deniable.client.sandbox_process import SandboxProcess
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries.buckets import NONE, Buckets, Column
 from deniable.queries.files import parse_query
+from deniable.queries.header import SEPARATOR
 from deniable.queries.query import MOST_PATTERN_STEPS, Query
-from deniable.queries.signing import SEPARATOR, SignedQuery, sign
+from deniable.queries.signing import SignedQuery, sign
 from deniable.randomness import seeded_source
 from toolkit.devices import KEY, asked, at, make_device, make_policy, queued, signed
 
@@ -149,8 +151,9 @@ LONG = "abbabaabbaababba" * 60  # 960 characters
 
 
 def heavy() -> Query:
-    """A query that is within the bound for one row, and makes long texts of 1,600 rows for those who go far."""
-    text = f"CASE WHEN a.distance > 5 THEN x || x || x || x || a.distance || b.distance END FROM trips a, trips b, (SELECT '{LONG}' x)"
+    """A query within the bound that makes 1,600 long texts for those who go far."""
+    made = "CASE WHEN a.distance > 5 THEN x || x || x || x || a.distance || b.distance END"
+    text = f"{made} FROM trips a, trips b, (SELECT '{LONG}' x)"
     columns = [Column("text", HEAVY, kind="text", overlapping=True)]
     return asked(
         sql=f"SELECT {text}", columns=columns, ones=2, memoize=True, mechanism={"name": "OptimizedUnary", "epsilon": 1.0}
@@ -220,7 +223,9 @@ def test_a_machine_that_cannot_compile_a_query_refuses_nothing(tmp_path: Path, m
 
 def with_positions(n: int, **changes: Any) -> Query:
     """A query whose patterns have this many positions."""
-    patterns = [{"regex": f"{letter}[ab]{{{min(400, n - 400 * i) - 1}}}"} for i, letter in enumerate("cdefghijklmno") if n > 400 * i]
+    patterns = [
+        {"regex": f"{letter}[ab]{{{min(400, n - 400 * i) - 1}}}"} for i, letter in enumerate("cdefghijklmno") if n > 400 * i
+    ]
     several: dict[str, Any] = {"ones": 2, "mechanism": {"name": "OptimizedUnary", "epsilon": 1.0}}
     overlapping = "rows" not in changes
     columns = [Column("text", patterns, kind="text", other=True, overlapping=overlapping)]

@@ -1,6 +1,6 @@
 """The walk of one answer on a person's device: from a signed query to shares that wait for their proxies.
 
-Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, charge, randomizing, splitting, queue: everything this
+Signature, policy, epoch, ledger, sampling coin, confined reading, charge, randomizing, splitting, queue: everything this
 changes on disk changes in one transaction at the end. A device that is killed on the way has done nothing; it draws again, and
 nobody has seen what it drew before.
 
@@ -12,6 +12,8 @@ policy, the clock and coins (docs/threat-model.md). Only the report depends on t
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
   "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not the number of rows;
+* SQL, choosing rows and finding their buckets happen in one confined process, under one deadline, and are over at a time that is
+  fixed before (:func:`deniable.client.sandbox.answer`); what is done here with the buckets takes as long for all of them;
 * nothing is sent before the answer's time slot is over, however long the SQL took.
 """
 
@@ -70,7 +72,7 @@ _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 _START_UP = 2.0  # seconds that a busy machine may take to start a process or copy a vault, in addition to the SQL's deadline
 _UNHURRIED = 60.0  # the same where answers have no slot
 _VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
-"""Errors that depend on the SQL and the names that are shared; a deadline is one of processor time, unless the machine was busy."""
+"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of processor time."""
 _T = TypeVar("_T")
 
 
@@ -327,12 +329,10 @@ class Device:
             n_columns = self._in_time(lambda: sandbox.compiles(shape, query.sql, **caps))
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
-        except _VERDICTS as error:
-            if isinstance(error, SandboxBusyError):
-                return
+        except (SandboxError, _Late) as error:
+            if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
+                return  # the machine is starved, perhaps by a large copy: refusing would reveal that
             raise _Stop("refused", "forbidden SQL", str(error)) from None
-        except (SandboxError, _Late):
-            return  # no verdict on the SQL: the machine is starved, and refusing would reveal that
         except VaultError as error:
             raise _Stop("refused", "vault", str(error)) from None
         if n_columns not in (None, len(query.columns)):
@@ -393,9 +393,9 @@ class Device:
         return found
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
-        """The result of the work, if it finishes within the slot; otherwise it continues and nobody waits for it.
+        """The result of the work, if it finishes within its part of the slot; otherwise nobody waits for it.
 
-        SQL keeps its own deadline. But a changed vault is copied first, which takes time in proportion to its size.
+        All work ends by itself at that time. This is for what nothing can end, such as a file system that hangs.
         """
         if not self.policy.slot:
             return work()

@@ -1,12 +1,14 @@
-"""The vault as the sandbox's process is given it: which tables and columns are shared, and their cells.
+"""Reads what a vault's owner shares, as the sandbox's process is given it: names and cells.
 
-This is the only code that reads the vault for an analyst, only `sandbox_pool.py` may import it, and it runs none of the analyst's
-SQL. Whether the vault has changed is determined by SQLite (`PRAGMA data_version` counts the commits of all other connections, in
-every journal mode, as one open connection sees them) and by the file's inode, size and time, in case it was replaced or
-overwritten without SQLite.
+This is the only code that reads the vault for an analyst, only `sandbox_pool.py` may import it, and
+it runs none of the analyst's SQL. Whether the vault has changed is determined by SQLite (`PRAGMA
+data_version` counts the commits of all other connections, in every journal mode, as one open
+connection sees them) and by the file's inode, size and time, in case it was replaced or overwritten
+without SQLite.
 
-A read lock keeps the owner from committing, unless the vault is in WAL mode. So rows are read in chunks, in transactions that are
-short, and the copy begins anew, with longer transactions, if the owner has committed between two of them.
+A read lock keeps the owner from committing, unless the vault is in WAL mode. So rows are read in
+chunks, in transactions that are short, and the copy begins anew, with longer transactions, if the
+owner has committed between two of them.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from deniable.errors import VaultBusyError, VaultError
 __all__ = ["LONG_LOCK", "SHORT_LOCK", "Snapshot", "VaultChangedError", "VaultCopy", "VaultReader", "Version"]
 
 SHORT_LOCK, LONG_LOCK = 0.25, 2.0
-"""Seconds for which a read may keep the owner from committing: at first, and after the owner has changed the vault several times
-while it was copied. Programs that write to a vault wait longer than that, usually 5 seconds."""
+"""Seconds for which a read may keep the owner from committing: at first, and after the owner has
+changed the vault several times while it was copied. Programs that write to a vault wait longer than
+that, usually 5 seconds."""
 _FIRST_CHUNK, _LARGEST_CHUNK = 500, 4_000  # rows
 _CHUNK_BYTES = 1 << 18
 _FIRST_ROW_NUMBER, _LAST_ROW_NUMBER = -(1 << 63), (1 << 63) - 1
@@ -102,7 +105,7 @@ class VaultReader:
 
 
 class VaultCopy:
-    """Reads the cells that are shared, chunk by chunk; it can be left for any time and continued, if nothing has changed."""
+    """Reads the shared cells in chunks; it can rest, and go on if nothing has changed."""
 
     def __init__(self, reader: VaultReader, shape: Shape, version: Version, lock: float = SHORT_LOCK) -> None:
         self.shape, self.version = shape, version
@@ -112,9 +115,10 @@ class VaultCopy:
         self._n_rows = _FIRST_CHUNK
 
     def advance(self, patience: float, until: float, take: Callable[[int, list[Any]], int]) -> bool:
-        """Hand over chunks (the number of a table, rows of it) for as long as one lock may be held; whether all was handed over.
+        """Hand over chunks for as long as one lock may be held; whether all was handed over.
 
-        `take` returns how many bytes it made of the rows. Raises :class:`VaultChangedError` if the vault has changed.
+        A chunk is the number of a table and rows of it; `take` returns how many bytes it made of
+        them. Raises :class:`VaultChangedError` if the vault has changed.
         """
         with self._reader.snapshot(patience) as snapshot:
             if snapshot.version != self.version:
@@ -132,7 +136,7 @@ class VaultCopy:
         return True
 
     def _rows(self, connection: sqlite3.Connection) -> list[Any]:
-        """The next rows of the table that is being read. After its last ones, the next table is read."""
+        """The next rows of the table that is being read; after its last ones, the next table is."""
         name, columns = self.shape[self._table]
         table, cells = quoted(name), ", ".join(quoted(column) for column, _ in columns)
         number = row_number_of(connection, name)

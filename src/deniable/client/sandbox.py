@@ -1,26 +1,28 @@
 """Runs an analyst's SQL on what a person shares, in a process that has nothing else.
 
-What the owner shares is copied, once and again after each change, into a separate process: `granted.py` reads it, `guard.py`
-keeps it and runs the SQL, `sandbox_process.py` and `sandbox_main.py` are the two ends of the pipe between them, and
-`sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or inferred from an error,
+What the owner shares is copied, once and again after each change, into a separate process:
+`granted.py` reads it, `guard.py` keeps it and runs the SQL, `sandbox_process.py` and
+`sandbox_main.py` are the two ends of the pipe between them, and `sandbox_pool.py` keeps the
+processes. What is not shared is not there to be read, counted, compared or inferred from an error,
 and the process cannot open files or connections (`confinement.py`).
 
-:func:`compiles` says whether a query compiles, in a process that is given only the names of what is shared: the result depends
-on the query and on what is shared, never on data. :func:`answer` is all that a device calls with an analyst's query: a granted copy
-and a query go in, the buckets of the answer come out, always as many, at a time that was fixed before. :func:`run` returns the
-rows, for the owner and for simulations; whether it fails may depend on the data.
+:func:`compiles` says whether a query compiles, in a process that is given only the names of what is
+shared: the result depends on the query and on what is shared, never on data. :func:`answer` is all
+that a device calls with an analyst's query: a granted copy and a query go in, the buckets of the
+answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows, for
+the owner and for simulations; whether it fails may depend on the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import overload
 
 from deniable.client import guard, sandbox_answer, sandbox_pool
-from deniable.client.sandbox_process import SandboxProcess, StarvedError
+from deniable.client.sandbox_process import Draw, SandboxProcess, StarvedError, Task
 from deniable.client.vault import Vault
 from deniable.errors import (
     BadSqlError,
@@ -36,7 +38,7 @@ from deniable.errors import (
     TooMuchMemoryError,
     VaultError,
 )
-from deniable.queries.bucket_index import NONE, PlainColumn
+from deniable.queries.bucket_index import NONE
 
 __all__ = ["Row", "Rows", "Task", "answer", "check", "compiles", "run", "shared", "walls"]
 
@@ -117,29 +119,10 @@ def run(
         return Rows(*session.process(max_memory, deadline, until, until + deadline).query(sql, deadline, max_rows))
 
 
-@dataclass(frozen=True)
-class Task:
-    """An analyst's query, as much of it as the sandbox's process is given."""
-
-    sql: str
-    buckets: tuple[PlainColumn, ...] = field(repr=False)
-    """:attr:`deniable.queries.buckets.Buckets.plain`."""
-    rows: str
-    most_rows: int
-    ones: int
-    memo: tuple[bytes, bytes] | None = field(default=None, repr=False)
-    """For memoized answers, the scope of the permanent answers and the device's secret, which choose among rows."""
-
-    @property
-    def plan(self) -> sandbox_answer.Plan:
-        """What follows from the query alone: how often coins are drawn, and how long the answer is."""
-        return self.rows, self.most_rows, self.ones, self.memo
-
-
 def answer(
     vault: Vault,
     task: Task,
-    draw: Callable[[int, int], Sequence[int]],
+    draw: Draw,
     *,
     within: float,
     deadline: float = 1.0,
@@ -147,11 +130,12 @@ def answer(
     max_memory: int = 32 << 20,
     isolated: bool = True,
 ) -> list[int]:
-    """The buckets of a person's answer: always `most_rows` or `ones` of them, the rest of them :data:`NONE`.
+    """The buckets of a person's answer: always `most_rows` or `ones` of them.
 
-    Everything happens in the sandbox's process, and is over `within` seconds from now, whatever happened: SQL, choosing rows and
-    finding their buckets under one `deadline` of processor time and one limit on memory; before that, a vault that has changed is
-    copied, or some more of it. No data, SQL that fails, too little time and a vault that cannot be read all look the same: all
+    Everything happens in the sandbox's process, and is over `within` seconds from now, whatever
+    happened: SQL, choosing rows and finding their buckets under one `deadline` of processor time
+    and one limit on memory; before that, a vault that has changed is copied, or some more of it. No
+    data, SQL that fails, too little time and a vault that cannot be read all look the same: all
     numbers are :data:`NONE`. `draw` draws up to so many of n places.
     """
     _check_caps(deadline, max_memory)
@@ -162,8 +146,8 @@ def answer(
         with sandbox_pool.sessions.turn(vault.path, isolated) as session:
             guard.check_text(task.sql)
             process = session.process(max_memory, max(0.0, until - monotonic()), until, ends)
-            caps = {"deadline": deadline, "max_rows": max_rows}
-            return process.answer(task.sql, task.buckets, task.plan, draw, seconds=ends - monotonic(), **caps)
+            left = ends - monotonic()
+            return process.answer(task, draw, deadline=deadline, max_rows=max_rows, seconds=left)
     except (guard.RefusedError, SandboxError, VaultError):
         return nothing
 

@@ -1,8 +1,9 @@
-"""From the rows that the SQL finds to the buckets that are reported: SQL, choosing rows and finding buckets, in one place.
+"""From the rows that the SQL finds to the buckets that are reported, in one place.
 
-It runs in the sandbox's process (`sandbox_main.py`), under the process's one deadline and memory limit, because all of it takes
-time that depends on the data. Nothing leaves that process but frames whose number and size follow from the query: a request for
-each draw (:func:`draws`), then the answer, always `width` numbers, :data:`NONE` where there is nothing to say. Whether and why
+It runs in the sandbox's process (`sandbox_main.py`), under the process's one deadline and memory
+limit, because all of it takes time that depends on the data. Nothing leaves that process but frames
+whose number and size follow from the query: a request for each draw (:func:`draws`), then the
+answer, always `width` numbers, :data:`NONE` where there is nothing to say. Whether and why
 something failed is not among them.
 """
 
@@ -21,7 +22,8 @@ from deniable.queries.bucket_index import NONE, BucketIndex
 __all__ = ["Draw", "Plan", "choose", "draws", "found", "packed", "unpacked", "width"]
 
 Plan = tuple[str, int, int, tuple[bytes, bytes] | None]
-"""Which rows count (`random`, `several`, `aggregate`, `all`), `most_rows`, `ones`, and, for memoized answers, scope and secret."""
+"""Which rows count (`random`, `several`, `aggregate`, `all`), `most_rows`, `ones`, and, for
+memoized answers, scope and secret."""
 Draw = Callable[[int], Sequence[int]]
 """Draws some of n places, as many as :func:`draws` says, every choice equally likely."""
 _Row = tuple[Cell, ...]
@@ -57,7 +59,7 @@ def unpacked(answer: bytes) -> list[int]:
 
 
 def found(copy: GrantedCopy, index: BucketIndex, plan: Plan, rows: Sequence[_Row], draw: Draw) -> list[int]:
-    """The buckets of the rows that count, at most :func:`width`. The deadline of the SQL that found the rows goes on."""
+    """The buckets of the rows that count, at most :func:`width`, within the deadline of the SQL."""
     kind, most_rows, ones, memo = plan
     if kind == "aggregate" and len(rows) > 1:
         return []
@@ -98,10 +100,11 @@ def _timed(copy: GrantedCopy, rows: Sequence[_Row]) -> Iterator[_Row]:
 
 
 def choose(scope: bytes, secret: bytes, indices: Sequence[int], most: int) -> list[int]:
-    """Up to `most` of the buckets of a person's rows: always the same ones for the same rows, in the same order.
+    """Up to `most` of the buckets of a person's rows: always the same ones for the same rows.
 
-    The device's secret orders the rows, and the first ones are chosen: every choice is equally likely over devices, but not over
-    epochs. A fresh choice in each epoch would reveal, through the permanent answers, that rows differ.
+    The device's secret orders the rows, and the first ones are chosen: every choice is equally
+    likely over devices, but not over epochs. A fresh choice in each epoch would reveal, through the
+    permanent answers, that rows differ.
     """
     twins = dict.fromkeys(indices, 0)
     ranked = []

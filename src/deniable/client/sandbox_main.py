@@ -1,9 +1,10 @@
-"""What runs in the sandbox's process: it confines itself, takes a copy of what is shared, and answers queries on it.
+"""What runs in the sandbox's process: it confines itself, takes a copy, and answers queries.
 
-It communicates over two pipes, in length-prefixed frames: orders come in as `marshal`, from the code that started this process.
-What goes out is safe to read even from a compromised process: answers as frames of a size that the query fixes
-(`sandbox_answer.py`), everything else as JSON. When its input ends, so does the process: it does not outlive its parent by more
-than a query's deadline and a few seconds.
+It communicates over two pipes, in length-prefixed frames: orders come in as `marshal`, from the
+code that started this process. What goes out is safe to read even from a compromised process:
+answers as frames of a size that the query fixes (`sandbox_answer.py`), everything else as JSON.
+When its input ends, so does the process: it does not outlive its parent by more than a query's
+deadline and a few seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from deniable.queries.bucket_index import BucketIndex
 __all__ = ["DRAW_BYTES", "GRACE", "NO_MEMORY", "SECONDS", "SMALL_COPY", "START_UP", "main", "read_frame", "write_frame"]
 
 GRACE = 0.2
-"""Seconds of processor time past its deadline after which a query that cannot be interrupted is killed with its process."""
+"""Seconds of processor time past its deadline after which a query that cannot be interrupted is
+killed with its process."""
 START_UP = 5.0
-"""Seconds a busy device may take to start the process or to wake it; not part of a query's deadline."""
+"""Seconds a busy device may take to start the process or to wake it; not part of a query's
+deadline."""
 SMALL_COPY = 4 << 20
-"""Bytes of memory that a copy may take before it is weighed: up to here all processes have the same limits."""
+"""Bytes of memory that a copy may take before it is weighed: up to here all processes have the same
+limits."""
 NO_MEMORY = 12
 """The exit code of a process in which a copy finds no room."""
 DRAW_BYTES = 8
@@ -93,7 +97,7 @@ class _Worker:
         self._answers.flush()
 
     def _limit_heap(self, copy_bytes: int) -> bool:
-        """Leave SQLite `max_memory` beside a copy of this size, for the whole process; such a limit cannot be raised again."""
+        """Leave SQLite `max_memory` beside a copy of this size. The limit cannot be raised again."""
         limit = max(copy_bytes, SMALL_COPY) + self._max_memory
         return bool(self._heap.execute(f"PRAGMA hard_heap_limit={limit}").fetchone() == (limit,))
 
@@ -109,7 +113,7 @@ class _Worker:
         self._copy.add(table, rows)
 
     def seal(self, seconds: float) -> None:
-        """Sort the rows. When the seconds are over, say so, and go on only after a further order."""
+        """Sort the rows. When the seconds are over, say so, and wait for another order."""
         ends = monotonic() + seconds
 
         def pause() -> int:
@@ -149,7 +153,7 @@ class _Worker:
         self._index = BucketIndex(columns)
 
     def answer(self, plan: sandbox_answer.Plan, *arguments: Any) -> None:
-        """Answer a query: a fixed number of draws, then one answer, of sizes that follow from the query."""
+        """Answer a query: draws, then one answer, whose number and size follow from the query."""
         left = len(sandbox_answer.draws(plan))
 
         def draw(n: int) -> list[int]:
@@ -173,9 +177,10 @@ class _Worker:
 
 
 def _set_alarm(seconds: float) -> None:
-    """End this process after so many seconds of its processor time; and, as a last resort, some time later on any clock.
+    """End this process after so many seconds of its processor time, and some time later anyway.
 
-    The second timer is for a process that nobody watches any more: its parent has ended, and the machine is busy.
+    The second timer is for a process that nobody watches any more: its parent has ended, and the
+    machine is busy.
     """
     if sys.platform != "win32":  # on Windows only the other end of the pipe can end what cannot be interrupted
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -1,10 +1,12 @@
 """The sandbox's processes and the connections to the vaults, kept from one query to the next.
 
-Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds names and no data: it says
-what compiles. The names are read over a separate connection with a separate lock: a query that does not compile must be refused
-even while the copy for another query is still being made, or what the device refuses would reveal how much is shared.
+Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds
+names and no data: it says what compiles. The names are read over a separate connection with a
+separate lock: a query that does not compile must be refused even while the copy for another query
+is still being made, or what the device refuses would reveal how much is shared.
 
-A copy is made for as long as the caller has time. What is unfinished then rests, and is continued for the next query.
+A copy is made for as long as the caller has time. What is unfinished then rests, and is continued
+for the next query.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Generic, TypeVar
 
 from deniable.client.granted import LONG_LOCK, SHORT_LOCK, Snapshot, VaultChangedError, VaultCopy, VaultReader, Version
 from deniable.client.guard import RefusedError, Shape
-from deniable.client.sandbox_process import COPY_ROOM, TOO_LARGE, SandboxProcess
+from deniable.client.sandbox_process import COPY_ROOM, TOO_LARGE, SandboxProcess, StarvedError
 
 __all__ = ["close_all", "compiled", "declarations", "sessions"]
 
@@ -94,7 +96,7 @@ class Session(_Turn):
     _lock = SHORT_LOCK
 
     def process(self, max_memory: int, patience: float, until: float, ends: float) -> SandboxProcess:
-        """A process that holds what is shared now, if it is ready at `until`; it is killed at `ends` if it is busy then.
+        """A process that holds what is shared now, if the copy is ready at `until`.
 
         Both are times of the monotonic clock. Waits `patience` seconds for an owner who is writing.
         """
@@ -139,6 +141,8 @@ class Session(_Turn):
                     raise _unfinished()
             if not process.seal(until - monotonic(), ends - monotonic()):
                 raise _unfinished()
+        except StarvedError:
+            raise _unfinished() from None
         except RefusedError as refused:
             if refused.reason != "memory":
                 raise

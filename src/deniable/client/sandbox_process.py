@@ -1,7 +1,7 @@
-"""The parent's side of the sandbox's process: starts it, sends it what is shared, queries it, and ends it when it is late.
+"""The parent's side of the sandbox's process: starts it, fills it, queries it, and ends it.
 
-The process is a bare interpreter that loads five files of this package, with an empty environment, no descriptors but its pipes,
-and nothing of the vault but what it is given.
+The process is a bare interpreter that loads five files of this package, with an empty environment,
+no descriptors but its pipes, and nothing of the vault but what it is given.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,16 @@ from deniable.client.guard import REASONS, Cell, RefusedError, Shape
 from deniable.errors import SandboxError
 from deniable.queries.bucket_index import NONE, PlainColumn
 
-__all__ = ["COPY_ROOM", "LARGEST_COPY", "TOO_LARGE", "SandboxProcess", "StarvedError"]
+__all__ = ["COPY_ROOM", "LARGEST_COPY", "TOO_LARGE", "Draw", "SandboxProcess", "StarvedError", "Task"]
 
 LARGEST_COPY = 256 << 20
-"""The most bytes of shared data that are copied, as they are sent. More than that is answered for as if the SQL had failed."""
+"""The most bytes of shared data that are copied, as they are sent. More than that is answered for
+as if the SQL had failed."""
 TOO_LARGE = "what is shared is too large to be copied"
 COPY_ROOM = 6 * LARGEST_COPY
-"""Bytes of memory in which a copy is made: it is there twice while it is sorted, plus what sorting needs. The same for all
-vaults, so that no limit tells what one holds; once the copy is made, its process is bound to the copy and `max_memory`."""
+"""Bytes of memory in which a copy is made: it is there twice while it is sorted, plus what sorting
+needs. The same for all vaults, so that no limit tells what one holds; once the copy is made, its
+process is bound to the copy and `max_memory`."""
 _START_UP = sandbox_main.START_UP
 _LEAST_STEP = 0.05  # seconds of sorting, so that each step gets somewhere
 _LAST_BREATH = 1.0  # seconds between the end of a process's output and its own
@@ -82,17 +85,42 @@ class _Watchdog(threading.Thread):
                 self._changed.notify()
 
 
+@dataclass(frozen=True)
+class Task:
+    """An analyst's query, as much of it as the sandbox's process is given."""
+
+    sql: str
+    buckets: tuple[PlainColumn, ...] = field(repr=False)
+    """:attr:`deniable.queries.buckets.Buckets.plain`."""
+    rows: str
+    most_rows: int
+    ones: int
+    memo: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    """For memoized answers, the scope of the permanent answers and the device's secret, which
+    choose among rows."""
+
+    @property
+    def plan(self) -> sandbox_answer.Plan:
+        """What decides how often coins are drawn, and how long the answer is."""
+        return self.rows, self.most_rows, self.ones, self.memo
+
+
+Draw = Callable[[int, int], Sequence[int]]
+"""Draws up to so many of n places, every choice equally likely: `draw(n, most)`."""
+
+
 class StarvedError(RefusedError):
-    """The process gave no answer in time by the clock on the wall, which says nothing about the query."""
+    """The process gave no answer in time by the wall clock, which says nothing of the query."""
 
     def __init__(self) -> None:
         super().__init__("deadline", "the sandbox's process gave no answer in time")
 
 
 class SandboxProcess:
-    """One process. Anything that breaks it ends it: `alive` is then False, and the next query needs another process.
+    """One process, which ends with the first thing that breaks it.
 
-    `room` is the memory in which a copy can be made, 0 for a process that is given names only.
+    `alive` is then False, and the next query needs another process. `room` is the memory in which a
+    copy can be made, 0 for a process that is given names only.
     """
 
     def __init__(self, room: int, max_memory: int) -> None:
@@ -136,7 +164,7 @@ class SandboxProcess:
 
     @property
     def reusable(self) -> bool:
-        """Whether it can hold something else under the same limits: they can be lowered and never raised."""
+        """Whether it can hold something else under its limits, which are never raised."""
         return self.small and not self._sealing
 
     # --- the copy -------------------------------------------------------------------------------------------------------
@@ -159,7 +187,7 @@ class SandboxProcess:
         return size
 
     def seal(self, seconds: float, most: float) -> bool:
-        """Sort what was sent, or continue to; whether it is done, after about so many seconds, and `most` of them at most."""
+        """Sort what was sent, or go on with it, for about so many seconds; whether it is done."""
         self._sealing = True
         said = self._ask(("seal", max(_LEAST_STEP, seconds)), most)
         self._sealing, self._sealed = said.get("sealed") is not True, True
@@ -183,33 +211,25 @@ class SandboxProcess:
             raise self._broken()
         return tuple(columns), tuple(tuple(row) for row in rows)
 
-    def answer(
-        self,
-        sql: str,
-        buckets: tuple[PlainColumn, ...],
-        plan: sandbox_answer.Plan,
-        draw: Callable[[int, int], Sequence[int]],
-        *,
-        deadline: float,
-        max_rows: int,
-        seconds: float,
-    ) -> list[int]:
-        """The buckets of the answer, always as many; whatever goes wrong inside the process, they are all :data:`NONE`.
+    def answer(self, task: Task, draw: Draw, *, deadline: float, max_rows: int, seconds: float) -> list[int]:
+        """The buckets of the answer: always as many, some or all of them :data:`NONE`.
 
         It is over after so many seconds. `draw` draws up to so many of n places.
         """
-        n_buckets = math.prod(column[1] for column in buckets)
+        plan, n_buckets = task.plan, math.prod(column[1] for column in task.buckets)
+        start = time.monotonic()
         with self._watched(seconds):
-            if self._buckets is not buckets:
-                self._tell(("buckets", buckets))
-                self._buckets = buckets
-            self._tell(("answer", plan, sql, max_rows, self.max_memory, deadline))
+            if self._buckets is not task.buckets:
+                self._tell(("buckets", task.buckets))
+                self._buckets = task.buckets
+            self._tell(("answer", plan, task.sql, max_rows, self.max_memory, deadline))
             for most in sandbox_answer.draws(plan):
                 n = int.from_bytes(self._receive(sandbox_main.DRAW_BYTES), "little")
                 if n > max(max_rows, n_buckets):
                     raise self._broken()
                 self._tell(list(draw(n, most)))
             numbers = sandbox_answer.unpacked(self._receive(4 * sandbox_answer.width(plan)))
+        self.busy += time.monotonic() - start
         if not all(NONE <= number < n_buckets for number in numbers):
             raise self._broken()
         return numbers
@@ -245,7 +265,7 @@ class SandboxProcess:
             return said
 
     def _tell(self, order: Any) -> int:
-        """Send an order; returns its size. A process that has ended is noticed when its answer is read."""
+        """Send an order; returns its size."""
         assert self._process.stdin is not None  # noqa: S101 - a pipe
         body = marshal.dumps(order)
         sandbox_main.write_frame(self._process.stdin, body)
@@ -262,7 +282,7 @@ class SandboxProcess:
 
     @contextmanager
     def _watched(self, seconds: float) -> Iterator[None]:
-        """Let the process work for so many seconds, then end it. RefusedError if it has used up its time, by either clock."""
+        """Let the process work for so many seconds, then end it: RefusedError or StarvedError."""
         ends = time.monotonic() + seconds
         self._watchdog.watch(seconds)
         try:

@@ -1,6 +1,7 @@
-"""What a vault's file looks like: its marks, its ordinary tables and columns, and which of them are shared.
+"""What a vault's file looks like: marks, ordinary tables and columns, and which are shared.
 
-No cell is read here. Both the owner's side (`vault.py`, `recording.py`) and the reader for analysts (`granted.py`) use it.
+No cell is read here. Both the owner's side (`vault.py`, `recording.py`) and the reader for analysts
+(`granted.py`) use it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ _ROW_NUMBERS = ("rowid", "oid", "_rowid_")
 
 
 def table_names(connection: sqlite3.Connection) -> list[str]:
-    """The ordinary tables: a view or a virtual table has no root page, and would show the contents of other tables."""
+    """The ordinary tables.
+
+    A view or a virtual table has no root page, and would show the contents of other tables.
+    """
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
     names = [row[0] for row in connection.execute(sql)]
     return [name for name in names if not fold(name).startswith(TAKEN_PREFIXES)]
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table with their affinities; not generated ones, because they derive from others.
+    """The columns of a table with their affinities; not generated ones, which derive from others.
 
-    The rules are those of https://sqlite.org/datatype3.html, section 3.1; ANY in a STRICT table keeps what it is given.
+    The rules are those of https://sqlite.org/datatype3.html, section 3.1; ANY in a STRICT table
+    keeps what it is given.
     """
     strict = any(row[5] for row in connection.execute(f"PRAGMA table_list({quoted(table)})") if row[0] == "main")
     found = {}
@@ -53,7 +58,7 @@ def _affinity(declared: str) -> str:
 
 
 def grants(connection: sqlite3.Connection) -> Shape:
-    """What is shared: a share counts only as long as it names an ordinary column of an ordinary table.
+    """What is shared, as long as it names an ordinary column of an ordinary table.
 
     Tables and columns are ordered by name: the order in which the owner created them is private.
     """
@@ -68,7 +73,7 @@ def grants(connection: sqlite3.Connection) -> Shape:
 
 
 def row_number_of(connection: sqlite3.Connection, table: str) -> str | None:
-    """A name for the table's row number; None if it has none, or if columns of its own take all the names."""
+    """A name for the table's row number; None if it has none, or if columns take all its names."""
     for schema, _, _, _, without_rowid, _ in connection.execute(f"PRAGMA table_list({quoted(table)})"):
         if schema == "main" and without_rowid:
             return None

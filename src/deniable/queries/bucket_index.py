@@ -1,10 +1,12 @@
 """Which bucket a value is in, in plain Python.
 
-Devices put answers into buckets inside the confined process that touches data (`client/sandbox_main.py`). That process loads
-this file alone, so it imports nothing of this package, and it is given columns and patterns as plain tuples (`Plain…`).
+Devices put answers into buckets inside the confined process that touches data
+(`client/sandbox_main.py`). That process loads this file alone, so it imports nothing of this
+package, and it is given columns and patterns as plain tuples (`Plain…`).
 
-A pattern is read with sets of positions stored as integers (`patterns.py`). Reading a character looks up, for every eight
-positions, which may follow, so a text takes at most (its length) x (positions / 8) steps for any pattern.
+A pattern is read with sets of positions stored as integers (`patterns.py`). Reading a character
+looks up, for every eight positions, which may follow, so a text takes at most (its length) x
+(positions / 8) steps for any pattern.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _LARGEST = (2**53 - 1) * 2**971  # the largest double
 
 _Ranges = tuple[tuple[int, int], ...]
 PlainPattern = tuple[tuple[_Ranges, ...], tuple[int, ...], int, int, bool]
-"""An automaton: per position its characters and the mask of those that may follow; first and last positions; empty matches."""
+"""An automaton: per position its characters and the mask of those that may follow; first and last
+positions; empty matches."""
 PlainRange = tuple[float, float, bool, bool, float, float]
 """Bounds, whether each belongs, and the first and last double inside."""
 PlainColumn = tuple[str, int, int, bool, tuple[PlainRange, ...] | tuple[str | PlainPattern, ...]]
@@ -30,7 +33,7 @@ PlainColumn = tuple[str, int, int, bool, tuple[PlainRange, ...] | tuple[str | Pl
 
 
 class Matcher:
-    """One pattern, ready to read texts. Steps are remembered: the usual case is one look-up per character."""
+    """One pattern, ready to read texts. Steps are remembered: usually one look-up per character."""
 
     def __init__(self, pattern: PlainPattern) -> None:
         ranges, self._follow, self._start, self._end, self._empty = pattern
@@ -83,7 +86,7 @@ def _unions(masks: tuple[int, ...]) -> list[int]:
 
 
 def _segments(ranges: tuple[_Ranges, ...]) -> tuple[list[int], list[int]]:
-    """The characters cut where any position's set begins or ends: first character and matching positions of each piece."""
+    """The ranges of characters that are matched by the same positions: first characters, positions."""
     owners: dict[_Ranges, int] = {}
     for position, each in enumerate(ranges):
         owners[each] = owners.get(each, 0) | 1 << position
@@ -146,7 +149,7 @@ class ColumnIndex:
         return next((place for place, pattern in self._patterns if pattern.matches(value)), self.outside)
 
     def indices(self, value: object) -> list[int]:
-        """All buckets that one value is in, ascending; that of `other`, or none, if it is in no bucket."""
+        """All buckets that one value is in, ascending; otherwise that of `other`, if there is one."""
         if not self._overlapping:
             found = self.index(value)
             return [] if found == NONE else [found]
@@ -163,7 +166,7 @@ class ColumnIndex:
 
 
 class BucketIndex:
-    """The buckets of whole rows: the product of the columns' buckets, the first column most significant."""
+    """The buckets of whole rows: the product of the columns', the first most significant."""
 
     def __init__(self, columns: tuple[PlainColumn, ...]) -> None:
         self.columns = tuple(ColumnIndex(column) for column in columns)

@@ -35,6 +35,7 @@
     │   ├── BadSqlError             SQLite cannot run it
     │   ├── TooComplexError         it exceeds a limit on length, depth or size
     │   ├── DeadlineError           it ran too long
+    │   │   └── SandboxBusyError        by the clock on the wall, which says nothing about the SQL
     │   ├── TooManyRowsError        it returns more rows than allowed
     │   ├── TooMuchMemoryError      it needs more memory than allowed
     │   └── CellError               it returns a blob, or a text too long or not UTF-8
@@ -115,6 +116,7 @@ __all__ = [
     "ResponseError",
     "RevokedKeyError",
     "RollbackError",
+    "SandboxBusyError",
     "SandboxError",
     "ServiceError",
     "SettingsError",
@@ -360,6 +362,10 @@ class TooComplexError(SandboxError):
 
 class DeadlineError(SandboxError):
     """The query ran longer than allowed."""
+
+
+class SandboxBusyError(DeadlineError):
+    """The machine gave the sandbox too little time, by the clock on the wall; that says nothing about the SQL."""
 
 
 class TooManyRowsError(SandboxError):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from deniable.errors import ParameterError
+from deniable.queries.bucket_index import LONGEST_TEXT
 from deniable.queries.buckets import NONE, Buckets, Column, Range
-from deniable.queries.patterns import LONGEST_TEXT, compile_pattern, first_overlap
+from deniable.queries.patterns import compile_pattern, first_overlap
 
 MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
 

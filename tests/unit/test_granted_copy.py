@@ -17,8 +17,9 @@ import pytest
 
 from deniable.client import Vault, run, sandbox, sandbox_pool, sandbox_process
 from deniable.client.sandbox_process import SandboxProcess
-from deniable.errors import NotSharedError, SandboxError, TooMuchMemoryError
+from deniable.errors import DeadlineError, NotSharedError, SandboxError, TooMuchMemoryError
 from deniable.randomness import seeded_source
+from deniable.sql import guard
 from toolkit.devices import asked, at, make_device, make_policy, queued, signed
 
 SHARED, SECRET = "shared-7f3a", "secret-91bc"
@@ -53,13 +54,13 @@ def process_of(vault: Vault) -> SandboxProcess:
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """One entry for each time that a process is given rows or names."""
     seen: list[object] = []
-    load = SandboxProcess.load
+    begin = SandboxProcess.begin
 
-    def counted(self: SandboxProcess, *arguments: Any) -> None:
-        seen.append(arguments[0])
-        load(self, *arguments)
+    def counted(self: SandboxProcess, shape: guard.Shape) -> None:
+        seen.append(shape)
+        begin(self, shape)
 
-    monkeypatch.setattr(SandboxProcess, "load", counted)
+    monkeypatch.setattr(SandboxProcess, "begin", counted)
     return seen
 
 
@@ -258,11 +259,16 @@ def test_a_declaration_that_names_what_must_not_be_copied_shares_nothing(vault: 
 
 
 def test_what_is_too_large_to_be_copied_is_said_to_be(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("LARGEST_COPY", 200), ("_COPY_TIME", 1e-6)):
+    for place, name, value, error, said in (
+        (sandbox_process, "LARGEST_COPY", 200, TooMuchMemoryError, "too large to be copied"),
+        (sandbox, "_COPY_TIME", -1.0, DeadlineError, "could not be copied in the time"),
+    ):
         with monkeypatch.context() as patched:
-            patched.setattr(sandbox_process, name, value)
-            with pytest.raises(TooMuchMemoryError, match="too large to be copied"):
-                count(vault)
+            patched.setattr(place, name, value)
+            for _ in range(2):
+                with pytest.raises(error, match=said):
+                    count(vault)
+        sandbox_pool.close_all()
         assert count(vault) == 50
         sandbox_pool.close_all()
 

@@ -7,7 +7,7 @@ import itertools
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -18,12 +18,11 @@ import pytest
 from deniable.client import sandbox, sandbox_pool
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
-from deniable.client.granted import Snapshot
-from deniable.client.vault import Vault
-from deniable.errors import DeadlineError, SandboxError, VaultError
+from deniable.client.granted import VaultCopy
+from deniable.errors import SandboxError, VaultError
 from deniable.privacy.ledger import Limit
+from deniable.queries.buckets import NONE
 from deniable.queries.query import Query, Stratum
-from deniable.sql.guard import Shape
 from toolkit.devices import asked, at, make_policy, queued, signed
 from toolkit.observed import Observed, PositionedSource, RecordingNetwork, VirtualClock, live, make_person, set_rows
 
@@ -116,15 +115,15 @@ def test_sql_with_too_many_columns_is_no_way_to_make_only_some_devices_silent(tm
 def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    real = sandbox.run
+    real = sandbox.answer
 
-    def run(vault: Vault, *arguments: Any, **options: Any) -> sandbox.Rows:
-        rows = real(vault, *arguments, **options)
-        if any(row == (8.5,) for row in rows):
+    def answer(*arguments: Any, **options: Any) -> list[int]:
+        found = real(*arguments, **options)
+        if found == [8]:
             raise error
-        return rows
+        return found
 
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(sandbox, "answer", answer)
     for memoize in (False, True):
         query = asked(mechanism=MECHANISM, memoize=memoize, id=f"q-{int(memoize)}")
         (tmp_path / query.id).mkdir()
@@ -161,16 +160,14 @@ def seen_over_time(folder: Path, loop: Loop, distance: float, monkeypatch: pytes
     set_rows(device.vault, [distance])
     network = RecordingNetwork(clock=clock, last=asking[0].proxies[-1])
     network.relayed = {proxy: [signed(query).to_bytes() for query in asking] for proxy in asking[0].proxies}
-    real = sandbox.run
+    real = sandbox.answer
 
-    def run(*arguments: Any, **options: Any) -> sandbox.Rows:
-        rows = real(*arguments, **options)
+    def answer(*arguments: Any, **options: Any) -> list[int]:
+        found = real(*arguments, **options)
         clock.sleep(TAKES[distance])
-        if TAKES[distance] > device.policy.deadline:
-            raise DeadlineError("late")
-        return rows
+        return [NONE] * len(found) if TAKES[distance] > device.policy.deadline else found
 
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(sandbox, "answer", answer)
     loop(device, network, clock)
     monkeypatch.undo()
     return network.seen
@@ -203,11 +200,11 @@ def test_a_read_that_does_not_end_is_answered_in_time(tmp_path: Path, monkeypatc
     device = make_person(tmp_path / "ann", make_policy(query, deadline=0.1), source, on_step=source.step)
     released = threading.Event()
 
-    def run(*_: Any, **options: Any) -> sandbox.Rows:
+    def answer(*_: Any, **options: Any) -> list[int]:
         released.wait(60)
         raise AssertionError
 
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(sandbox, "answer", answer)
     monkeypatch.setattr("deniable.client.device._START_UP", 0.1)
     started = time.monotonic()
     receipt = device.answer(signed(query), at(0))
@@ -244,15 +241,15 @@ def test_a_vault_that_takes_long_to_copy_does_not_keep_sql_from_being_refused(
     small, large = (make_patient(tmp_path / name, monkeypatch) for name in ("small", "large"))
     for device in (small, large):
         set_rows(device.vault, [3.5])
-    released, real = threading.Event(), Snapshot.chunks
+    released, real = threading.Event(), VaultCopy.advance
 
-    def chunks(snapshot: Snapshot, shape: Shape) -> list[Generator[list[Any], None, None]]:
+    def advance(copying: VaultCopy, *arguments: Any) -> bool:
         released.wait(30)
-        return real(snapshot, shape)
+        return real(copying, *arguments)
 
     expected = done(small, 0)
     assert [outcome for _, outcome, *_ in expected[:2]] == ["answered", "refused"]
-    monkeypatch.setattr(Snapshot, "chunks", chunks)
+    monkeypatch.setattr(VaultCopy, "advance", advance)
     found = done(large, 0)
     released.set()
     assert found == expected

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import resource
 import sqlite3
 import sys
@@ -34,7 +35,7 @@ from deniable.sql import guard
 from toolkit.sql_texts import BENIGN, HOSTILE, QUOTED, STOPPED, build, links, nested
 
 DEADLINE = 0.2
-MARGIN = 2.0  # seconds beyond the deadline: a bomb that nothing stops takes minutes, a busy machine does not take two seconds
+MARGIN = 2.0  # seconds of processor time beyond the deadline, in which processes start: a bomb that nothing stops takes minutes
 MEMORY = 16 << 20
 MAX_ROWS = 2_000
 
@@ -53,6 +54,21 @@ def outcome(vault: Vault, sql: str, **options: Any) -> tuple[str, str | list[tup
     return "rows", list(rows)
 
 
+def processor_time() -> float:
+    """Seconds that the sandbox's processes have used: those that have ended, and those that are kept."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    kept = [session._process for session in sandbox_pool.sessions.kept.values()] + [sandbox_pool._compiler._process]
+    if sys.platform != "linux":
+        sandbox_pool.close_all()
+        kept = []
+    ticks = 0
+    for process in kept:
+        status = Path(f"/proc/{process._process.pid}/stat") if process is not None else Path("/nowhere")
+        if status.exists():
+            ticks += sum(map(int, status.read_text().rpartition(")")[2].split()[11:13]))
+    return ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+
+
 def folder_state(vault: Vault) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vault.path.parent.iterdir()}
 
@@ -69,12 +85,12 @@ def test_hostile_sql_is_refused_in_time_and_leaves_no_trace(
 ) -> None:
     before = folder_state(twins[0])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.monotonic()
+    start = processor_time()
     with pytest.raises(SandboxError) as caught:
         run(twins[0], sql, deadline=DEADLINE, max_rows=MAX_ROWS, max_memory=MEMORY, isolated=isolated)
-    elapsed = time.monotonic() - start
+    elapsed = processor_time() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) * (1 if sys.platform == "darwin" else 1024)
-    assert type(caught.value) in (STOPPED if error in STOPPED else (error,)), caught.value
+    assert isinstance(caught.value, STOPPED if error in STOPPED else error), caught.value
     assert elapsed < DEADLINE + MARGIN
     assert grown < 2 * MEMORY
     assert folder_state(twins[0]) == before
@@ -339,6 +355,8 @@ def boot(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
         "    body = json.dumps(what).encode()\n"
         "    sys.stdout.buffer.write(len(body).to_bytes(8, 'little') + body)\n"
         "    sys.stdout.flush()\n"
+        "def sealed():\n"
+        "    say(sealed=True, small=True)\n"
         f"say(walls={{}})\n{code}",
     )
     sandbox_pool.close_all()
@@ -351,7 +369,7 @@ def strange(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def test_a_process_that_does_not_answer_is_killed(twins: tuple[Vault, Vault], strange: pytest.MonkeyPatch) -> None:
-    boot(strange, "say()\nimport time; time.sleep(60)")
+    boot(strange, "sealed()\nimport time; time.sleep(60)")
     strange.setattr(sandbox_process, "_START_UP", 1.0)
     start = time.monotonic()
     with pytest.raises(DeadlineError, match=r"deadline of 0\.1 s"):
@@ -362,16 +380,16 @@ def test_a_process_that_does_not_answer_is_killed(twins: tuple[Vault, Vault], st
 @pytest.mark.parametrize(
     "code",
     [
-        "say()\nraise SystemExit(3)",
-        "say()\nsys.stdout.buffer.write(b'x' * 8); sys.stdout.flush()",  # a frame of 8 exabytes
-        "say()\nsys.stdout.buffer.write(bytes([1] + [0] * 7) + b'{'); sys.stdout.flush()",
-        "say()\nsay(columns=['a'], rows=[[[1]]])",
-        "say()\nsay(columns=['a'], rows=[[1, 2]])",
-        "say()\nsay(columns=['a'], rows=[[True]])",
-        "say()\nsay(columns=['a'], rows=[[1 << 63]])",
-        "say()\nsay(columns='a', rows=[])",
-        "say()\nsay(rows=7)",
-        "say()\nsay(reason='unheard of', detail='x')",
+        "sealed()\nraise SystemExit(3)",
+        "sealed()\nsys.stdout.buffer.write(b'x' * 8); sys.stdout.flush()",  # a frame of 8 exabytes
+        "sealed()\nsys.stdout.buffer.write(bytes([1] + [0] * 7) + b'{'); sys.stdout.flush()",
+        "sealed()\nsay(columns=['a'], rows=[[[1]]])",
+        "sealed()\nsay(columns=['a'], rows=[[1, 2]])",
+        "sealed()\nsay(columns=['a'], rows=[[True]])",
+        "sealed()\nsay(columns=['a'], rows=[[1 << 63]])",
+        "sealed()\nsay(columns='a', rows=[])",
+        "sealed()\nsay(rows=7)",
+        "sealed()\nsay(reason='unheard of', detail='x')",
     ],
 )
 def test_a_process_that_breaks_or_was_taken_over_is_an_error_of_the_tree(
@@ -397,10 +415,10 @@ def test_a_machine_that_cannot_start_a_process_is_an_error_of_the_tree(
 def test_what_sqlite_does_before_it_calls_back_is_bounded(twins: tuple[Vault, Vault], body: str) -> None:
     # SQLite copies 2**26 subqueries before it runs anything, and asks nobody.
     for ask in (sandbox.check, run):
-        start = time.monotonic()
+        start = processor_time()
         with pytest.raises(STOPPED):
             ask(twins[0], links(26, body), deadline=DEADLINE, max_memory=MEMORY)
-        assert time.monotonic() - start < MARGIN + DEADLINE
+        assert processor_time() - start < MARGIN + DEADLINE
 
 
 def test_a_query_that_ends_its_process_does_not_end_the_next_one(twins: tuple[Vault, Vault]) -> None:
@@ -414,10 +432,10 @@ def test_a_query_that_ends_its_process_does_not_end_the_next_one(twins: tuple[Va
 def test_growth_is_stopped_by_what_it_costs_and_not_by_how_it_is_spelled(twins: tuple[Vault, Vault]) -> None:
     spellings = ["v", "[v]", "V", '"v"', "`V`", "/**/v", "\ufeffv", "+v", "(v)"]
     for spelling in spellings:
-        start = time.monotonic()
+        start = processor_time()
         with pytest.raises((*STOPPED, TooComplexError)):
             run(twins[0], nested(12, "+".join([spelling] * 8)), deadline=DEADLINE, max_memory=MEMORY)
-        assert time.monotonic() - start < MARGIN + DEADLINE
+        assert processor_time() - start < MARGIN + DEADLINE
 
 
 @pytest.mark.parametrize("isolated", [False, True], ids=["taking turns", "isolated"])
@@ -428,7 +446,7 @@ def test_slow_functions_are_stopped_between_two_calls_of_the_progress_handler(
     vault, connection = small
     connection.execute("INSERT INTO t (a) VALUES (?), (?)", ("a" * 65_000, "a" * 32_000 + "b"))
     searches = ", ".join(["instr(x.a, y.a) + instr(x.a, y.a)"] * 60)
-    start = time.monotonic()
+    start = processor_time()
     with pytest.raises(DeadlineError):
         run(vault, f"SELECT {searches} FROM t x, t y WHERE x.a < y.a", deadline=DEADLINE, isolated=isolated)
-    assert time.monotonic() - start < DEADLINE + MARGIN
+    assert processor_time() - start < DEADLINE + MARGIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 
 from deniable.client import Vault, run, sandbox, sandbox_pool, sandbox_process
 from deniable.client.device import Device
-from deniable.client.granted import VaultReader
+from deniable.client.granted import VaultCopy, VaultReader
 from deniable.client.store import Store
 from deniable.errors import DeniableError, NotSharedError
 from deniable.queries.buckets import Column
@@ -102,10 +103,16 @@ def copied(vault: Vault) -> guard.GrantedCopy:
     """What the sandbox's process makes of what it is given, in this process."""
     reader = VaultReader(vault.path)
     with reader.snapshot(1.0) as snapshot:
-        copy = guard.GrantedCopy(snapshot.shape())
-        for table, chunks in enumerate(snapshot.chunks(snapshot.shape())):
-            for rows in chunks:
-                copy.add(table, rows)
+        shape, version = snapshot.shape(), snapshot.version
+    copy = guard.GrantedCopy(shape)
+
+    def take(table: int, rows: list[Any]) -> int:
+        copy.add(table, rows)
+        return len(rows)
+
+    copying = VaultCopy(reader, shape, version)
+    while not copying.advance(1.0, math.inf, take):
+        pass
     reader.close()
     copy.seal()
     return copy

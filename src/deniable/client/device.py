@@ -1,6 +1,6 @@
 """The walk of one answer on a person's device: from a signed query to shares that wait for their proxies.
 
-Signature, policy, epoch, ledger, sampling coin, sandboxed SQL, bucket, charge, randomizing, splitting, queue: everything this
+Signature, policy, epoch, ledger, sampling coin, confined reading, charge, randomizing, splitting, queue: everything this
 changes on disk changes in one transaction at the end. A device that is killed on the way has done nothing; it draws again, and
 nobody has seen what it drew before.
 
@@ -12,6 +12,8 @@ policy, the clock and coins (docs/threat-model.md). Only the report depends on t
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
   "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not the number of rows;
+* SQL, choosing rows and finding their buckets happen in one confined process, under one deadline, and are over at a time that is
+  fixed before (:func:`deniable.client.sandbox.answer`); what is done here with the buckets takes as long for all of them;
 * nothing is sent before the answer's time slot is over, however long the SQL took.
 """
 
@@ -38,11 +40,18 @@ from deniable.client.store import Store, StoreTransaction
 from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
 from deniable.client.vault import Vault
 from deniable.errors import (
+    BadSqlError,
+    DeadlineError,
+    ForbiddenSqlError,
     NotSharedError,
+    ParameterError,
     QueryError,
     RevokedKeyError,
+    SandboxBusyError,
     SandboxError,
     StoreError,
+    TooComplexError,
+    TooMuchMemoryError,
     VaultBusyError,
     VaultError,
 )
@@ -61,7 +70,10 @@ STEPS = ("verified", "allowed", "sampled", "read", "charged", "randomized", "que
 """The steps of the walk, in order, as passed to `on_step`."""
 _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 """Reasons for refusing a query after its SQL was examined, which takes a slot like an answer."""
-_START_UP = 2.0  # seconds that a busy machine may take to start a process, in addition to the SQL's deadline
+_START_UP = 2.0  # seconds that a busy machine may take to start a process or copy a vault, in addition to the SQL's deadline
+_UNHURRIED = 60.0  # the same where answers have no slot
+_VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
+"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of processor time."""
 _T = TypeVar("_T")
 
 
@@ -237,6 +249,10 @@ class Device:
             refusal = self.policy.check(query)
             if refusal is not None:
                 raise _Stop("refused", *refusal)
+            try:
+                query.check_patterns()
+            except ParameterError as error:
+                raise _Stop("refused", "patterns", str(error)) from None
             epoch = self._epoch(book, query, now)
             self._step("allowed")
             cost, accountant = self._answer(book, query, epoch, now)
@@ -312,11 +328,11 @@ class Device:
             shape = self._shared(book)
             caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
             n_columns = self._in_time(lambda: sandbox.compiles(shape, query.sql, **caps))
-        except _Late:
-            return  # the machine is starved: allowed SQL compiles in a small fraction of this time
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
-        except SandboxError as error:
+        except (SandboxError, _Late) as error:
+            if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
+                return  # the machine is starved, perhaps by a large copy: refusing would reveal that
             raise _Stop("refused", "forbidden SQL", str(error)) from None
         except VaultError as error:
             raise _Stop("refused", "vault", str(error)) from None
@@ -345,61 +361,42 @@ class Device:
             found = self._read(book, query)
         except Exception:  # any error here may be caused by the data, and silence would reveal it
             found = []
-        if query.ones > 1:
-            return encoding.checked(query, np.array([[*found, *[NONE] * (query.ones - len(found))]], dtype=np.intp))
-        nothing = encoding.no_answer(query)
-        return np.array([*found, *[nothing] * (query.most_rows - len(found))], dtype=np.intp)
+        filled = np.array([*found, *[NONE] * (max(query.most_rows, query.ones) - len(found))], dtype=np.intp)
+        return encoding.checked(query, filled[np.newaxis] if query.ones > 1 else filled)
 
     def _read(self, book: StoreTransaction, query: Query) -> list[int]:
-        """The buckets of up to `most_rows` of the rows that the SQL finds."""
+        """The buckets of up to `most_rows` of the rows that the SQL finds, in the sandbox's process."""
         policy = self.policy
-        options: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory, "isolated": self._isolated}
+        memo = (scope_of(query), book.secret()) if query.memoize else None
+        task = sandbox.Task(query.sql, query.buckets.plain, query.rows, query.most_rows, query.ones, memo)
+        within = policy.deadline + (_START_UP if policy.slot else _UNHURRIED)
+        over = threading.Event()
 
-        def run() -> sandbox.Rows:
+        def draw(n: int, most: int) -> list[int]:
+            if over.is_set():
+                raise _Late  # the coins are for others now
+            return self._some(n, most)
+
+        def work() -> list[int]:
+            ends = time.monotonic() + within
             with suppress(VaultError):  # an owner who is writing keeps old rows a little longer
-                self.vault.forget(int(self.clock()))
-            return sandbox.run(self.vault, query.sql, max_rows=policy.max_rows, **options)
+                self.vault.forget(int(self.clock()), patience=within / 4)
+            caps: Any = {"deadline": policy.deadline, "max_rows": policy.max_rows, "max_memory": policy.max_memory}
+            left = ends - time.monotonic()
+            return sandbox.answer(self.vault, task, draw, within=left, isolated=self._isolated, **caps)
 
-        rows = self._in_time(run)
-        if len(rows.columns) != len(query.columns) or (query.rows == "aggregate" and len(rows) > 1):
-            return []
-        if query.ones > 1:
-            return self._several_ones(book, query, rows)
-        if not query.memoize:
-            return [query.buckets.index(rows[i]) for i in self._some(len(rows), query.most_rows)]
-        late = time.monotonic() + policy.deadline
-        found: list[int] = []
-        for row in rows:
-            if time.monotonic() > late:
-                return []
-            found.append(query.buckets.index(row))
-        return book.choose(scope_of(query), found, query.most_rows)
-
-    def _several_ones(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
-        """Up to `ones` of the buckets that a row is in or, with rows = "all", that any row is in."""
-        late = time.monotonic() + self.policy.deadline
-        places = range(len(rows)) if query.rows == "all" else self._one_of(book, query, rows)
-        found: set[int] = set()
-        for place in places:
-            if time.monotonic() > late:
-                return []
-            found.update(query.buckets.indices(rows[place]))
-        inside = sorted(found)
-        if query.memoize:
-            return book.choose(scope_of(query), inside, query.ones)
-        return [inside[i] for i in self._some(len(inside), query.ones)]
-
-    def _one_of(self, book: StoreTransaction, query: Query, rows: Any) -> list[int]:
-        """The index of one row: drawn or, for memoized answers, always the same for the same rows."""
-        if not query.memoize or len(rows) < 2:
-            return self._some(len(rows), 1)
-        firsts = {query.buckets.index(rows[place]): place for place in reversed(range(len(rows)))}
-        return [firsts[index] for index in book.choose(scope_of(query), sorted(firsts), 1)]
+        try:
+            found = self._in_time(work)
+        finally:
+            over.set()
+        while found and found[-1] == NONE:
+            found.pop()
+        return found
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
-        """The result of the work, if it finishes within the slot; otherwise it continues and nobody waits for it.
+        """The result of the work, if it finishes within its part of the slot; otherwise nobody waits for it.
 
-        SQL keeps its own deadline. But a changed vault is copied first, which takes time in proportion to its size.
+        All work ends by itself at that time. This is for what nothing can end, such as a file system that hangs.
         """
         if not self.policy.slot:
             return work()

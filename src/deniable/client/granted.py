@@ -1,109 +1,60 @@
-"""The vault as the sandbox's process is given it: which tables and columns are shared, and their cells.
+"""Reads what a vault's owner shares, as the sandbox's process is given it: names and cells.
 
-This is the only code that reads the vault for an analyst, and it runs none of the analyst's SQL. Whether the vault has changed is
-determined by SQLite (`PRAGMA data_version` counts the commits of all other connections, in every journal mode, as one open
-connection sees them) and by the file's inode, size and time, in case it was replaced or overwritten without SQLite.
+This is the only code that reads the vault for an analyst, only `sandbox_pool.py` may import it, and
+it runs none of the analyst's SQL. Whether the vault has changed is determined by SQLite (`PRAGMA
+data_version` counts the commits of all other connections, in every journal mode, as one open
+connection sees them) and by the file's inode, size and time, in case it was replaced or overwritten
+without SQLite.
+
+A read lock keeps the owner from committing, unless the vault is in WAL mode. So rows are read in
+chunks, in transactions that are short, and the copy begins anew, with longer transactions, if the
+owner has committed between two of them.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+from deniable.client.vault_schema import grants, row_number_of
 from deniable.errors import VaultBusyError, VaultError
-from deniable.sql.guard import Shape, fold, quoted
+from deniable.sql.guard import Shape, quoted
 
-__all__ = ["APPLICATION_ID", "DECLARATION", "TAKEN_PREFIXES", "Snapshot", "VaultReader", "columns_of", "grants", "table_names"]
+__all__ = ["LONG_LOCK", "SHORT_LOCK", "Snapshot", "VaultChangedError", "VaultCopy", "VaultReader", "Version"]
 
-APPLICATION_ID = 0x646E7676
-"""Marks an SQLite file as a vault: `dnvv` in the file's header."""
-
-DECLARATION = "deniable_shared"
-"""The table inside the vault that records what the owner shares. It cannot itself be shared."""
-
-TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
-_CHUNK = 2_000  # rows
+SHORT_LOCK, LONG_LOCK = 0.25, 2.0
+"""Seconds for which a read may keep the owner from committing: at first, and after the owner has
+changed the vault several times while it was copied. Programs that write to a vault wait longer than
+that, usually 5 seconds."""
+_FIRST_CHUNK, _LARGEST_CHUNK = 500, 4_000  # rows
+_CHUNK_BYTES = 1 << 18
+_FIRST_ROW_NUMBER, _LAST_ROW_NUMBER = -(1 << 63), (1 << 63) - 1
 _PASSING = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "PROTOCOL", "SCHEMA", "READONLY", "CANTOPEN", "IOERR", "NOMEM"))
 """Prefixes of SQLite's error names for a writing owner or the remains of a crash, as opposed to a broken file."""
 
-
-def table_names(connection: sqlite3.Connection) -> list[str]:
-    """The ordinary tables: a view or a virtual table has no root page, and would show the contents of other tables."""
-    sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY name"
-    names = [row[0] for row in connection.execute(sql)]
-    return [name for name in names if not fold(name).startswith(TAKEN_PREFIXES)]
+Version = tuple[int, int]
+"""Equal for two reads of one reader only if nothing has changed between them."""
 
 
-def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table with their affinities; not generated ones, because they derive from others.
-
-    The rules are those of https://sqlite.org/datatype3.html, section 3.1; ANY in a STRICT table keeps what it is given.
-    """
-    strict = any(row[5] for row in connection.execute(f"PRAGMA table_list({quoted(table)})") if row[0] == "main")
-    found = {}
-    for _, name, declared, _, _, _, hidden in connection.execute(f"PRAGMA table_xinfo({quoted(table)})"):
-        if not hidden:
-            found[name] = "BLOB" if strict and fold(declared) == "any" else _affinity(declared)
-    return found
-
-
-def _affinity(declared: str) -> str:
-    kind = declared.upper()
-    if "INT" in kind:
-        return "INTEGER"
-    if any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
-        return "TEXT"
-    if "BLOB" in kind or not kind:
-        return "BLOB"
-    return "REAL" if any(word in kind for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
-
-
-def grants(connection: sqlite3.Connection) -> Shape:
-    """What is shared: a share counts only as long as it names an ordinary column of an ordinary table.
-
-    Tables and columns are ordered by name: the order in which the owner created them is private.
-    """
-    declared = {(fold(table), fold(column)) for table, column in connection.execute(f"SELECT * FROM {DECLARATION}")}  # noqa: S608
-    shape = []
-    for table in sorted(table_names(connection), key=fold):
-        columns = sorted(columns_of(connection, table).items(), key=lambda column: fold(column[0]))
-        shared = tuple((name, affinity) for name, affinity in columns if name and (fold(table), fold(name)) in declared)
-        if shared:
-            shape.append((table, shared))
-    return tuple(shape)
+class VaultChangedError(VaultError):
+    """The vault was changed while it was being copied, so the copy must begin anew."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The vault at one moment, for the duration of the `with` that created it."""
 
-    version: tuple[int, int]
-    """Equal for two snapshots of one reader only if nothing has changed between them."""
-    _connection: sqlite3.Connection
+    version: Version
+    connection: sqlite3.Connection
 
     def shape(self) -> Shape:
         """What is shared."""
-        return grants(self._connection)
-
-    def size(self) -> int:
-        """The size of the whole file in bytes: roughly an upper bound for the shared cells."""
-        pages, size = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        return int(pages * size)
-
-    def chunks(self, shape: Shape) -> list[Generator[list[Any], None, None]]:
-        """The rows of each table, in chunks. Must be read to the end, or closed."""
-
-        def rows(table: str, columns: tuple[tuple[str, str], ...]) -> Generator[list[Any], None, None]:
-            names = ", ".join(quoted(name) for name, _ in columns)
-            with closing(self._connection.execute(f"SELECT {names} FROM {quoted(table)}")) as cursor:  # noqa: S608 - quoted
-                while chunk := cursor.fetchmany(_CHUNK):
-                    yield chunk
-
-        return [rows(table, columns) for table, columns in shape]
+        return grants(self.connection)
 
 
 class VaultReader:
@@ -119,34 +70,92 @@ class VaultReader:
     def snapshot(self, patience: float) -> Iterator[Snapshot]:
         """The vault as it is now; waits up to `patience` seconds for an owner who is writing."""
         try:
-            status = self.path.stat()
-            file = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-            if self._connection is None or self._file != file:  # SQLite would keep pages of what was there before
-                self.close()
-                self._connection = _connect(self.path)
-                self._file = file
-                self._n_opened += 1
-            connection = self._connection
+            connection = self._opened()
             connection.execute(f"PRAGMA busy_timeout = {max(1, int(1000 * patience))}")
             connection.execute("BEGIN")
             [(changes,)] = connection.execute("PRAGMA data_version")
-            yield Snapshot((self._n_opened, changes), connection)
-            connection.execute("ROLLBACK")
-        except BaseException as error:
-            self.close()  # and with it every lock, also that of a read which was cut short
-            if isinstance(error, sqlite3.Error):
-                name = getattr(error, "sqlite_errorname", "no SQLite file")
-                kind = VaultBusyError if name.startswith(_PASSING) else VaultError
-                raise kind(f"the vault cannot be read ({name})") from None
-            if isinstance(error, FileNotFoundError | PermissionError):
-                raise VaultError(f"the vault cannot be read ({error.strerror})") from None
-            raise
+            try:
+                yield Snapshot((self._n_opened, changes), connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self.close()  # and with it every lock
+            name = getattr(error, "sqlite_errorname", "no SQLite file")
+            kind = VaultBusyError if name.startswith(_PASSING) else VaultError
+            raise kind(f"the vault cannot be read ({name})") from None
+        except (FileNotFoundError, PermissionError) as error:
+            self.close()
+            raise VaultError(f"the vault cannot be read ({error.strerror})") from None
+
+    def _opened(self) -> sqlite3.Connection:
+        status = self.path.stat()
+        file = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        if self._connection is None or self._file != file:  # SQLite would keep pages of what was there before
+            self.close()
+            self._connection = _connect(self.path)
+            self._file = file
+            self._n_opened += 1
+        return self._connection
 
     def close(self) -> None:
         """Close the file."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+
+
+class VaultCopy:
+    """Reads the shared cells in chunks; it can rest, and go on if nothing has changed."""
+
+    def __init__(self, reader: VaultReader, shape: Shape, version: Version, lock: float = SHORT_LOCK) -> None:
+        self.shape, self.version = shape, version
+        self._reader, self._lock = reader, lock
+        self._table = 0
+        self._place: int | None = None  # the next row number or, in a table without them, how many rows were read
+        self._n_rows = _FIRST_CHUNK
+
+    def advance(self, patience: float, until: float, take: Callable[[int, list[Any]], int]) -> bool:
+        """Hand over chunks for as long as one lock may be held; whether all was handed over.
+
+        A chunk is the number of a table and rows of it; `take` returns how many bytes it made of
+        them. Raises :class:`VaultChangedError` if the vault has changed.
+        """
+        with self._reader.snapshot(patience) as snapshot:
+            if snapshot.version != self.version:
+                raise VaultChangedError("the vault was changed while it was copied")
+            connection = snapshot.connection
+            [(mode,)] = connection.execute("PRAGMA journal_mode")
+            ends = until if mode == "wal" else min(until, monotonic() + self._lock)
+            while self._table < len(self.shape):
+                table, rows = self._table, self._rows(connection)
+                if rows:
+                    n_bytes = take(table, rows)
+                    self._n_rows = max(1, min(_LARGEST_CHUNK, 2 * self._n_rows, len(rows) * _CHUNK_BYTES // n_bytes))
+                if monotonic() > ends:
+                    return False
+        return True
+
+    def _rows(self, connection: sqlite3.Connection) -> list[Any]:
+        """The next rows of the table that is being read; after its last ones, the next table is."""
+        name, columns = self.shape[self._table]
+        table, cells = quoted(name), ", ".join(quoted(column) for column, _ in columns)
+        number = row_number_of(connection, name)
+        if number is None:  # such a table can only be counted through
+            sql = f"SELECT {cells} FROM {table} LIMIT ? OFFSET ?"  # noqa: S608 - quoted
+            rows = connection.execute(sql, (_LARGEST_CHUNK, self._place or 0)).fetchall()
+            self._move((self._place or 0) + len(rows), len(rows) < _LARGEST_CHUNK)
+            return rows
+        first = _FIRST_ROW_NUMBER if self._place is None else self._place
+        numbers = f"SELECT {number} AS place FROM {table} WHERE {number} >= ? ORDER BY {number} LIMIT ?"  # noqa: S608 - quoted
+        counted = f"SELECT count(*), max(place) FROM ({numbers})"  # noqa: S608 - quoted
+        [(n_rows, last)] = connection.execute(counted, (first, self._n_rows))
+        sql = f"SELECT {cells} FROM {table} WHERE {number} BETWEEN ? AND ?"  # noqa: S608 - quoted
+        rows = connection.execute(sql, (first, last)).fetchall() if n_rows else []
+        self._move((last or 0) + 1, n_rows < self._n_rows or last == _LAST_ROW_NUMBER)
+        return rows
+
+    def _move(self, place: int, over: bool) -> None:
+        self._table, self._place = (self._table + 1, None) if over else (self._table, place)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -102,8 +102,8 @@ class Policy:
     def slot(self) -> int:
         """Seconds reserved for one answer, however long it takes: nothing that follows from it happens earlier.
 
-        Compiling the SQL, running it and finding the buckets of its rows take up to `deadline` each; the rest is for starting
-        processes and writing to the disk.
+        Reading what is shared, compiling the SQL, and answering (SQL, choosing rows, finding their buckets) take up to `deadline`
+        and two seconds each: for starting processes, for copying the vault, and for a machine that is busy.
         """
         return math.ceil(3 * self.deadline) + _SPARE if self.upload_within else 0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deniable.checks import whole
-from deniable.client.granted import columns_of, table_names
+from deniable.client.vault_schema import columns_of, table_names
 from deniable.errors import VaultError
 from deniable.sql.guard import fold, quoted
 

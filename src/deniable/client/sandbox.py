@@ -1,13 +1,16 @@
 """Runs an analyst's SQL on what a person shares, in a process that has nothing else.
 
-What the owner shares is copied, once and again after each change, into a separate process: `granted.py` reads it, `guard.py`
-keeps it and runs the SQL, `sandbox_process.py` and `sandbox_main.py` are the two ends of the pipe between them, and
-`sandbox_pool.py` keeps the processes. What is not shared is not there to be read, counted, compared or inferred from an error,
+What the owner shares is copied, once and again after each change, into a separate process:
+`granted.py` reads it, `guard.py` keeps it and runs the SQL, `sandbox_process.py` and
+`sandbox_main.py` are the two ends of the pipe between them, and `sandbox_pool.py` keeps the
+processes. What is not shared is not there to be read, counted, compared or inferred from an error,
 and the process cannot open files or connections (`confinement.py`).
 
-There are two operations. :func:`compiles` says whether a query compiles, in a process that is given only the names of what is
-shared: the result depends on the query and on what is shared, never on data. :func:`run` returns the rows; whether it fails may
-depend on the data.
+:func:`compiles` says whether a query compiles, in a process that is given only the names of what is
+shared: the result depends on the query and on what is shared, never on data. :func:`answer` is all
+that a device calls with an analyst's query: a granted copy and a query go in, the buckets of the
+answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows, for
+the owner and for simulations; whether it fails may depend on the data.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import overload
 
-from deniable.client import sandbox_pool
-from deniable.client.sandbox_process import SandboxProcess
+from deniable.client import sandbox_answer, sandbox_pool
+from deniable.client.sandbox_process import Draw, SandboxProcess, StarvedError, Task
 from deniable.client.vault import Vault
 from deniable.errors import (
     BadSqlError,
@@ -27,14 +31,17 @@ from deniable.errors import (
     ForbiddenSqlError,
     NotSharedError,
     ParameterError,
+    SandboxBusyError,
     SandboxError,
     TooComplexError,
     TooManyRowsError,
     TooMuchMemoryError,
+    VaultError,
 )
+from deniable.queries.bucket_index import NONE
 from deniable.sql import guard
 
-__all__ = ["Row", "Rows", "check", "compiles", "run", "shared", "walls"]
+__all__ = ["Row", "Rows", "Task", "answer", "check", "compiles", "run", "shared", "walls"]
 
 Row = tuple[guard.Cell, ...]
 
@@ -50,6 +57,8 @@ _ERRORS: dict[str, type[SandboxError]] = {
 }
 SMALLEST_MEMORY = 4 << 20
 LONGEST_DEADLINE = 600.0
+_COPY_TIME = 60.0  # seconds in which `run` waits for the copy
+_SPARE = 0.3  # seconds by which a query may take longer than its processor time
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +116,41 @@ def run(
         raise ParameterError("max_rows", max_rows, "must be an integer of at least 1")
     with _refusals(), sandbox_pool.sessions.turn(vault.path, isolated) as session:
         guard.check_text(sql)
-        return Rows(*session.process(deadline, max_memory).query(sql, deadline, max_rows))
+        until = monotonic() + _COPY_TIME
+        return Rows(*session.process(max_memory, deadline, until, until + deadline).query(sql, deadline, max_rows))
+
+
+def answer(
+    vault: Vault,
+    task: Task,
+    draw: Draw,
+    *,
+    within: float,
+    deadline: float = 1.0,
+    max_rows: int = 10_000,
+    max_memory: int = 32 << 20,
+    isolated: bool = True,
+) -> list[int]:
+    """The buckets of a person's answer: always `most_rows` or `ones` of them.
+
+    Everything happens in the sandbox's process, and is over `within` seconds from now, whatever
+    happened: SQL, choosing rows and finding their buckets under one `deadline` of processor time
+    and one limit on memory; before that, a vault that has changed is copied, or some more of it. No
+    data, SQL that fails, too little time and a vault that cannot be read all look the same: all
+    numbers are :data:`NONE`. `draw` draws up to so many of n places.
+    """
+    _check_caps(deadline, max_memory)
+    ends = monotonic() + within
+    until = ends - deadline - _SPARE
+    nothing = [NONE] * sandbox_answer.width(task.plan)
+    try:
+        with sandbox_pool.sessions.turn(vault.path, isolated) as session:
+            guard.check_text(task.sql)
+            process = session.process(max_memory, max(0.0, until - monotonic()), until, ends)
+            left = ends - monotonic()
+            return process.answer(task, draw, deadline=deadline, max_rows=max_rows, seconds=left)
+    except (guard.RefusedError, SandboxError, VaultError):
+        return nothing
 
 
 def shared(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:
@@ -157,5 +200,7 @@ def _check_caps(deadline: float, max_memory: int) -> None:
 def _refusals() -> Iterator[None]:
     try:
         yield
+    except StarvedError as starved:
+        raise SandboxBusyError(starved.detail) from None
     except guard.RefusedError as refused:
         raise _ERRORS[refused.reason](refused.detail) from None

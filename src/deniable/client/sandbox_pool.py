@@ -1,8 +1,12 @@
 """The sandbox's processes and the connections to the vaults, kept from one query to the next.
 
-Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds names and no data: it says
-what compiles. The names are read over a separate connection with a separate lock: a query that does not compile must be refused
-even while the copy for another query is still being made, or what the device refuses would reveal how much is shared.
+Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds
+names and no data: it says what compiles. The names are read over a separate connection with a
+separate lock: a query that does not compile must be refused even while the copy for another query
+is still being made, or what the device refuses would reveal how much is shared.
+
+A copy is made for as long as the caller has time. What is unfinished then rests, and is continued
+for the next query.
 """
 
 from __future__ import annotations
@@ -12,29 +16,21 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Generic, TypeVar
 
-from deniable.client.granted import Snapshot, VaultReader
-from deniable.client.sandbox_process import LARGEST_COPY, SandboxProcess
+from deniable.client.granted import LONG_LOCK, SHORT_LOCK, Snapshot, VaultChangedError, VaultCopy, VaultReader, Version
+from deniable.client.sandbox_process import COPY_ROOM, TOO_LARGE, SandboxProcess, StarvedError
 from deniable.sql.guard import RefusedError, Shape
 
 __all__ = ["close_all", "compiled", "declarations", "sessions"]
 
 _MOST_SESSIONS = 8
 _MOST_VERDICTS = 256
-_SMALLEST_ROOM = 2 << 20  # bytes
-_COPIES = 6
+_PATIENCE = 5.0  # seconds in which names are taken
 _T = TypeVar("_T", bound="_Turn")
-
-
-def _room(size: int) -> int:
-    """Bytes of memory for the copy of a vault of that size: it is there twice while it is sorted, plus what sorting needs.
-
-    In powers of two, so that a growing vault rarely needs another process.
-    """
-    return 1 << max(_SMALLEST_ROOM, _COPIES * min(size, LARGEST_COPY)).bit_length()
 
 
 class _Turn:
@@ -53,10 +49,15 @@ class _Turn:
             self._reader = VaultReader(path)
             self._forget()
 
+    @property
+    def reader(self) -> VaultReader:
+        """The connection to the vault."""
+        assert self._reader is not None  # noqa: S101 - after turn_to
+        return self._reader
+
     def snapshot(self, patience: float) -> AbstractContextManager[Snapshot]:
         """The vault as it is now."""
-        assert self._reader is not None  # noqa: S101 - after turn_to
-        return self._reader.snapshot(patience)
+        return self.reader.snapshot(patience)
 
     def close(self) -> None:
         """Close the file."""
@@ -89,20 +90,75 @@ class Session(_Turn):
     """The process that holds the copy of what is shared of a vault."""
 
     _process: SandboxProcess | None = None
-    _loaded: object = None  # the version of the vault that the process holds
+    _loaded: Version | None = None  # the version of the vault that the process holds
+    _too_large: Version | None = None
+    _copying: VaultCopy | None = None
+    _lock = SHORT_LOCK
 
-    def process(self, patience: float, max_memory: int) -> SandboxProcess:
-        """A process that holds what is shared now."""
-        with self.snapshot(patience) as snapshot:
-            process = self._process
-            if process is None or not process.fits(max_memory) or self._loaded != snapshot.version:
-                self._loaded = None
-                shape = snapshot.shape()
-                process = self._process = _prepared(process, shape, _room(snapshot.size()), max_memory)
-                with ExitStack() as stack:
-                    process.load(shape, [stack.enter_context(closing(rows)) for rows in snapshot.chunks(shape)])
-                self._loaded = snapshot.version
-            return process
+    def process(self, max_memory: int, patience: float, until: float, ends: float) -> SandboxProcess:
+        """A process that holds what is shared now, if the copy is ready at `until`.
+
+        Both are times of the monotonic clock. Waits `patience` seconds for an owner who is writing.
+        """
+        while True:
+            try:
+                with self.snapshot(patience) as snapshot:
+                    version = snapshot.version
+                    shape = None if self._is_begun(version, max_memory) else snapshot.shape()
+                if shape is not None:  # outside of the snapshot, which keeps the owner from writing
+                    copying = VaultCopy(self.reader, shape, version, self._lock)
+                    self._begin(_prepared(self._process, shape, COPY_ROOM, max_memory), copying)
+                if self._copying is not None:
+                    self._copy(self._copying, patience, until, ends)
+            except VaultChangedError:
+                self._lock = min(2 * self._lock, LONG_LOCK)
+                if monotonic() < until:
+                    continue
+                raise
+            assert self._process is not None  # noqa: S101 - chosen above
+            return self._process
+
+    def _is_begun(self, version: Version, max_memory: int) -> bool:
+        """Whether there is a process that holds this version of the vault, or is being given it."""
+        if version == self._too_large:
+            raise RefusedError("memory", TOO_LARGE)
+        begun = self._loaded if self._copying is None else self._copying.version
+        return self._process is not None and self._process.fits(max_memory) and begun == version
+
+    def _begin(self, process: SandboxProcess, copying: VaultCopy) -> None:
+        self._process, self._copying, self._loaded = process, None, None
+        process.begin(copying.shape)
+        self._copying = copying
+
+    def _copy(self, copying: VaultCopy, patience: float, until: float, ends: float) -> None:
+        """Copy what is left to be copied, as far as time allows."""
+        process = self._process
+        assert process is not None  # noqa: S101 - begun
+        fresh, fits = process.fresh, True
+        try:
+            while not copying.advance(patience, until, process.add):
+                if monotonic() > until:
+                    raise _unfinished()
+            if not process.seal(until - monotonic(), ends - monotonic()):
+                raise _unfinished()
+        except StarvedError:
+            raise _unfinished() from None
+        except RefusedError as refused:
+            if refused.reason != "memory":
+                raise
+            fits = False
+        if fits and (fresh or process.small):
+            self._loaded, self._copying, self._lock = copying.version, None, SHORT_LOCK
+            return
+        process.close()
+        self._copying = None
+        if fresh:
+            self._too_large = copying.version
+            raise RefusedError("memory", TOO_LARGE)
+        # Once more, in a process that has never held anything else.
+        again = VaultCopy(self.reader, copying.shape, copying.version, self._lock)
+        self._begin(SandboxProcess(COPY_ROOM, process.max_memory), again)
+        self._copy(again, patience, until, ends)
 
     def close(self) -> None:
         """End the process and close the file."""
@@ -112,12 +168,16 @@ class Session(_Turn):
         super().close()
 
     def _forget(self) -> None:
-        self._loaded = None
+        self._loaded = self._too_large = self._copying = None
+
+
+def _unfinished() -> RefusedError:
+    return RefusedError("deadline", "what is shared could not be copied in the time there was")
 
 
 def _prepared(process: SandboxProcess | None, shape: Shape, room: int, max_memory: int) -> SandboxProcess:
     """The same process if it can be reused. Data no longer shared disappears with the process that held it."""
-    if process is not None and process.fits(max_memory) and process.room >= room and process.shape == shape:
+    if process is not None and process.fits(max_memory) and process.reusable and process.shape == shape:
         return process
     if process is not None:
         process.close()
@@ -151,10 +211,11 @@ class Compiler:
         return verdict
 
     def _ready(self, shape: Shape, max_memory: int) -> SandboxProcess:
-        process = _prepared(self._process, shape, _room(0), max_memory)
+        process = _prepared(self._process, shape, 0, max_memory)
         if process is not self._process:
             self._process = process
-            process.load(shape, [() for _ in shape])
+            process.begin(shape)
+            process.seal(_PATIENCE, _PATIENCE)
         return process
 
     def close(self) -> None:

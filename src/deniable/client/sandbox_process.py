@@ -1,48 +1,59 @@
-"""The parent's side of the sandbox's process: starts it, sends it what is shared, queries it, and ends it when it is late.
+"""The parent's side of the sandbox's process: starts it, fills it, queries it, and ends it.
 
-The process is a bare interpreter that loads four files of this package, with an empty environment, no descriptors but its pipes,
-and nothing of the vault but what it is given.
+The process is a bare interpreter that loads five files of this package, with an empty environment,
+no descriptors but its pipes, and nothing of the vault but what it is given.
 """
 
 from __future__ import annotations
 
 import json
 import marshal
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deniable.client import sandbox_main
+from deniable.client import sandbox_answer, sandbox_main
 from deniable.errors import SandboxError
+from deniable.queries.bucket_index import NONE, PlainColumn
 from deniable.sql.guard import REASONS, Cell, RefusedError, Shape
 
-__all__ = ["LARGEST_COPY", "SandboxProcess"]
+__all__ = ["COPY_ROOM", "LARGEST_COPY", "TOO_LARGE", "Draw", "SandboxProcess", "StarvedError", "Task"]
 
 LARGEST_COPY = 256 << 20
-"""The most bytes of shared data that are copied."""
-_COPY_TIME = 60.0  # seconds
-_START_UP = 5.0  # seconds a busy device may take to start the process or to wake it; not part of a query's deadline
+"""The most bytes of shared data that are copied, as they are sent. More than that is answered for
+as if the SQL had failed."""
+TOO_LARGE = "what is shared is too large to be copied"
+COPY_ROOM = 6 * LARGEST_COPY
+"""Bytes of memory in which a copy is made: it is there twice while it is sorted, plus what sorting
+needs. The same for all vaults, so that no limit tells what one holds; once the copy is made, its
+process is bound to the copy and `max_memory`."""
+_START_UP = sandbox_main.START_UP
+_LEAST_STEP = 0.05  # seconds of sorting, so that each step gets somewhere
 _LAST_BREATH = 1.0  # seconds between the end of a process's output and its own
-_ENDED_LATE = [-getattr(signal, name) for name in ("SIGALRM", "SIGXCPU", "SIGKILL") if hasattr(signal, name)] or [1]
+_OUT_OF_TIME = [-getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)]
+"""How a process ends that has used up its processor time."""
+_KILLED = [-getattr(signal, name) for name in ("SIGKILL", "SIGALRM") if hasattr(signal, name)] or [1]
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # what an interpreter may need in order to start
-# The package's own __init__ would load everything: empty packages stand in, so only the named modules are loaded.
+# The packages' own __init__ would load everything: empty packages stand in, so only the named modules are loaded.
 _BOOT = """
 import sys, types
-for name, path in zip(("deniable", "deniable.sql", "deniable.client"), sys.argv[1:]):
+for name in ("deniable", "deniable.sql", "deniable.client", "deniable.queries"):
     package = types.ModuleType(name)
-    package.__path__ = [path]
+    package.__path__ = [sys.argv[1] + name[len("deniable"):].replace(".", "/")]
     sys.modules[name] = package
 from deniable.client import sandbox_main
 sandbox_main.main()
 """
-_HERE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 class _Watchdog(threading.Thread):
@@ -74,14 +85,57 @@ class _Watchdog(threading.Thread):
                 self._changed.notify()
 
 
+@dataclass(frozen=True)
+class Task:
+    """An analyst's query, as much of it as the sandbox's process is given."""
+
+    sql: str
+    buckets: tuple[PlainColumn, ...] = field(repr=False)
+    """:attr:`deniable.queries.buckets.Buckets.plain`."""
+    rows: str
+    most_rows: int
+    ones: int
+    memo: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    """For memoized answers, the scope of the permanent answers and the device's secret, which
+    choose among rows."""
+
+    @property
+    def plan(self) -> sandbox_answer.Plan:
+        """What decides how often coins are drawn, and how long the answer is."""
+        return self.rows, self.most_rows, self.ones, self.memo
+
+
+Draw = Callable[[int, int], Sequence[int]]
+"""Draws up to so many of n places, every choice equally likely: `draw(n, most)`."""
+
+
+class StarvedError(RefusedError):
+    """The process gave no answer in time by the wall clock, which says nothing of the query."""
+
+    def __init__(self) -> None:
+        super().__init__("deadline", "the sandbox's process gave no answer in time")
+
+
 class SandboxProcess:
-    """One process. Anything that breaks it ends it: `alive` is then False, and the next query needs another process."""
+    """One process, which ends with the first thing that breaks it.
+
+    `alive` is then False, and the next query needs another process. `room` is the memory in which a
+    copy can be made, 0 for a process that is given names only.
+    """
 
     def __init__(self, room: int, max_memory: int) -> None:
-        self.room, self.max_memory = room, max_memory
+        self.max_memory = max_memory
         self.shape: Shape | None = None
+        self.fresh = True
+        """Whether its limits were never lowered to those of something it held before."""
+        self.small = True
+        """Whether what it holds takes so little memory that its limits do not depend on it."""
+        self.sent = 0
+        """In how many bytes rows were sent to it."""
+        self._sealed = self._sealing = False
         self.busy = 0.0
-        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_HERE.parent), str(_HERE.parent / "sql"), str(_HERE)]
+        self._buckets: tuple[PlainColumn, ...] | None = None
+        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(_PACKAGE)]
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # queries go in through a pipe, so no process list shows them
         try:
@@ -90,8 +144,9 @@ class SandboxProcess:
             raise SandboxError(f"the sandbox's process cannot be started: {error.strerror}") from None
         self._watchdog = _Watchdog(self._process)
         # SQLite's memory, then the interpreter's: the rows of a result, their JSON, and malloc's fragmentation.
+        space = 2 * max(room, sandbox_main.SMALL_COPY) + 4 * max_memory
         try:
-            said = self._ask([marshal.dumps((room + max_memory, 2 * room + 4 * max_memory))], _START_UP)
+            said = self._ask((room, max_memory, space), _START_UP)
         except RefusedError:
             raise SandboxError(f"the sandbox's process did not start in {_START_UP:g} s") from None
         self.sqlite: str = said.get("sqlite", "")
@@ -107,28 +162,39 @@ class SandboxProcess:
         """Whether it can be queried under this cap."""
         return self.alive and self.max_memory == max_memory
 
-    def load(self, shape: Shape, tables: Sequence[Iterable[list[Any]]]) -> None:
-        """Send it what is shared, the rows of each table in chunks, replacing what it had before."""
+    @property
+    def reusable(self) -> bool:
+        """Whether it can hold something else under its limits, which are never raised."""
+        return self.small and not self._sealing
 
-        too_large = RefusedError("memory", "what is shared is too large to be copied in the time and memory there are")
+    # --- the copy -------------------------------------------------------------------------------------------------------
 
-        def orders() -> Iterator[bytes]:
-            left = LARGEST_COPY
-            yield marshal.dumps(("shape", shape))
-            for number, chunks in enumerate(tables):
-                for rows in chunks:
-                    order = marshal.dumps(("rows", number, rows))
-                    left -= len(order)
-                    if left < 0:
-                        raise too_large
-                    yield order
-            yield marshal.dumps(("seal",))
+    def begin(self, shape: Shape) -> None:
+        """Name the tables that follow, replacing what it had before."""
+        self.fresh = not self._sealed
+        self.shape, self.sent = shape, 0
+        with self._watched(_START_UP):
+            self._tell(("shape", shape))
 
-        self.shape = shape
-        try:
-            self._ask(orders(), _COPY_TIME)
-        except (RefusedError, SandboxError):
-            raise too_large from None
+    def add(self, table: int, rows: list[Any]) -> int:
+        """Send some rows of a table; returns in how many bytes."""
+        with self._watched(_START_UP):
+            size = self._tell(("rows", table, rows))
+        self.sent += size
+        if self.sent > LARGEST_COPY:
+            self.close()
+            raise RefusedError("memory", TOO_LARGE)
+        return size
+
+    def seal(self, seconds: float, most: float) -> bool:
+        """Sort what was sent, or go on with it, for about so many seconds; whether it is done."""
+        self._sealing = True
+        said = self._ask(("seal", max(_LEAST_STEP, seconds)), most)
+        self._sealing, self._sealed = said.get("sealed") is not True, True
+        self.small = said.get("small") is True
+        return not self._sealing
+
+    # --- queries --------------------------------------------------------------------------------------------------------
 
     def compile(self, sql: str, deadline: float) -> int | None:
         """How many columns a query would return, if known; :class:`RefusedError` if it cannot be compiled."""
@@ -145,12 +211,36 @@ class SandboxProcess:
             raise self._broken()
         return tuple(columns), tuple(tuple(row) for row in rows)
 
+    def answer(self, task: Task, draw: Draw, *, deadline: float, max_rows: int, seconds: float) -> list[int]:
+        """The buckets of the answer: always as many, some or all of them :data:`NONE`.
+
+        It is over after so many seconds. `draw` draws up to so many of n places.
+        """
+        plan, n_buckets = task.plan, math.prod(column[1] for column in task.buckets)
+        start = time.monotonic()
+        with self._watched(seconds):
+            if self._buckets is not task.buckets:
+                self._tell(("buckets", task.buckets))
+                self._buckets = task.buckets
+            self._tell(("answer", plan, task.sql, max_rows, self.max_memory, deadline))
+            for most in sandbox_answer.draws(plan):
+                n = int.from_bytes(self._receive(sandbox_main.DRAW_BYTES), "little")
+                if n > max(max_rows, n_buckets):
+                    raise self._broken()
+                self._tell(list(draw(n, most)))
+            numbers = sandbox_answer.unpacked(self._receive(4 * sandbox_answer.width(plan)))
+        self.busy += time.monotonic() - start
+        if not all(NONE <= number < n_buckets for number in numbers):
+            raise self._broken()
+        return numbers
+
     def _query(self, order: tuple[str | int | float, ...], deadline: float) -> dict[str, Any]:
         start = time.monotonic()
         try:
-            said = self._ask([marshal.dumps(order)], deadline + sandbox_main.GRACE + _START_UP)
-        except RefusedError:
-            raise RefusedError("deadline", f"the query ran longer than its deadline of {deadline:g} s") from None
+            said = self._ask(order, deadline + sandbox_main.GRACE + _START_UP)
+        except RefusedError as error:
+            error.detail = f"the query ran longer than its deadline of {deadline:g} s"
+            raise
         finally:
             self.busy += time.monotonic() - start
         if "reason" not in said:
@@ -159,35 +249,61 @@ class SandboxProcess:
             raise self._broken()
         raise RefusedError(said["reason"], str(said.get("detail")))
 
+    # --- the pipes ------------------------------------------------------------------------------------------------------
+
     def _broken(self) -> SandboxError:
         self.close()
         return SandboxError("the sandbox's process gave no answer")
 
-    def _ask(self, orders: Iterable[bytes], seconds: float) -> dict[str, Any]:
-        """Send orders and read the single answer to them. RefusedError if it took too long, with or without the watchdog."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None  # noqa: PT018, S101 - both are pipes
+    def _ask(self, order: tuple[Any, ...], seconds: float) -> dict[str, Any]:
+        """Send an order and read the answer to it."""
+        with self._watched(seconds):
+            self._tell(order)
+            said = json.loads(self._receive(None))
+            if not isinstance(said, dict):
+                raise ValueError("not an object")
+            return said
+
+    def _tell(self, order: Any) -> int:
+        """Send an order; returns its size."""
+        assert self._process.stdin is not None  # noqa: S101 - a pipe
+        body = marshal.dumps(order)
+        sandbox_main.write_frame(self._process.stdin, body)
+        return len(body)
+
+    def _receive(self, size: int | None) -> bytes:
+        """The next frame, of exactly this size if it is given."""
+        assert self._process.stdin is not None and self._process.stdout is not None  # noqa: PT018, S101 - both are pipes
+        self._process.stdin.flush()
+        body = sandbox_main.read_frame(self._process.stdout, 8 * self.max_memory if size is None else size)
+        if body is None or (size is not None and len(body) != size):
+            raise ValueError("no frame of this size")
+        return body
+
+    @contextmanager
+    def _watched(self, seconds: float) -> Iterator[None]:
+        """Let the process work for so many seconds, then end it: RefusedError or StarvedError."""
         ends = time.monotonic() + seconds
         self._watchdog.watch(seconds)
         try:
-            for order in orders:
-                sandbox_main.write_frame(stdin, order)
-            stdin.flush()
-            body = sandbox_main.read_frame(stdout, 8 * self.max_memory)
-            said = None if body is None else json.loads(body)
-        except (OSError, ValueError, RecursionError):  # a broken pipe, or not JSON
-            said = None
+            yield
+            if time.monotonic() <= ends:
+                return
+        except (OSError, ValueError, RecursionError):  # a broken pipe, or not what was to be read
+            pass
         except BaseException:  # half an order may have been sent, so the next one could be misread
             self.close()
             raise
         finally:
             self._watchdog.watch(None)
         late = time.monotonic() > ends
-        if isinstance(said, dict) and not late:
-            return said
         code = self.close(patience=0.0 if late else _LAST_BREATH)
-        if late or code in _ENDED_LATE:
+        if code == sandbox_main.NO_MEMORY:
+            raise RefusedError("memory", TOO_LARGE)
+        if code in _OUT_OF_TIME:
             raise RefusedError("deadline", "")
+        if late or code in _KILLED:
+            raise StarvedError
         raise SandboxError(f"the sandbox's process ended with code {code} and no answer")
 
     def close(self, patience: float = 0.0) -> int:

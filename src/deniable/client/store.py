@@ -272,23 +272,10 @@ class StoreTransaction:
     def answer_key(self, scope: bytes, *indices: int) -> bytes:
         """The key under which a slot's permanent answer to a true answer is stored: a keyed hash, never the answer."""
         written = b"".join(index.to_bytes(8, "little", signed=True) for index in indices)
-        return hashlib.blake2b(scope + written, digest_size=32, key=self._secret()).digest()
+        return hashlib.blake2b(scope + written, digest_size=32, key=self.secret()).digest()
 
-    def choose(self, scope: bytes, indices: Sequence[int], most: int) -> list[int]:
-        """Up to `most` of the buckets of a person's rows: always the same ones for the same rows, in the same order.
-
-        The device's secret orders the rows, and the first ones are chosen: every choice is equally likely over devices, but not
-        over epochs. A fresh choice in each epoch would reveal, through the permanent answers, that rows differ.
-        """
-        key, twins = self._secret(), dict.fromkeys(indices, 0)
-        ranked = []
-        for index in indices:
-            place = b"row" + index.to_bytes(8, "little", signed=True) + twins[index].to_bytes(8, "little")
-            twins[index] += 1
-            ranked.append((hashlib.blake2b(scope + place, digest_size=32, key=key).digest(), index))
-        return [index for _, index in sorted(ranked)[:most]]
-
-    def _secret(self) -> bytes:
+    def secret(self) -> bytes:
+        """The device's secret, which orders rows and names true answers."""
         return bytes(self._db.execute("SELECT key FROM secret").fetchone()[0])
 
     def permanent(self, scope: bytes, slot: int, key: bytes, most: int) -> tuple[int, bytes] | None:

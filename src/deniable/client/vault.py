@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client import recording, sources
-from deniable.client.granted import APPLICATION_ID, DECLARATION, TAKEN_PREFIXES, columns_of, grants, table_names
+from deniable.client.vault_schema import APPLICATION_ID, DECLARATION, TAKEN_PREFIXES, columns_of, grants, table_names
 from deniable.errors import VaultError
 from deniable.queries.schedule import duration, moment
 from deniable.sql.guard import fold, quoted
@@ -29,6 +29,8 @@ SCHEMA_VERSION = 1
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _TAKEN_NAMES = frozenset({"rowid", "oid", "_rowid_"})  # names of the hidden row number
 _PRIVATE = 0o600
+_USUAL_WAIT = 5.0  # seconds for another program that is writing
+_PROGRESS_EVERY = 1_000  # instructions of SQLite's machine
 
 
 @dataclass(frozen=True)
@@ -198,15 +200,18 @@ class Vault:
             recording.set_keeping(connection, table, given)
         self.forget()
 
-    def forget(self, at: int | None = None) -> int:
-        """Delete the recorded rows whose retention has expired; returns how many. Devices do this before they answer."""
+    def forget(self, at: int | None = None, *, patience: float | None = None) -> int:
+        """Delete the recorded rows whose retention has expired; returns how many. Devices do this before they answer.
+
+        Whatever takes longer than `patience` seconds is undone, with :class:`~deniable.errors.VaultError`.
+        """
         now = int(time.time()) if at is None else at
-        with self._connection() as connection:
+        with self._connection(patience) as connection:
             recorded = [name for name in table_names(connection) if recording.RECORDED_AT in columns_of(connection, name)]
             due = [name for name in recorded if recording.is_over(connection, name, now)]
         if not due:
             return 0
-        with self._change() as connection:
+        with self._change(patience) as connection:
             return sum(recording.forget(connection, name, now) for name in due)
 
     def import_csv(self, table: str, path: str | os.PathLike[str]) -> int:
@@ -227,9 +232,14 @@ class Vault:
             return _layout(connection, table)[1] if present else None
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
+        """A connection; with `patience`, one that ends what takes longer."""
+        wait = _USUAL_WAIT if patience is None else patience
         try:
-            connection = sqlite3.connect(self.path.as_uri() + "?mode=rw", uri=True, isolation_level=None)
+            connection = sqlite3.connect(self.path.as_uri() + "?mode=rw", wait, uri=True, isolation_level=None)
+            if patience is not None:
+                ends = time.monotonic() + patience
+                connection.set_progress_handler(lambda: int(time.monotonic() > ends), _PROGRESS_EVERY)
             try:
                 yield connection
             finally:
@@ -239,9 +249,9 @@ class Vault:
             raise VaultError(f"{self.path} cannot be used: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
 
     @contextmanager
-    def _change(self) -> Iterator[sqlite3.Connection]:
+    def _change(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
         """A transaction that is kept whole, or undone on any error."""
-        with self._connection() as connection:
+        with self._connection(patience) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
+from deniable.queries.bucket_index import NONE, BucketIndex, ColumnIndex, PlainColumn, PlainRange, in_range
 from deniable.queries.patterns import Automaton, compile_pattern, first_overlap
 from deniable.queries.texts import check_text, first_repeated
 
@@ -26,13 +26,10 @@ __all__ = ["NONE", "Buckets", "Column", "Range", "Text"]
 
 _Edges = tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]
 
-NONE = -1
-"""The index of an answer that is in no bucket."""
 MOST_BUCKETS = 1 << 16
 _MOST_COMPARISONS = 1 << 18
 _LONGEST_LABELS = 1 << 24
 """The most characters in the names of all combinations: a few kilobytes of columns can combine to gigabytes of names."""
-_LARGEST = int(sys.float_info.max)
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
 _RANGE = re.compile(rf"\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])\s*", re.ASCII)
 _RULE = "must be a range such as '[0,1)', '(2.5,3]' or '[10,inf)', or a number for an exact value"
@@ -101,12 +98,14 @@ class Range:
         """The largest double in the range."""
         return self.high if self.high_closed else math.nextafter(self.high, -math.inf)
 
+    @property
+    def plain(self) -> PlainRange:
+        """Its bounds for a :class:`ColumnIndex`."""
+        return self.low, self.high, self.low_closed, self.high_closed, self.first, self.last
+
     def holds(self, value: float) -> bool:
         """Whether the number lies in the range; integers of any size are compared exactly."""
-        if isinstance(value, int):  # an integer between two doubles may be inside the bounds but not between first and last
-            above = self.low <= value if self.low_closed else self.low < value
-            return above and (value <= self.high if self.high_closed else value < self.high)
-        return self.first <= value <= self.last
+        return in_range(self.plain, value)
 
     def __str__(self) -> str:
         if self.low == self.high:
@@ -239,12 +238,22 @@ class Column:
         return tuple(b for b in self.buckets if isinstance(b, Text))
 
     @cached_property
-    def _exact_texts(self) -> dict[str, int]:
-        return {text.text: i for i, text in enumerate(self._texts) if text.kind == "exact"}
+    def plain(self) -> PlainColumn:
+        """What a :class:`ColumnIndex` is made from, in any process."""
+        if self.kind == "number":
+            buckets: Any = tuple(r.plain for r in self._ranges)
+        else:
+            buckets = tuple(text.text if text.kind == "exact" else text.automaton.plain for text in self._texts)
+        return self.kind, len(self), self.outside, self.overlapping, buckets
 
     @cached_property
-    def _patterns(self) -> tuple[tuple[int, Automaton], ...]:
-        return tuple((i, text.automaton) for i, text in enumerate(self._texts) if text.kind != "exact")
+    def _index(self) -> ColumnIndex:
+        return ColumnIndex(self.plain)
+
+    @property
+    def n_positions(self) -> int:
+        """The positions of all patterns: for each character of a text, at most that many steps."""
+        return sum(len(text.automaton.ranges) for text in self._texts if text.kind != "exact")
 
     @cached_property
     def _edges(self) -> _Edges:
@@ -285,40 +294,11 @@ class Column:
         >>> Column("age", ["[0,inf)", "[18,inf)", "[65,inf)"], overlapping=True).indices(40)
         [0, 1]
         """
-        if not self.overlapping:
-            found = self.index(value)
-            return [] if found == NONE else [found]
-        if isinstance(value, np.generic):
-            value = value.item()
-        if self.kind == "text":
-            inside = [i for i, text in enumerate(self._texts) if isinstance(value, str) and text.holds(value)]
-        else:
-            number = isinstance(value, int | float) and value == value  # noqa: PLR0124 - only NaN differs from itself
-            inside = [i for i, r in enumerate(self._ranges) if number and r.holds(value)]
-        return inside or ([self.outside] if self.other else [])
+        return self._index.indices(value.item() if isinstance(value, np.generic) else value)
 
     def index(self, value: Any) -> int:
         """The bucket of one value."""
-        if self.overlapping:
-            return next(iter(self.indices(value)), NONE)
-        if isinstance(value, np.generic):
-            value = value.item()
-        if self.kind == "text":
-            return self._text_index(value) if isinstance(value, str) else self.outside
-        if not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - only NaN differs from itself
-            return self.outside
-        first = self._edges[0]
-        at = int(np.searchsorted(first, float(min(max(value, -_LARGEST), _LARGEST)), side="right"))
-        for candidate in (at - 1, at, at - 2):  # an integer that no double represents may be rounded past an edge, either way
-            if 0 <= candidate < len(self.buckets) and self._ranges[candidate].holds(value):
-                return candidate
-        return self.outside
-
-    def _text_index(self, value: str) -> int:
-        found = self._exact_texts.get(value)
-        if found is not None:
-            return found
-        return next((i for i, pattern in self._patterns if pattern.matches(value)), self.outside)
+        return self._index.index(value.item() if isinstance(value, np.generic) else value)
 
     def index_many(self, values: NDArray[Any]) -> NDArray[np.intp]:
         """The bucket of each value of a one-dimensional array: :meth:`index` in bulk."""
@@ -445,24 +425,29 @@ class Buckets:
         parts = [[f"{column.name}={label}" for label in column.labels] for column in self.columns]
         return tuple(", ".join(combination) for combination in product(*parts))
 
+    @cached_property
+    def plain(self) -> tuple[PlainColumn, ...]:
+        """What a :class:`BucketIndex` is made from, in any process."""
+        return tuple(column.plain for column in self.columns)
+
+    @cached_property
+    def _index(self) -> BucketIndex:
+        return BucketIndex(self.plain)
+
+    @property
+    def n_positions(self) -> int:
+        """The positions of all patterns of all columns."""
+        return sum(column.n_positions for column in self.columns)
+
     def index(self, row: Sequence[Any]) -> int:
         """The bucket of one answer, given as a row with one value per column; `NONE` if it is in none."""
         self._check_width(len(row))
-        total = 0
-        for column, value in zip(self.columns, row, strict=True):
-            found = column.index(value)
-            if found == NONE:
-                return NONE
-            total = total * len(column) + found
-        return total
+        return self._index.index(tuple(row))
 
     def indices(self, row: Sequence[Any]) -> list[int]:
         """All buckets of one answer, ascending: every combination of those that its columns are in."""
         self._check_width(len(row))
-        found = [0]
-        for column, value in zip(self.columns, row, strict=True):
-            found = [total * len(column) + place for total in found for place in column.indices(value)]
-        return found
+        return self._index.indices(tuple(row))
 
     def index_many(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """The bucket of each of many answers, given as one array per column: :meth:`index` in bulk.

@@ -32,7 +32,9 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
     envelope = tree.get("envelope")
     if isinstance(envelope, dict) and "until" in envelope:
         tree = {**tree, "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])}}
-    return Query.from_dict({"instantaneous": "default", **tree})  # a file is a new query, to be signed
+    query = Query.from_dict({"instantaneous": "default", **tree})  # a file is a new query, to be signed
+    query.check_patterns()
+    return query
 
 
 def _seconds(name: str, given: Any) -> Any:

@@ -2,9 +2,8 @@
 
 A pattern becomes Glushkov's position automaton: one state for each character the pattern can take, a bit mask of the states
 that may follow each, and a set of states stored as one integer. Reading a character is one step of that set, so the time is at
-most (length of the text) x (positions of the pattern) for any pattern. Steps are cached, which makes the usual case one
-dictionary lookup per character. Whether two patterns can match the same text is decided exactly, by a search through pairs of
-positions, and shown by such a text.
+most (length of the text) x (positions of the pattern) for any pattern; `bucket_index.py` does the reading. Whether two patterns
+can match the same text is decided exactly, by a search through pairs of positions, and shown by such a text.
 
 Glushkov, "The abstract theory of automata", Russian Mathematical Surveys 16, 1961.
 """
@@ -19,14 +18,12 @@ from itertools import combinations
 from typing import Literal
 
 from deniable.errors import ParameterError
+from deniable.queries.bucket_index import Matcher, PlainPattern
 
-__all__ = ["LONGEST_TEXT", "MOST_POSITIONS", "Automaton", "compile_pattern", "first_overlap"]
+__all__ = ["MOST_POSITIONS", "Automaton", "compile_pattern", "first_overlap"]
 
 MOST_POSITIONS = 400
 """How many characters a pattern may have once its counted repetitions are written out."""
-LONGEST_TEXT = 4096
-"""A longer text matches no pattern."""
-_MOST_REMEMBERED = 2_000
 _MOST_DEPTH = 40
 _MOST_WORK = 1_000_000
 """The most steps of the search for overlaps: well under a second for any patterns."""
@@ -265,8 +262,7 @@ class Automaton:
     start: int = 0
     end: int = 0
     empty: bool = False
-    _takers: dict[str, int] = field(default_factory=dict, repr=False)
-    _steps: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
+    _matcher: Matcher | None = field(default=None, repr=False)
 
     def build(self, node: _Node) -> _Fragment:
         """Add the node's positions; the fragment says how it joins its neighbours."""
@@ -309,42 +305,16 @@ class Automaton:
         for position in _bits(last):
             self.follow[position] |= first
 
+    @property
+    def plain(self) -> PlainPattern:
+        """What a :class:`Matcher` is made from, in any process."""
+        return tuple(self.ranges), tuple(self.follow), self.start, self.end, self.empty
+
     def matches(self, text: str) -> bool:
         """Whether the pattern matches the whole text."""
-        if len(text) > LONGEST_TEXT:
-            return False
-        if not text:
-            return self.empty
-        state = self.start & self._taking(text[0])
-        for character in text[1:]:
-            if not state:
-                return False
-            state = self._step(state, character)
-        return bool(state & self.end)
-
-    def _step(self, state: int, character: str) -> int:
-        key = state, character
-        found = self._steps.get(key)
-        if found is None:
-            if len(self._steps) >= _MOST_REMEMBERED:
-                self._steps.clear()
-            found = _union(self.follow[position] for position in _bits(state)) & self._taking(character)
-            self._steps[key] = found
-        return found
-
-    def _taking(self, character: str) -> int:
-        """The mask of positions that match this character."""
-        found = self._takers.get(character)
-        if found is None:
-            if len(self._takers) >= _MOST_REMEMBERED:
-                self._takers.clear()
-            code = ord(character)
-            found = 0
-            for position, ranges in enumerate(self.ranges):
-                if any(low <= code <= high for low, high in ranges):
-                    found |= 1 << position
-            self._takers[character] = found
-        return found
+        if self._matcher is None:
+            self._matcher = Matcher(self.plain)
+        return self._matcher.matches(text)
 
 
 def _union(masks: Iterable[int]) -> int:

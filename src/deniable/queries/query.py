@@ -21,6 +21,7 @@ from deniable.mechanisms.permanent import MemoizedMechanism
 from deniable.mechanisms.unary import UnaryMechanism
 from deniable.privacy.release_accountant import Releases, StatedLoss
 from deniable.queries import canonical
+from deniable.queries.bucket_index import LONGEST_TEXT
 from deniable.queries.buckets import Buckets, Column
 from deniable.queries.budget import Budget
 from deniable.queries.envelope import COINS, Envelope
@@ -38,6 +39,8 @@ DEFAULT_STEP = {"p": 0.25, "q": 0.75}
 
 LONGEST_SQL = 8_192
 """The most bytes of SQL that devices accept."""
+MOST_PATTERN_STEPS = 1 << 24
+"""The most steps that patterns may take for one answer: about 0.2 s of processor time."""
 _ROWS = ("random", "aggregate", "several", "all")
 _MOST_PROXIES = 16
 _LARGEST_EPSILON = 1000.0
@@ -226,6 +229,20 @@ class Query:
         if self.epsilon > _LARGEST_EPSILON:
             rule = f"makes an answer cost {self.epsilon:.4g}, more than {_LARGEST_EPSILON:g}"
             raise ParameterError("ones", self.ones, rule)
+
+    @property
+    def pattern_steps(self) -> int:
+        """How many steps it may take to find the buckets of an answer: positions of all patterns, for each of the characters that
+        a text may have, for each row that is sent. Memoized and `all` queries take them for every row, up to the deadline."""
+        return self.buckets.n_positions * LONGEST_TEXT * self.most_rows
+
+    def check_patterns(self) -> None:
+        """Refuse patterns that take too many steps. Devices refuse such a query, and it cannot be signed."""
+        if self.pattern_steps > MOST_PATTERN_STEPS:
+            most = MOST_PATTERN_STEPS // LONGEST_TEXT // self.most_rows
+            rows = "" if self.most_rows == 1 else f" with most_rows = {self.most_rows}"
+            rule = f"must be at most {most}{rows}: a device reads texts of up to {LONGEST_TEXT} characters with all of them"
+            raise ParameterError("columns", f"{self.buckets.n_positions} characters in patterns", rule)
 
     def _validate_distinct(self) -> None:
         answers = len(self.buckets) + (not self.buckets.complete) if self.ones == 1 else 1 << 16

@@ -173,6 +173,7 @@ def sign(query: Query, key: AnalystKey, permission: ChannelPermission | None = N
     """
     if key.owner != query.analyst:
         raise SignatureError(f"the key belongs to {key.owner!r}, but the query is asked by {query.analyst!r}")
+    query.check_patterns()
     if permission is not None:
         query = replace(query, mechanism=query.recipe, channel_owner=permission.owner, permission=permission)
     elif query.channel is not None and query.channel_owner is None:

@@ -10,7 +10,8 @@ Further protections limit what a query may *do*:
 * the authorizer allows SELECT, shared columns and a list of functions; everything else is denied;
 * the limits bound what one statement, one cell and one instruction of SQLite's machine can grow to;
 * the progress handler, called every few hundred instructions, ends what passes the deadline; a timer of the kernel ends what
-  passes it inside one instruction, or before the first (`sandbox_main.py`).
+  passes it inside one instruction, or before the first (`sandbox_main.py`). Both count this process's own processor time, so
+  that neither depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sqlite3
 import string
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from time import monotonic
+from time import process_time
 
 __all__ = [
     "CALENDAR",
@@ -43,6 +44,7 @@ LARGEST_CELL = 1 << 16
 LONGEST_SQL = 8_192
 _PROGRESS_EVERY = 400  # instructions; about 20 microseconds
 _CELL_BYTES = 64  # what a cell of a result costs besides its text, at least
+_EMPTY_BYTES, _PAGE_BYTES = 1 << 18, 320  # what an empty database takes in memory, and a page besides its own size
 
 # Deterministic functions. Deliberately absent: any that draw, read the clock, the connection or the build, or make blobs.
 # fmt: off
@@ -146,11 +148,14 @@ class GrantedCopy:
         marks = ", ".join("?" * len(columns))
         self._db.executemany(f"INSERT INTO unsorted.{quoted(name)} VALUES ({marks})", rows)  # noqa: S608 - quoted
 
-    def seal(self) -> None:
-        """Sort the rows, and allow only guarded queries from now on.
+    def seal(self, pause: Callable[[], int] | None = None) -> int:
+        """Sort the rows, and allow only guarded queries from now on; returns about how many bytes the copy takes.
 
-        Rows that compare as equal are equal: of 1 and 1.0 the type decides, and -0.0 becomes 0.0.
+        Rows that compare as equal are equal: of 1 and 1.0 the type decides, and -0.0 becomes 0.0. `pause` is called now and then
+        while they are sorted, and ends the sorting if it returns something other than 0.
         """
+        if pause is not None:
+            self._db.set_progress_handler(pause, _PROGRESS_EVERY)
         for table, columns in self._shape:
             names = [quoted(name) for name, _ in columns]
             cells = ", ".join(f"iif(typeof({name}) = 'real', {name} + 0.0, {name})" for name in names)
@@ -158,6 +163,7 @@ class GrantedCopy:
             self._db.execute(f"INSERT INTO main.{quoted(table)} SELECT {cells} FROM unsorted.{quoted(table)} ORDER BY {order}")  # noqa: S608
         self._db.execute("COMMIT")
         self._db.execute("DETACH unsorted")
+        pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         self._db.execute("PRAGMA query_only=1")
         for category, limit in _LIMITS.items():
             self._db.setlimit(category, limit)
@@ -169,6 +175,7 @@ class GrantedCopy:
             self._db.create_function(name, -1, self._calendar(name), deterministic=True)
         self._db.set_progress_handler(self._stop, _PROGRESS_EVERY)
         self._db.set_authorizer(self._authorize)
+        return int(_EMPTY_BYTES + pages * (size + _PAGE_BYTES))
 
     def close(self) -> None:
         """Forget everything."""
@@ -186,6 +193,11 @@ class GrantedCopy:
         finally:
             cursor.close()
 
+    def check_time(self) -> None:
+        """Raise :class:`RefusedError` if the last query's deadline is over: what is done with its rows counts too."""
+        if self._stop():
+            raise self._refuse("deadline", "")
+
     def compile(self, sql: str, max_memory: int, deadline: float) -> int | None:
         """How many columns the SELECT returns, or :class:`RefusedError` if it cannot be compiled. It is not run.
 
@@ -198,7 +210,7 @@ class GrantedCopy:
 
     def _execute(self, sql: str, max_memory: int, deadline: float) -> sqlite3.Cursor:
         self._refused = None
-        self._deadline, self._ends = deadline, monotonic() + deadline
+        self._deadline, self._ends = deadline, process_time() + deadline
         cursor = self._db.cursor()
         try:
             return cursor.execute(sql)
@@ -218,8 +230,7 @@ class GrantedCopy:
             if size > max_memory:
                 raise self._refuse("memory", too_much(max_memory))
             rows.append(row)
-        if self._stop():
-            raise self._refuse("deadline", "")
+        self.check_time()
         return rows
 
     def _refuse(self, reason: str, detail: str) -> RefusedError:
@@ -229,7 +240,7 @@ class GrantedCopy:
 
     def _stop(self) -> int:
         """SQLite's progress handler: not zero ends the query."""
-        if monotonic() > self._ends:
+        if process_time() > self._ends:
             self._refuse("deadline", f"the query ran longer than its deadline of {self._deadline:g} s")
         return self._refused is not None
 

@@ -173,8 +173,8 @@ def _final(state: State, window: Window) -> Window:
         return window
     earlier = Window.from_dict(json.loads(state.document(window.query, window.index, before.number)))
     held_back = max(0, window.held_back + window.n - earlier.n)
-    accounts = {"conservation": window.conservation, "missing": window.missing, "nothing": window.nothing}
-    return replace(earlier, final=True, open_until=None, expected=None, held_back=held_back, **accounts)
+    accounted = replace(earlier, conservation=window.conservation, missing=window.missing, nothing=window.nothing)
+    return replace(accounted, final=True, open_until=None, expected=None, held_back=held_back)
 
 
 def _release(state: State, window: Window, now: int) -> None:

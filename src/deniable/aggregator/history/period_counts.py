@@ -136,9 +136,7 @@ def ends_a_block(read: Sequence[int], n: int, cohort: int) -> bool:
 class _Sample:
     """What a scan has read of some granules."""
 
-    def __init__(
-        self, scan: Scan, granules: Sequence[Granule], sizes: Mapping[PaneKey, int], cohorts: Mapping[int, int]
-    ) -> None:
+    def __init__(self, scan: Scan, granules: Sequence[Granule], sizes: Mapping[PaneKey, int], cohorts: Mapping[int, int]) -> None:
         """`sizes` are the numbers of reports of the panes, `cohorts` the minimum cohorts of the versions."""
         self.scan, self._granules, self._cohorts = scan, granules, cohorts
         # Stored reports do not say which granule they are in: only a pane that is in one, and all of it, can be read in part.
@@ -148,9 +146,7 @@ class _Sample:
 
     def granules(self) -> list[Granule]:
         """The granules with the counts of what was read; those that cannot be read in part, whole as they were released."""
-        return [
-            self._taken(granule) if single else granule for granule, single in zip(self._granules, self._single, strict=True)
-        ]
+        return [self._taken(granule) if single else granule for granule, single in zip(self._granules, self._single, strict=True)]
 
     def _taken(self, granule: Granule) -> Granule:
         empty = {key: Pane(np.zeros_like(pane.counts)) for key, pane in granule.panes.items()}

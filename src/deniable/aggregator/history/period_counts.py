@@ -68,11 +68,7 @@ class PeriodCounts:
 def read_panes(connection: sqlite3.Connection, query: str, epochs: range) -> PeriodCounts:
     """The counts of a period that are kept for each epoch, whether or not its reports are kept."""
     granules = released_granules(connection, query, epochs)
-    return PeriodCounts(granules, sum(granule.n for granule in granules), _sizes(connection, query, epochs), 1.0)
-
-
-def _sizes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, int]:
-    return {key: size.n for key, size in pane_sizes(connection, query, epochs).items()}
+    return PeriodCounts(granules, sum(granule.n for granule in granules), pane_sizes(connection, query, epochs), 1.0)
 
 
 def read_period(
@@ -104,7 +100,7 @@ def read_period(
             if all((key.serial, key.epoch) in stored for key in granule.panes)
         ]
         n_reports = sum(granule.n for granule in granules)
-        sizes = {key: n for key, n in _sizes(connection, query, epochs).items() if (key.serial, key.epoch) in stored}
+        sizes = {key: n for key, n in pane_sizes(connection, query, epochs).items() if (key.serial, key.epoch) in stored}
         try:
             scan = Scan(folder, found, by_serial, epochs, progress=progress, cancelled=cancelled)
             sample = _Sample(scan, granules, sizes, {serial: each.minimum_cohort for serial, each in by_serial.items()})

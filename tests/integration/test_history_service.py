@@ -72,7 +72,7 @@ def running(tmp_path: Path) -> Iterator[RunningAggregator]:
         schedule=HOURS,
         mechanism={"name": "TwoCoin", "p": 0.8, "q": 0.5},
         columns=[Column("miles", MILES, other=True)],
-        minimum_cohort=100,
+        minimum_cohort=20,
         proxies=["http://one.example", "http://two.example"],
     )
     filed = FiledHistory(tmp_path, [query])

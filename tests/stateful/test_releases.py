@@ -30,7 +30,7 @@ CUTS: list[dict[str, str]] = [{}, {"by": "hour"}, {"by": "stratum"}]
 
 
 class ReleasedSchedule:
-    """Two queries on one channel, with versions and strata; answers early and late, restarts, and every question to the history."""
+    """Two queries on one channel, with versions and strata; answers early and late, restarts, every question to the history."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -127,6 +127,11 @@ def play(seed: int, folder: Path) -> ReleasedSchedule:
     return played
 
 
+def play_all(folder: Path) -> None:
+    for seed in range(5 * SCHEDULES):
+        play(seed, folder / str(seed))
+
+
 @pytest.mark.slow
 def test_no_schedule_lets_an_adversary_isolate_fewer_answers_than_the_cohort(tmp_path: Path) -> None:
     n_isolated, n_figures = 0, 0
@@ -160,9 +165,7 @@ def _drawn_anew(staged: file_catalogue.StagedReports) -> ReportRows:
     return ReportRows.drawn([(staged.key, staged.reports)])
 
 
-
-
-PLANTED = {
+PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
     "whatever was counted is released": [(granules, "group_epochs", _every_pane_by_itself)],
     "windows cut granules": [(closing, "released_granules", _parts_of_granules)],
     "periods cut granules": [(period_counts, "released_granules", _parts_of_granules)],
@@ -177,5 +180,4 @@ def test_a_planted_mistake_is_found(mistake: str, tmp_path: Path, monkeypatch: p
     for place, name, planted in PLANTED[mistake]:
         monkeypatch.setattr(place, name, planted)
     with pytest.raises(AssertionError, match="are isolated"):
-        for seed in range(5 * SCHEDULES):
-            play(seed, tmp_path / str(seed))
+        play_all(tmp_path)

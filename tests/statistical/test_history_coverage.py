@@ -22,7 +22,6 @@ HOURS = Schedule(origin=MIDNIGHT, expires=MIDNIGHT + 720 * DAY, every=3600, wind
 WAYS: dict[str, dict[str, Any]] = {
     "full": {},
     "sampled": {"fraction": "0.1"},
-    "thinned": {"fraction": "0.075"},
     "margin": {"margin": "0.09"},
     "merged": {"merge": ["ab=a|b"], "fraction": "0.1"},
     "together": {"simultaneous": "true", "fraction": "0.1"},
@@ -75,7 +74,7 @@ def covered(tmp_path_factory: pytest.TempPathFactory) -> Hits:
     return simulate(tmp_path_factory.mktemp("covered"), ROUNDS, ROUNDS // 3, 12)
 
 
-@pytest.mark.parametrize("name", ["full", "sampled", "thinned", "margin", "merged"])
+@pytest.mark.parametrize("name", ["full", "sampled", "margin", "merged"])
 def test_intervals_cover_as_often_as_they_say(covered: Hits, name: str) -> None:
     """Labels of one history hang together, so the false-alarm rate is that of histories: 4 of their standard errors, 6e-5."""
     of_histories = covered[name].mean(axis=1)

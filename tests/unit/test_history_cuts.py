@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from deniable.aggregator.granules import form_granules
 from deniable.aggregator.history.history_answer import STATEMENT
 from deniable.aggregator.history.history_request import HistoryRequest
+from deniable.aggregator.history.report_files import STEPS
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.state import Step
 from deniable.errors import DeniableError, NoReportsError, ParameterError
@@ -201,6 +203,43 @@ def test_a_fraction_a_time_and_a_margin_read_as_much_as_they_say(filed: FiledHis
     missed = filed.ask(margin=str(reach / 2))
     assert missed["fraction"] == 1.0
     assert "all reports were read, and give ±" in missed["reading"][0]
+
+
+def test_no_two_fractions_differ_by_fewer_reports_than_the_minimum_cohort(tmp_path: Path) -> None:
+    """Three hours of 1,000 reports and a cohort of 50: a part of 1 % would be ten, and so would the next 1 %."""
+    query = minute_query(schedule=dataclasses.replace(HOURS, window=3600, slide=3600), minimum_cohort=50)
+    found = FiledHistory(tmp_path, [query])
+    found.file(query, np.zeros(3000, dtype=np.intp), np.repeat(np.arange(3), 1000), 0, seeded_source(6))
+    periods = [{"from": str(MIDNIGHT + a * 3600), "to": str(MIDNIGHT + b * 3600)} for a, b in ((0, 1), (1, 2), (2, 3), (0, 3))]
+    for period in periods:
+        answers = [found.ask(**period, fraction=str(percent / 100)) for percent in (*STEPS, 1.1, 3, 99)]
+        sizes = sorted({0, *(answer["scanned"] for answer in answers)})
+        assert sizes[-1] == answers[0]["n_reports"]
+        assert np.diff(sizes).min() >= 50
+        assert answers[0]["fraction"] >= 0.05
+        assert "where 1 % were asked for" in answers[0]["reading"][0]
+        assert [answer["fraction"] for answer in answers[4:7]] == [0.2, 0.5, 1.0]  # 200 of 1,000 and so on are enough
+    found.close()
+
+
+def test_parts_and_periods_that_cut_a_group_of_small_epochs_leave_it_out(tmp_path: Path) -> None:
+    """
+    hour       0    1    2    3         cohort 50
+    reports   30   30   70   80
+    granules  [-------) [--) [--)
+    """
+    query = minute_query(schedule=HOURS, minimum_cohort=50)
+    found = FiledHistory(tmp_path, [query])
+    found.file(query, np.arange(210) % 12, np.repeat(np.arange(4), [30, 30, 70, 80]), 0, seeded_source(6))
+    parts = found.ask(by="hour")["parts"]
+    assert [(part["n"], part["condition"]) for part in parts] == [
+        *((0, "withheld"), (0, "withheld"), (70, "complete"), (80, "complete")),
+    ]
+    late = found.ask(**{"from": str(MIDNIGHT + 3600)})
+    assert (late["n_reports"], late["scanned"], late["held_back"]) == (150, 150, 30)
+    assert "30 reports are held back" in late["reading"][0]
+    assert found.ask()["held_back"] == 0
+    found.close()
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ class WindowDocument(BaseModel):
     condition: Literal["complete", "withheld", "proxy down"]
     n: int
     nothing: int
+    held_back: int = 0
     missing: list[str]
     conservation: _Object
     labels: list[str] | None = None

@@ -23,7 +23,7 @@ from deniable.aggregator.conservation import statement
 from deniable.aggregator.granules import (
     form_granules,
     last_segment,
-    pane_sizes,
+    period_sizes,
     released_granules,
     released_panes,
 )
@@ -157,9 +157,8 @@ def _assembled(state: State, channel: CountedChannel, versions: Sequence[Query],
     missing = [state.proxies[proxy] for proxy in sorted(state.missing(channel.tag, epochs))]
     accounts = statement(state.proxies, state.accounts(channel.tag, epochs), still_open=still_open)
     panes = released_panes(released_granules(state.connection, name, epochs))
-    sizes = pane_sizes(state.connection, name, epochs).values()
-    held_back = sum(size.n for size in sizes) - sum(pane.n for pane in panes.values())
-    nothing = sum(size.nothing for size in sizes)
+    n_counted, nothing = period_sizes(state.connection, name, epochs)
+    held_back = n_counted - sum(pane.n for pane in panes.values())
     return assemble(versions, index, panes, missing, accounts, held_back=held_back, nothing=nothing)
 
 
@@ -173,8 +172,8 @@ def _final(state: State, window: Window) -> Window:
         return window
     earlier = Window.from_dict(json.loads(state.document(window.query, window.index, before.number)))
     held_back = max(0, window.held_back + window.n - earlier.n)
-    accounts = {"conservation": window.conservation, "missing": window.missing, "nothing": window.nothing}
-    return replace(earlier, final=True, open_until=None, expected=None, held_back=held_back, **accounts)
+    accounted = replace(earlier, conservation=window.conservation, missing=window.missing, nothing=window.nothing)
+    return replace(accounted, final=True, open_until=None, expected=None, held_back=held_back)
 
 
 def _release(state: State, window: Window, now: int) -> None:

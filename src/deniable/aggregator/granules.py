@@ -36,6 +36,7 @@ __all__ = [
     "group_epochs",
     "last_segment",
     "pane_sizes",
+    "period_sizes",
     "released_granules",
     "released_panes",
     "seal",
@@ -65,7 +66,7 @@ class Granule(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many reports a pane has, and how many of its messages said that there was nothing to report."""
+    """How many reports there are, and how many messages said that there was nothing to report."""
 
     n: int
     nothing: int
@@ -139,20 +140,14 @@ def form_granules(connection: sqlite3.Connection, versions: Sequence[Query], epo
     query = versions[-1]
     sealed = connection.execute("SELECT before FROM sealed WHERE query = ?", (query.id,)).fetchone()
     epochs = epochs if sealed is None else range(max(epochs.start, sealed[0]), epochs.stop)
-    released: dict[PaneKey, int] = {}
-    for serial, stratum, epoch, n in connection.execute(
-        "SELECT serial, stratum, epoch, sum(n) FROM granules WHERE query = ? AND epoch >= ? AND epoch < ? "
-        "GROUP BY serial, stratum, epoch",
+    rows = connection.execute(
+        "SELECT p.serial, p.stratum, p.epoch, p.n - coalesce((SELECT sum(g.n) FROM granules AS g WHERE g.query = p.query "
+        "AND g.epoch = p.epoch AND g.serial = p.serial AND g.stratum = p.stratum), 0) AS unreleased FROM panes AS p "
+        "WHERE p.query = ? AND p.epoch >= ? AND p.epoch < ? AND unreleased > 0",
         (query.id, epochs.start, epochs.stop),
-    ):
-        released[PaneKey(query.id, serial, epoch, stratum)] = n
-    left = {
-        key: size.n - released.get(key, 0)
-        for key, size in pane_sizes(connection, query.id, epochs).items()
-        if size.n > released.get(key, 0)
-    }
+    ).fetchall()
     for version in versions:
-        mine = sorted((key.stratum, key.epoch, n) for key, n in left.items() if key.serial == version.serial)
+        mine = sorted((stratum, epoch, n) for serial, stratum, epoch, n in rows if serial == version.serial)
         for stratum, members in groupby(mine, lambda each: each[0]):
             sizes = [(epoch, n) for _, epoch, n in members]
             for group in group_epochs(sizes, version.minimum_cohort, query.schedule):
@@ -226,10 +221,8 @@ def released_panes(granules: Iterable[Granule]) -> dict[PaneKey, Pane]:
     """The reports of some granules, added up by epoch. Estimates add them up further, and publish no part of a granule."""
     total: dict[PaneKey, Pane] = {}
     for key, pane in _parts(granules):
-        if key in total:
-            total[key] += pane
-        else:
-            total[key] = Pane(pane.counts.copy(), pane.n, pane.nothing)
+        known = total.get(key)
+        total[key] = pane if known is None else Pane(known.counts + pane.counts, known.n + pane.n)
     return total
 
 
@@ -238,10 +231,19 @@ def _parts(granules: Iterable[Granule]) -> Iterator[tuple[PaneKey, Pane]]:
         yield from granule.panes.items()
 
 
-def pane_sizes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, Sizes]:
-    """How many reports and messages each pane of a query has, released or not."""
+def period_sizes(connection: sqlite3.Connection, query: str, epochs: range) -> Sizes:
+    """How many reports and messages a query has in these epochs, released or not."""
+    found = connection.execute(
+        "SELECT coalesce(sum(n), 0), coalesce(sum(silent), 0) FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+        (query, epochs.start, epochs.stop),
+    ).fetchone()
+    return Sizes(*found)
+
+
+def pane_sizes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, int]:
+    """How many reports each pane of a query has, released or not."""
     rows = connection.execute(
-        "SELECT serial, epoch, stratum, n, silent FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
+        "SELECT serial, epoch, stratum, n FROM panes WHERE query = ? AND epoch >= ? AND epoch < ?",
         (query, epochs.start, epochs.stop),
     )
-    return {PaneKey(query, serial, epoch, stratum): Sizes(n, nothing) for serial, epoch, stratum, n, nothing in rows}
+    return {PaneKey(query, serial, epoch, stratum): n for serial, epoch, stratum, n in rows}

@@ -138,7 +138,7 @@ def _table(answer: PastAnswer) -> list[str]:
     for part, label, estimate, _, low, high, _ in rows:
         start = f"{part:<{name_width}}  " if parted else ""
         lines.append(f"{start}{label:<{label_width}}  {100 * estimate:7.2f} %   {_percent(low)} to {_percent(high)}")
-    lines += [f"{part['name']}  withheld: {part['n']:,} answers" for part in answer.document["parts"] if "estimate" not in part]
+    lines += [f"{part['name']}  withheld: too few answers" for part in answer.document["parts"] if "estimate" not in part]
     changes = list(answer.difference_rows())
     if changes:
         against = answer.document["against"]

@@ -71,7 +71,7 @@ def cut_period(
     for granule in granules:
         numbers = {place(key) for key in granule.panes}
         if granule.serial in same and len(numbers) == 1:
-            groups.setdefault(*numbers, []).append(granule)
+            groups.setdefault(numbers.pop(), []).append(granule)
     parts = []
     for number in sorted(groups):
         _, n, found = estimate_period(versions, released_panes(groups[number]), period)

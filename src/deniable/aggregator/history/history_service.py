@@ -56,7 +56,7 @@ def epoch_counts(connection: sqlite3.Connection, query_id: str, start: int | Non
         rows.append({"serial": granule.serial, "epoch": granule.first, **with_times(times, *times), **counted})
     given = released_panes(granules)
     sizes = pane_sizes(connection, query_id, epochs)
-    withheld = sum(size.n > (given[key].n if key in given else 0) for key, size in sizes.items())
+    withheld = sum(n > (given[key].n if key in given else 0) for key, n in sizes.items())
     return {"query": query_id, "panes": rows, "withheld": withheld}
 
 

@@ -68,11 +68,7 @@ class PeriodCounts:
 def read_panes(connection: sqlite3.Connection, query: str, epochs: range) -> PeriodCounts:
     """The counts of a period that are kept for each epoch, whether or not its reports are kept."""
     granules = released_granules(connection, query, epochs)
-    return PeriodCounts(granules, sum(granule.n for granule in granules), _sizes(connection, query, epochs), 1.0)
-
-
-def _sizes(connection: sqlite3.Connection, query: str, epochs: range) -> dict[PaneKey, int]:
-    return {key: size.n for key, size in pane_sizes(connection, query, epochs).items()}
+    return PeriodCounts(granules, sum(granule.n for granule in granules), pane_sizes(connection, query, epochs), 1.0)
 
 
 def read_period(
@@ -104,7 +100,7 @@ def read_period(
             if all((key.serial, key.epoch) in stored for key in granule.panes)
         ]
         n_reports = sum(granule.n for granule in granules)
-        sizes = {key: n for key, n in _sizes(connection, query, epochs).items() if (key.serial, key.epoch) in stored}
+        sizes = {key: n for key, n in pane_sizes(connection, query, epochs).items() if (key.serial, key.epoch) in stored}
         try:
             scan = Scan(folder, found, by_serial, epochs, progress=progress, cancelled=cancelled)
             sample = _Sample(scan, granules, sizes, {serial: each.minimum_cohort for serial, each in by_serial.items()})
@@ -136,9 +132,7 @@ def ends_a_block(read: Sequence[int], n: int, cohort: int) -> bool:
 class _Sample:
     """What a scan has read of some granules."""
 
-    def __init__(
-        self, scan: Scan, granules: Sequence[Granule], sizes: Mapping[PaneKey, int], cohorts: Mapping[int, int]
-    ) -> None:
+    def __init__(self, scan: Scan, granules: Sequence[Granule], sizes: Mapping[PaneKey, int], cohorts: Mapping[int, int]) -> None:
         """`sizes` are the numbers of reports of the panes, `cohorts` the minimum cohorts of the versions."""
         self.scan, self._granules, self._cohorts = scan, granules, cohorts
         # Stored reports do not say which granule they are in: only a pane that is in one, and all of it, can be read in part.
@@ -148,9 +142,7 @@ class _Sample:
 
     def granules(self) -> list[Granule]:
         """The granules with the counts of what was read; those that cannot be read in part, whole as they were released."""
-        return [
-            self._taken(granule) if single else granule for granule, single in zip(self._granules, self._single, strict=True)
-        ]
+        return [self._taken(granule) if single else granule for granule, single in zip(self._granules, self._single, strict=True)]
 
     def _taken(self, granule: Granule) -> Granule:
         empty = {key: Pane(np.zeros_like(pane.counts)) for key, pane in granule.panes.items()}

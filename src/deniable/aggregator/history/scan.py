@@ -1,8 +1,8 @@
 """Reading the history: the counts of a period, from all of its reports or from a random sample of them.
 
-A report's slice was drawn at random, once and for all, so the first k of 100 slices are a random sample of k percent. Every report
-is thus read with the same probability, whatever it says and whenever it came, and a sample of reports, which are a sample of
-people, is a sample of people (Quoc 2017, 3.3.2).
+A report's slice was drawn at random, once and for all, so the first k of 100 slices are a random sample of k percent. Every
+report is thus read with the same probability, whatever it says and whenever it came, and a sample of reports, which are a sample
+of people, is a sample of people (Quoc 2017, 3.3.2).
 """
 
 from __future__ import annotations

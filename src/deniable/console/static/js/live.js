@@ -223,8 +223,8 @@ function livePanel(query, look) {
       heat.show(shown, look.conf);
       frame(legend, firstChart);
     } else {
-      put(waiting, badge('withheld', 'withheld'), h('p', null, h('b', null, `${int(shown.n)} of ${int(query.minimum_cohort)} answers. `),
-        `The query\u2019s minimum cohort is ${int(query.minimum_cohort)}; below it nothing is released.`));
+      put(waiting, badge('withheld', 'withheld'), h('p', null, h('b', null, `${int(shown.n + (shown.held_back ?? 0))} of ${int(query.minimum_cohort)} answers. `),
+        `The query\u2019s minimum cohort is ${int(query.minimum_cohort)}; fewer are not released.`));
       document.documentElement.dataset.ready = 'withheld';
     }
     shares.show(shown, store.health);

@@ -14,6 +14,7 @@
  * @property {string} condition
  * @property {number} n
  * @property {number} nothing
+ * @property {number} [held_back]
  * @property {string[]} missing
  * @property {{proxies: Record<string, Account>, balanced: boolean}} conservation
  * @property {number} [revision]

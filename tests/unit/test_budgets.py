@@ -20,7 +20,7 @@ from deniable.queries.files import read_query
 from deniable.queries.lasting import silence, silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.sizing.initializer import Costs, assess, initialize
+from deniable.sizing.initializer import STEPS, Costs, assess, initialize
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 from toolkit.devices import asked, at, make_device, make_policy, signed
 from toolkit.queries import make_query
@@ -295,3 +295,71 @@ def test_small_steps_say_nothing_about_capacity() -> None:
     answers, seconds = meter._measured[0]
     assert answers == pytest.approx(3_000 * 1.98)
     assert meter._measured[2][1] == pytest.approx(seconds / 3)
+
+
+# --- permanent answers ----------------------------------------------------------------------------------------------------
+
+
+def kept(**budget: Any) -> Query:
+    coins = {"name": "TwoCoin", "p": 0.02, "q": 0.5}
+    return dataclasses.replace(draft(**budget), memoize=True, mechanism=coins, population=None)
+
+
+def test_both_steps_of_permanent_answers_are_planned_for_the_target() -> None:
+    """The step that hides most, if the target allows it; and the error is that of both steps."""
+    easy, hard = (initialize(kept(error=error, epsilon=2.0), COSTS, STEPS) for error in (0.02, 0.004))
+    assert easy.instantaneous == STEPS[0]
+    assert hard.instantaneous in STEPS[1:]
+    for planned, target in ((easy, 0.02), (hard, 0.004)):
+        assert planned.releases.life.epsilon <= 2.0
+        assert planned.epsilon_local < planned.releases.life.epsilon
+        a, b = planned.mechanism.channel()
+        worst = 1.96 * math.sqrt(0.25 / (planned.sampling * 500_000)) / (a - b)
+        assert 0.5 * target < worst <= target * 1.01
+    with pytest.raises(InfeasiblePlanError):
+        initialize(kept(error=0.0005, epsilon=2.0), COSTS, STEPS)
+
+
+def test_a_planned_ceiling_on_the_sampled_loss_of_a_life_holds_for_a_life() -> None:
+    planned = initialize(kept(error=0.02, sampled=0.8), COSTS, STEPS)
+    assert planned.schedule.n_epochs == 60
+    heard = 1 - (1 - planned.sampling) ** 60
+    assert math.log1p(heard * math.expm1(planned.releases.life.epsilon)) <= 0.8
+    assert all(each.met for each in assess(planned, COSTS))
+
+
+def test_a_planned_file_has_both_steps_and_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "kept.toml"
+    text = """
+id = "kept"
+analyst = "City"
+sql = "SELECT distance FROM trips"
+proxies = ["https://one.example", "https://two.example"]
+population = 500000
+memoize = true
+
+[schedule]
+origin = 2026-01-01T00:00:00Z
+expires = 2026-03-01T00:00:00Z
+every = "1 d"
+window = "1 d"
+slide = "1 d"
+
+[budget]
+epsilon = 2.0
+error = 0.02
+
+[[columns]]
+name = "distance"
+buckets = ["[0,1)", "[1,inf)"]
+"""
+    file.write_text(text, encoding="utf-8")
+    for _ in range(2):  # a planned file can be planned again
+        done = CliRunner().invoke(cli, ["query", "plan", str(file)])
+        assert done.exit_code == 0, done.output
+        assert "then 0.25 and 0.75 in each report" in done.output
+        assert read_query(file).instantaneous == STEPS[0]
+        assert file.read_text(encoding="utf-8").count("[instantaneous]") == 1
+    file.write_text(text.replace("memoize = true", "memoize = true\ninstantaneous = false"), encoding="utf-8")
+    assert CliRunner().invoke(cli, ["query", "plan", str(file)]).exit_code == 0
+    assert read_query(file).instantaneous is None

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from deniable import BasicRappor, Mechanism, OptimizedUnary, SymmetricUnary, UnaryEncoding, every_path, seeded_source
+from deniable.console.design_plans import DesignRequest, design_answer
 from deniable.errors import ParameterError, ReportFormatError
 from deniable.mechanisms.memoized_unary import MemoizedUnary
 from deniable.mechanisms.threshold import ThresholdHistogram
@@ -147,3 +148,19 @@ def test_bad_parameters_are_named(given: dict[str, Any], says: str) -> None:
     with pytest.raises((ParameterError, ReportFormatError)) as caught:
         MemoizedUnary(**given)
     assert says in str(caught.value)
+
+
+def test_the_console_states_the_error_of_both_steps() -> None:
+    """A drafted memoized query has the second step: a design that left it out would promise half of the ±."""
+    asked: dict[str, Any] = {"people": 20_000, "share": 0.1, "buckets": 8, "every": "1 h", "epochs": 24, "epsilon": 2.0}
+    fresh, kept = (design_answer(DesignRequest(**asked, memoize=memoize)) for memoize in (False, True))
+    assert fresh["mechanism"]["name"] == kept["mechanism"]["name"] == "OptimizedUnary"
+    two = MemoizedUnary(OptimizedUnary(8, 2.0), 0.25, 0.75)
+    assert kept["margin"] == pytest.approx(1.959964 * two.stderr(20_000, 0.1), rel=1e-3)
+    assert kept["margin"] > 1.9 * fresh["margin"]
+    wanted = {**asked, "margin": fresh["margin"] * 1.2}
+    del wanted["epsilon"]
+    refused = design_answer(DesignRequest(**wanted, memoize=True))
+    assert not refused["feasible"]
+    assert "randomizes the permanent answer once more" in refused["problem"]
+    assert refused["nearest"]["people"] > 3 * 20_000 / 1.2**2

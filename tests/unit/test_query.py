@@ -506,3 +506,50 @@ def test_a_query_is_no_longer_than_devices_take(letter: str) -> None:
     assert make_query(sql=longest).sql == longest
     with pytest.raises(ParameterError, match="sql"):
         make_query(sql=longest + letter * 2)
+
+
+# --- the second step of memoized answers --------------------------------------------------------------------------------
+
+STEP = {"p": 0.25, "q": 0.75}
+
+
+def test_new_memoized_queries_have_a_second_step_and_signed_ones_without_it_replay() -> None:
+    given = make_query().to_dict() | {"memoize": True}
+    old = Query.from_dict(given)
+    assert old.instantaneous is None
+    assert b"instantaneous" not in old.content
+    assert Query.from_content(old.content) == old
+    fields = {name: getattr(old, name) for name in ("id", "analyst", "sql", "columns", "schedule", "proxies")}
+    new = Query(**fields, mechanism=old.recipe, memoize=True)
+    assert new.instantaneous == STEP
+    assert Query.from_content(new.content) == new
+    assert new.epsilon_local < new.epsilon_charged == old.epsilon_charged == old.epsilon_local
+    assert new.revised(sampling=0.5).instantaneous == STEP
+    assert new.revised(memoize=False).instantaneous is None
+    assert make_query().revised(memoize=True).instantaneous == STEP
+    assert Query(**fields, mechanism=old.recipe).instantaneous is None
+
+
+def test_mechanisms_that_are_not_unary_replay() -> None:
+    complete = [Column("distance", MILES, other=True)]
+    for recipe in ({"name": "DirectEncoding", "epsilon": 1.0}, {"name": "BasicRappor", "f": 0.5, "p": 0.5, "q": 0.75}):
+        made = make_query(memoize=True, mechanism=recipe, columns=complete, instantaneous="default")
+        assert made.instantaneous is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"instantaneous": STEP}, "must be left out without memoize and a unary mechanism"),
+        ({"memoize": True, "instantaneous": {"p": 0.8, "q": 0.2}}, "instantaneous.q = 0.2 must exceed p = 0.8"),
+        ({"memoize": True, "instantaneous": {"p": 0.8}}, "instantaneous.q = 'nothing' must lie strictly between 0 and 1"),
+        ({"memoize": True, "instantaneous": {"p": 0.1, "r": 0.2}}, "instantaneous.r = 0.2 is not a known key"),
+        ({"memoize": True, "instantaneous": 7}, "instantaneous = 7 must be a table with the keys p, q"),
+        ({"memoize": True, "instantaneous": STEP, "budget": Budget(epsilon=1.0)}, "must pay for the permanent answers"),
+        ({"mechanism": {"name": "MemoizedUnary"}}, "must be the first step alone"),
+    ],
+)
+def test_a_second_step_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        make_query(**changes)
+    assert says in str(caught.value)

@@ -13,11 +13,14 @@ from pydantic import BaseModel, Field
 
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.mechanisms.memoized_unary import MemoizedUnary
 from deniable.mechanisms.reports import Tally
+from deniable.mechanisms.unary import UnaryMechanism
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import Spread, deviations
 from deniable.planning.request import SMALLEST
 from deniable.privacy.release_accountant import Releases
+from deniable.queries.query import DEFAULT_STEP
 from deniable.queries.schedule import duration
 from deniable.queries.sizes import row_words, smallest_class
 from deniable.randomness import system_source
@@ -73,9 +76,12 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
         return _refused(request, error.problem, error.nearest)
     except PlanError as error:  # a ± as large as the share itself
         return _refused(request, str(error), {"margin": request.share})
+    figures = _figures(request, found.mechanism, found.sampling, found.population)
+    if request.margin is not None and figures["margin"] > request.margin * (1 + 1e-9):
+        return _refused(request, *_second_step(request, figures))
     return {
         "feasible": True,
-        **_figures(request, found.mechanism, found.sampling, found.population),
+        **figures,
         "share": found.share,
         "detectable_difference": found.detectable_difference,
         "reason": found.reason,
@@ -83,9 +89,22 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     }
 
 
+def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
+    """The mechanism of the reports: permanent bits are randomized once more in each, as in the query that is drafted."""
+    two_steps = request.memoize and isinstance(mechanism, UnaryMechanism)
+    return MemoizedUnary(mechanism, **DEFAULT_STEP) if two_steps else mechanism
+
+
+def _second_step(request: DesignRequest, figures: Mapping[str, Any]) -> tuple[str, dict[str, float]]:
+    """Why a planned target is missed by the reports of permanent answers, and what would meet it."""
+    needed = math.ceil(figures["people"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
+    problem = f"each report randomizes the permanent answer once more, which leaves ± {100 * figures['margin']:.3g} points"
+    return problem, {"margin": figures["margin"], "population": needed}
+
+
 def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, people: int) -> dict[str, Any]:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
-    spread, z, reports = Spread.of(mechanism), deviations(0.95), sampling * people
+    spread, z, reports = Spread.of(_reported(request, mechanism)), deviations(0.95), sampling * people
     margin = z * spread.stderr(request.share, reports)
     return {
         "people": people,
@@ -172,7 +191,7 @@ def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list
     z, name, out = deviations(0.95), type(mechanism).__name__, []
     for epsilon in _CURVE:
         try:
-            other = _made(name, request.buckets, epsilon)
+            other = _reported(request, _made(name, request.buckets, epsilon))
             out.append((epsilon, z * Spread.of(other).stderr(request.share, reports)))
         except (ParameterError, PlanError, TypeError):
             continue

@@ -37,7 +37,7 @@ class MemoizedUnary(MemoizedMechanism, UnaryReports):
     >>> from deniable import OptimizedUnary
     >>> daily = MemoizedUnary(OptimizedUnary(["home", "news", "mail"], 2.0), p=0.25, q=0.75)
     >>> round(daily.epsilon, 4), daily.lifetime_epsilon
-    (0.7902, 2.0)
+    (0.802, 2.0)
     """
 
     first_step: Any

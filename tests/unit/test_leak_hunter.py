@@ -1,6 +1,6 @@
 """Nothing tells two devices apart that differ in their data alone, and planted leaks are found.
 
-`DENIABLE_LEAK_HUNT_MINUTES=10` hunts for so long, instead of through the first scenarios only.
+`DENIABLE_LEAK_HUNT_MINUTES=10` hunts for so long, instead of through the first scenarios alone.
 """
 
 from __future__ import annotations
@@ -37,14 +37,10 @@ _MOST_SHRUNK = 3
 
 
 def seeds() -> Iterator[int]:
-    """The known scenarios, then the short form's or as many as the long form has minutes for."""
-    yield from range(-len(KNOWN), 0)
-    minutes = os.environ.get("DENIABLE_LEAK_HUNT_MINUTES")
-    if minutes is None:
-        yield from range(N_SCENARIOS)
-        return
-    ends = time.monotonic() + 60 * float(minutes)
-    seed = 0
+    """The known scenarios, the short form's and, in the long form, those there is time for."""
+    ends = time.monotonic() + 60 * float(os.environ.get("DENIABLE_LEAK_HUNT_MINUTES", "0"))
+    yield from range(-len(KNOWN), N_SCENARIOS)
+    seed = N_SCENARIOS
     while time.monotonic() < ends:
         yield seed
         seed += 1

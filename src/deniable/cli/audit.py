@@ -15,6 +15,7 @@ from deniable.audit.findings import Audit
 from deniable.audit.game import Progress
 from deniable.audit.mechanisms import audit_mechanism
 from deniable.audit.statements import make_statement, read_statement, sign_statement, write_statement
+from deniable.cli.connecting import read_token
 from deniable.cli.output import as_json, progress_bar, say
 from deniable.cli.plan import number
 from deniable.cli.query import load_query
@@ -200,6 +201,44 @@ def audit_whole_pipeline(query_file: Path, **common: Any) -> None:
             return audit_pipeline(query, Path(place), n, common["confidence"], progress=progress)
 
     _run(f"pipeline of {query.id}", {"n": n, "proxies": len(query.proxies)}, {"pipeline": run}, common, query)
+
+
+@audit.command("service")
+@click.argument("url")
+@click.option("--token-file", type=_FILE, required=True, help="A token of the aggregator, with the right to publish.")
+@click.option("--proxy", help="The address of one of its proxies.")
+@click.option("--device-token-file", type=_FILE, help="A device's token at that proxy: it is used up and replaced.")
+@click.option("--key", type=_FILE, help="The key of the analyst to whom the token belongs.")
+@click.option("--other-key", type=_FILE, help="The key of another analyst.")
+@click.option("--other-token-file", type=_FILE, help="A token of that other analyst, with the right to publish.")
+@click.option("--query", "query_file", type=_FILE, help="A query that the aggregator would take, to be varied.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def audit_running_service(
+    url: str, token_file: Path, proxy: str | None, device_token_file: Path | None, wants_json: bool, **channel: Path | None
+) -> None:
+    """Attack the aggregator at URL, and one of its proxies, as the holder of a token could. Only for services that you operate.
+
+    Each attack says what was tried and what was seen. Without --proxy and --device-token-file, or without --key, --other-key,
+    --other-token-file and --query (which publish two queries and stop them again), the attacks that need them are not tried. Exit
+    code 1 if an attack succeeds.
+    """
+    from deniable.audit.attempts import ServiceTarget  # noqa: PLC0415 - only here
+    from deniable.audit.service_attacks import ForeignChannel, audit_service  # noqa: PLC0415
+
+    if (proxy is None) != (device_token_file is None):
+        raise ParameterError("--proxy", proxy, "and --device-token-file must be given together")
+    relay = None if proxy is None or device_token_file is None else ServiceTarget(proxy, read_token(device_token_file))
+    foreign = None
+    key, other_key, other_token = channel["key"], channel["other_key"], channel["other_token_file"]
+    if key is not None and other_key is not None and other_token is not None and channel["query_file"] is not None:
+        keys = AnalystKey.load(key), AnalystKey.load(other_key)
+        foreign = ForeignChannel(*keys, read_token(other_token), load_query(channel["query_file"])[0])
+    elif any(channel.values()):
+        raise ParameterError("--key", None, "and --other-key, --other-token-file and --query must be given together")
+    found = audit_service(ServiceTarget(url, read_token(token_file)), relay, foreign)
+    say(as_json(found.to_dict()) if wants_json else str(found))
+    if not found.holds:
+        raise click.exceptions.Exit(_NOT_HELD)
 
 
 @audit.command("verify")

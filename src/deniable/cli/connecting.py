@@ -12,7 +12,7 @@ import click
 from deniable.analyst.analyst import Analyst
 from deniable.errors import ParameterError
 
-__all__ = ["aggregator_options", "connect"]
+__all__ = ["aggregator_options", "connect", "read_token"]
 
 
 def aggregator_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,8 +39,13 @@ def connect(url: str, token_file: Path | None) -> Analyst:
         if not token:
             raise ParameterError("--token-file", None, "is missing: the aggregator requires a token")
     else:
-        try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ParameterError("--token-file", str(token_file), f"cannot be read: {error}") from None
+        token = read_token(token_file)
     return Analyst(url, token)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError("--token-file", str(file), f"cannot be read: {error}") from None

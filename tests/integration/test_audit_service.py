@@ -1,0 +1,127 @@
+"""Attacks on a running service: they succeed where they should, and fail on ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from deniable.aggregator.tokens import RIGHTS, add_token
+from deniable.audit import service_attacks
+from deniable.audit.attempts import ServiceAudit, ServiceTarget
+from deniable.audit.service_attacks import ForeignChannel, audit_service
+from deniable.cli import cli
+from deniable.errors import ParameterError
+from deniable.queries.keys import AnalystKey
+from deniable.queries.signing import sign
+from toolkit.consoles import SeededConsole, console_query, seeded_console
+from toolkit.crowds import KEY
+from toolkit.proxies import ProxyProcess, query_of_today
+from toolkit.weak_service import weak_service
+
+pytestmark = pytest.mark.slow
+
+OTHER = AnalystKey("Mallory", bytes(range(1, 33)))
+BOARD = [json.loads(sign(query_of_today(analyst=KEY.owner), KEY).to_bytes())]
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeededConsole]:
+    with seeded_console(tmp_path_factory.mktemp("console")) as found:
+        found.publish(console_query(found.proxies))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    with ProxyProcess(tmp_path_factory.mktemp("proxy") / "proxy") as found:
+        found.publish(query_of_today())
+        yield found
+
+
+def verdicts(found: ServiceAudit) -> dict[str, str]:
+    return {each.name: each.verdict for each in found.attempts}
+
+
+def foreign() -> ForeignChannel:
+    return ForeignChannel(KEY, OTHER, "deniable_good", query_of_today(analyst=KEY.owner))
+
+
+def test_every_attack_succeeds_on_a_service_with_the_weaknesses_that_ours_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_attacks, "channel_tag_of", lambda _: 7)  # a tag that does not depend on the key
+    with weak_service(BOARD) as weak:
+        target = ServiceTarget(weak.url, "deniable_good")
+        found = audit_service(target, ServiceTarget(weak.url, "deniable_device"), foreign())
+    assert set(verdicts(found).values()) == {"broken"}, str(found)
+    assert len(found.attempts) == 8
+    assert not found.holds
+    assert weak.sent["stopped"] == 2, "what was published is stopped again"
+    assert ServiceAudit.from_dict(found.to_dict()) == found
+
+
+def test_what_is_mended_is_said_to_hold() -> None:
+    with weak_service(BOARD, "public", "channel", "quota") as weak:
+        target = ServiceTarget(weak.url, "deniable_good")
+        found = verdicts(audit_service(target, ServiceTarget(weak.url, "deniable_device"), foreign()))
+    assert [name for name, verdict in found.items() if verdict == "holds"] == [
+        "cost of what anyone may read",
+        "another analyst's channel",
+        "quota after a rotation",
+    ]
+
+
+def test_a_query_on_a_channel_whose_tag_is_the_analyst_s_own_is_no_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = iter(range(100))
+    monkeypatch.setattr(service_attacks, "channel_tag_of", lambda _: next(tags))
+    with weak_service(BOARD) as weak:
+        found = verdicts(audit_service(ServiceTarget(weak.url, "deniable_good"), None, foreign()))
+    assert found["another analyst's channel"] == "holds"
+    assert found["quota after a rotation"] == "not tried"
+
+
+def test_our_own_services_hold(console: SeededConsole, proxy: ProxyProcess) -> None:
+    device = proxy.token(quota=100_000)["Authorization"].removeprefix("Bearer ")
+    found = audit_service(ServiceTarget(console.url, console.analyst), ServiceTarget(proxy.address, device))
+    untried = ("another analyst's channel", "quota after a rotation")
+    expected = {name: "not tried" if name in untried else "holds" for name in verdicts(found)}
+    assert verdicts(found) == expected, str(found)
+
+
+def test_without_rights_or_a_service_nothing_is_tried_and_nothing_claimed(console: SeededConsole) -> None:
+    with console.service.writing() as connection:
+        useless = add_token(connection, "Nobody", [], 0)
+    found = verdicts(audit_service(ServiceTarget(console.url, useless)))
+    assert found["compile bomb"] == found["oversized simulation"] == found["streams at once"] == "not tried"
+    away = audit_service(ServiceTarget("http://127.0.0.1:9", "x"))
+    assert set(verdicts(away).values()) == {"not tried"}
+    with pytest.raises(ParameterError, match="must be the address of a service"):
+        ServiceTarget("localhost:8700")
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["audit", "service", *map(str, arguments)])
+
+
+def test_the_command_says_what_was_tried_and_its_code_says_whether_it_holds(console: SeededConsole, tmp_path: Path) -> None:
+    with console.service.writing() as connection:
+        token = add_token(connection, KEY.owner, RIGHTS, 0)
+    file = tmp_path / "token"
+    file.write_text(f"{token}\n")
+    held = run(console.url, "--token-file", file)
+    assert held.exit_code == 0, held.output
+    assert f"{console.url}: holds (6 of 8 attacks tried)" in held.output
+    assert held.output.count("    tried: ") == held.output.count("    seen: ") == 8
+    assert token not in held.output
+    file.write_text("deniable_good\n")
+    with weak_service(BOARD) as weak:
+        broken = run(weak.url, "--token-file", file, "--json")
+    assert broken.exit_code == 1
+    told = json.loads(broken.output)
+    assert told["holds"] is False
+    assert {each["verdict"] for each in told["attempts"]} == {"broken", "not tried"}
+    for arguments in (("--proxy", weak.url), ("--key", file), ("--device-token-file", file)):
+        refused = run(weak.url, "--token-file", file, *arguments)
+        assert (refused.exit_code, "must be given together" in refused.output) == (2, True)

@@ -64,24 +64,26 @@ class _Watchdog(threading.Thread):
         self._process = process
         self._changed = threading.Condition()
         self._ends: float | None = None
+        self._wakes = math.inf  # when the thread looks by itself; to wake it for each query would cost more than it does
         self._over = False
         self.start()
 
     def run(self) -> None:
         with self._changed:
             while not self._over:
-                left = None if self._ends is None else self._ends - time.monotonic()
-                if left is not None and left <= 0:
+                now = time.monotonic()
+                if self._ends is not None and self._ends <= now:
                     self._process.kill()
-                    left = self._ends = None
-                self._changed.wait(left)
+                    self._ends = None
+                self._wakes = math.inf if self._ends is None else self._ends
+                self._changed.wait(None if self._ends is None else self._ends - now)
 
     def watch(self, seconds: float | None, over: bool = False) -> None:
         """Allow so many seconds from now on, or, with None, any number."""
         with self._changed:
             self._ends = None if seconds is None else time.monotonic() + seconds
             self._over = self._over or over
-            if over or seconds is not None:
+            if over or (self._ends is not None and self._ends < self._wakes):
                 self._changed.notify()
 
 

@@ -164,7 +164,7 @@ def replay_words(query: Query) -> str:
         return ""
     losses = f"One report loses {loss_text(query.epsilon_local)}, all reports together at most {query.releases.life}"
     if isinstance(query.mechanism, MemoizedMechanism):
-        return f"{losses}; each is randomized once more, so that they do not link your messages"
+        return f"{losses}; each is randomized once more, so that they are not equal, though still alike"
     return f"{losses}; all are equal, which links your messages for anyone who reads the log or the history"
 
 

@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from deniable.client.guard import LARGEST_CELL
 from deniable.queries.signing import SignedQuery, authenticate
 from toolkit.devices import ORIGIN, make_policy
 from toolkit.leak_hunter import Finding, difference_of, differences, first_leak, shrink
 from toolkit.leak_hunter_device import SLOWNESS, Life, ProcessorClock, processor_seconds
 from toolkit.leak_hunter_plants import PLANTS, Plant
 from toolkit.leak_hunter_scenarios import (
+    DISTANCES,
     KINDS,
     KNOWN,
+    LONG_TEXT,
     OWNERS,
     Ask,
     Contents,
@@ -83,6 +88,44 @@ def test_each_kind_of_query_can_be_signed_at_its_largest(kind: str) -> None:
     [(query, relayed)] = Scenario(0, Contents(), Contents(), (Ask(kind, max(sizes)),)).queries()
     verified = authenticate(SignedQuery.from_bytes(relayed), make_policy(query).ring, ORIGIN)
     assert verified.digest == query.digest
+
+
+def run_sql(kind: str, size: int, trip: str) -> list[tuple[object, ...]] | str:
+    """What a query finds where this is the only trip, with a cell's limit, or how it fails."""
+    [(query, _)] = Scenario(0, Contents(), Contents(), (Ask(kind, size),)).queries()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE trips (distance REAL, note TEXT)")
+        connection.execute("INSERT INTO trips VALUES (?, '')", (DISTANCES[trip],))
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_CELL)
+        ends = time.process_time() + 0.3
+        connection.set_progress_handler(lambda: time.process_time() > ends, 1000)
+        try:
+            return connection.execute(query.sql).fetchall()
+        except sqlite3.Error as error:
+            return error.sqlite_errorname
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "harm"),
+    [
+        ("fails where far", 0, "SQLITE_ERROR"),
+        ("slow where far", 0, "SQLITE_INTERRUPT"),
+        ("long text where far", 100_000, "SQLITE_TOOBIG"),
+        ("a blob where far", 0, [(b"\0",)]),
+    ],
+)
+def test_hostile_sql_harms_those_who_have_gone_far(kind: str, size: int, harm: object) -> None:
+    assert run_sql(kind, size, "near") == [(DISTANCES["near"],)]
+    assert run_sql(kind, size, "far") == harm
+
+
+def test_long_texts_and_many_rows_are_made_for_those_who_have_gone_far() -> None:
+    for kind in ("heavy patterns where far", "heavy rows where far"):
+        for trip, length in (("near", 1), ("far", LONG_TEXT)):
+            rows = run_sql(kind, 40, trip)
+            assert {len(str(cell)) for row in rows for cell in row} == {length}
+    assert run_sql("many rows where far", 0, "near") == []
+    assert len(run_sql("many rows where far", 0, "far")) == 10_000
 
 
 def burn(seconds: float) -> None:

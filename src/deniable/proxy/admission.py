@@ -12,7 +12,7 @@ from deniable.proxy.intake import Receipt, Upload
 from deniable.proxy.intake_worker import Result, UploadWorker
 from deniable.service.hot_path import Headers, Reply, header, refusal
 from deniable.service.limits import ConnectionLimits
-from deniable.service.request_rules import check_authorization
+from deniable.service.request_rules import several_tokens
 from deniable.service.tokens import Role, Token
 
 __all__ = ["SHARES", "Admission", "QueryList", "ShareUploads"]
@@ -105,11 +105,15 @@ class ShareUploads:
 
     def begin(self, headers: Headers) -> _ShareUpload:
         """Authorize the sender and check the media type."""
-        media_type, authorization = b"", check_authorization(headers)
-        for name, value in headers:
-            if name == b"content-type":
+        media_type, authorization = b"", None
+        for name, value in headers:  # one pass, for it is done for every upload
+            if name == b"authorization":
+                if authorization is not None:
+                    raise several_tokens()
+                authorization = value
+            elif name == b"content-type":
                 media_type = value
-        token = self.admission.authorize(authorization, "POST /v1/shares", "device")
+        token = self.admission.authorize(authorization or b"", "POST /v1/shares", "device")
         if media_type != _SHARES and media_type.partition(b";")[0].strip().lower() != _SHARES:
             raise RefusedError("media_type", 415, f"shares must be sent as {SHARES}")
         return _ShareUpload(self, token, self.admission.hold(token))

@@ -13,7 +13,7 @@ from typing import Any
 from deniable.errors import RefusedError
 from deniable.service.http_server import problem
 
-__all__ = ["NO_SNIFF", "NO_STORE", "RequestRules", "check_authorization", "common_lines"]
+__all__ = ["NO_SNIFF", "NO_STORE", "RequestRules", "check_authorization", "common_lines", "several_tokens"]
 
 NO_STORE = (b"cache-control", b"no-store")
 NO_SNIFF = (b"x-content-type-options", b"nosniff")
@@ -30,8 +30,13 @@ def check_authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The value of the only `Authorization` header, empty without one; raises :class:`RefusedError` if there are several."""
     shown = [value for name, value in headers if name == b"authorization"]
     if len(shown) > 1:
-        raise RefusedError("authorization", 400, f"a request has one Authorization header, and this one has {len(shown)}")
+        raise several_tokens()
     return shown[0] if shown else b""
+
+
+def several_tokens() -> RefusedError:
+    """The refusal of a request with more than one `Authorization` header."""
+    return RefusedError("authorization", 400, "a request has at most one Authorization header, and this one has several")
 
 
 class RequestRules:

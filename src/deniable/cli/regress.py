@@ -85,7 +85,8 @@ def regress(
     """Regress an answer on other columns of FILEs, any of which may be randomized.
 
     The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; put names with spaces in
-    backticks. FILE.toml, --column or --mechanisms say which columns are randomized; all others are used as they are, text as
+    backticks. Each option of a multiple-choice column predicts; news[web] is one option, also as an outcome. FILE.toml,
+    --column or --mechanisms say which columns are randomized; all others are used as they are, text as
     categories. The model is logistic, or multinomial for several answers, unless --linear is given. Tests are likelihood-ratio
     tests, or Wald tests with weights, strata, clusters or --linear.
     """

@@ -2,28 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.errors import ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.fitting import Model
+from deniable.estimation.likelihood import bit_pair, likelihoods
 
-__all__ = ["PredictorModel", "combinations"]
+__all__ = ["Predictor", "PredictorModel", "answer_predictor", "combinations", "joint_channel"]
 
 _Floats = NDArray[np.float64]
 _MOST_REPORTS = 64
+_MOST_CHOICES = 6
+"""The most labels of a multiple choice whose sets are listed."""
 
 
-def combinations(likelihoods: list[_Floats]) -> tuple[_Floats, list[tuple[int, ...]]]:
-    """P(reports | all true answers), one column per combination of answers; and the combinations."""
-    joint = np.ones((len(likelihoods[0]), 1))
-    for likelihood in likelihoods:
-        joint = (joint[:, :, None] * likelihood[:, None, :]).reshape(len(joint), -1)
-    return joint, list(product(*(range(likelihood.shape[1]) for likelihood in likelihoods)))
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """One randomized question that predicts: what its reports say about each possible true answer."""
+
+    names: tuple[str, ...]
+    """Of the columns."""
+    likelihood: _Floats
+    """P(report | answer), one row per person."""
+    columns: _Floats
+    """What each answer (row) contributes to the outcome's model."""
+    channel: _Floats | None
+    """P[report, answer], where reports can be listed."""
+
+
+def answer_predictor(name: str, mechanism: Any, reports: Any) -> Predictor:
+    """An indicator of each answer but the first; if a person may choose several labels, one of each label."""
+    if not getattr(mechanism, "exclusive", True):
+        return _choices_predictor(name, mechanism, reports)
+    channel = mechanism.channel()
+    return Predictor(
+        tuple(f"{name}[{label}]" for label in mechanism.labels[1:]),
+        likelihoods(mechanism, reports),
+        np.eye(len(mechanism.labels))[:, 1:],
+        channel if isinstance(channel, np.ndarray) else None,
+    )
+
+
+def _choices_predictor(name: str, mechanism: Any, reports: Any) -> Predictor:
+    """Multiple choice: the possible answers are sets of labels, and each label's bit has its own coin."""
+    k = len(mechanism.labels)
+    if k > _MOST_CHOICES:
+        rule = f"must be at most {_MOST_CHOICES}: take single options, such as {name}[{mechanism.labels[0]}]"
+        raise ParameterError(f"len({name}.labels)", k, rule)
+    a, b = bit_pair(mechanism)
+    listed = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
+    sets = mechanism.answer_sets()
+    rate = np.where(sets, a, b)  # answer, label
+    channel = np.where(listed[:, None, :], rate, 1 - rate).prod(axis=2)
+    numbers = mechanism.supports(mechanism.reports(reports).data) @ (1 << np.arange(k))
+    names = tuple(f"{name}[{label}]" for label in mechanism.labels)
+    return Predictor(names, channel[numbers], sets.astype(np.float64), channel)
+
+
+def combinations(predictors: Sequence[Predictor]) -> tuple[_Floats, _Floats]:
+    """P(reports | all true answers), one column per combination of answers; and the columns of each combination."""
+    joint, columns = predictors[0].likelihood, predictors[0].columns
+    for other in predictors[1:]:
+        joint = (joint[:, :, None] * other.likelihood[:, None, :]).reshape(len(joint), -1)
+        repeated = np.repeat(columns, len(other.columns), axis=0)
+        columns = np.hstack([repeated, np.tile(other.columns, (len(columns), 1))])
+    return joint, columns
+
+
+def joint_channel(predictors: Sequence[Predictor]) -> _Floats | None:
+    """P[combination of reports, combination of answers]; None unless the reports of all predictors can be listed."""
+    together = np.ones((1, 1))
+    for predictor in predictors:
+        if predictor.channel is None:
+            return None
+        together = np.asarray(np.kron(together, predictor.channel), dtype=np.float64)
+    return together
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.files import Missing, Paths
 from deniable.survey.formula import Formula, code_terms, parse_formula
+from deniable.survey.options import refuse_whole
 from deniable.survey.rows import read_rows
 from deniable.survey.spelling import cell_text, spell
 from deniable.table_file import TableFormat
@@ -72,6 +73,7 @@ def regress_file(
     """How one column depends on others, by a formula such as "used ~ age + region".
 
     `mechanisms`, or the file that `randomize_file` wrote, says which columns are randomized and how; they may be on either side.
+    A multiple-choice column has a predictor per option; `news[web]` is one option, on either side.
     All other columns are used as they are: numbers, or categories, the first of which in order is the reference. `design` is how
     the outcome was asked if no mechanism says so: a design with two samples, whose number is in the column `group`, or scrambled
     numbers. The model is logistic (multinomial for several answers) unless `linear`.
@@ -92,6 +94,8 @@ def regress_file(
     options: dict[str, Any] = {"randomized": predictors, "intercept": model.intercept, "names": names}
     options["sample"] = sample_of(drawn, rows.cells)
     covariates = covariates if names else np.zeros((rows.n, 0))
+    if outcome is not None:
+        refuse_whole(model.outcome, outcome[0])
     if outcome is not None and design is not None:
         raise SurveyError(f"column {model.outcome!r} already has a mechanism, so it cannot have a design as well")
     if linear:
@@ -145,6 +149,8 @@ def correlate_file(
         raise SurveyError(f"a correlation needs two different columns or more, not {', '.join(columns)}")
     drawn = sample or SampleColumns()
     rows = read_rows(path, mechanisms, [*columns, *drawn.names], missing=missing, layout=layout, progress=progress)
+    for name in columns:
+        refuse_whole(name, rows.reports[name].mechanism if name in rows.reports else None)
     values: dict[str, Any] = {
         name: (rows.reports[name].mechanism, rows.reports[name]) if name in rows.reports else _numbers(name, rows.cells[name])
         for name in columns

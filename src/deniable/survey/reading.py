@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deniable.errors import SurveyError
 from deniable.table_file import STANDARD_STREAM, TableFormat, kind_of, open_parquet, open_sheet, open_text
@@ -15,6 +15,19 @@ __all__ = ["Chunk", "check_file", "read_chunks"]
 CHUNK_ROWS = 1 << 16
 
 Progress = Callable[[float], None]
+CheckHeader = Callable[[Path, Sequence[str]], None]
+
+
+class _Wanted(NamedTuple):
+    """Which columns are read, all of them for None, and what is checked before."""
+
+    columns: Sequence[str] | None
+    check_header: CheckHeader | None
+
+    def places(self, path: Path, header: Sequence[str]) -> dict[str, int]:
+        if self.check_header is not None:
+            self.check_header(path, header)
+        return {name: _place(path, header, name) for name in (header if self.columns is None else self.columns)}
 
 
 @dataclass(frozen=True)
@@ -48,38 +61,42 @@ def check_file(path: Path) -> None:
 
 
 def read_chunks(
-    path: Path, columns: Sequence[str] | None, progress: Progress | None = None, layout: TableFormat | None = None
+    path: Path,
+    columns: Sequence[str] | None,
+    progress: Progress | None = None,
+    layout: TableFormat | None = None,
+    check_header: CheckHeader | None = None,
 ) -> Iterator[Chunk]:
     """The named columns, or all of them for None, chunk by chunk; `progress` is called with the fraction of the file read so far.
 
-    `-` is standard input, as delimited text.
+    `-` is standard input, as delimited text. `check_header` is called with the file and the names of all its columns.
     """
     check_file(path)
     read = {"parquet": _parquet_chunks, "excel": _excel_chunks, "text": _text_chunks}[kind_of(path)]
     rows = 0
-    for chunk in read(path, columns, progress or (lambda part: None), layout):
+    for chunk in read(path, _Wanted(columns, check_header), progress or (lambda part: None), layout):
         rows += len(chunk)
         yield chunk
     if not rows:
         raise SurveyError(f"{path} has no rows")
 
 
-def _text_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
-    with open_text(path, SurveyError, layout, columns) as table:
-        for chunk in _chunks(path, table.header, table.rows, columns):
+def _text_chunks(path: Path, wanted: _Wanted, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
+    with open_text(path, SurveyError, layout, wanted.columns) as table:
+        for chunk in _chunks(path, table.header, table.rows, wanted):
             progress(table.share_read())
             yield chunk
     progress(1.0)
 
 
-def _excel_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
+def _excel_chunks(path: Path, wanted: _Wanted, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
     with open_sheet(path, SurveyError, layout) as rows:
         header = ["" if name is None else str(name) for name in next(rows, ())]
         while header and not header[-1]:
             header.pop()
         if not header:
             raise SurveyError(f"{path} is empty: its first row must name the columns")
-        yield from _chunks(path, header, _filled(rows, len(header)), columns)
+        yield from _chunks(path, header, _filled(rows, len(header)), wanted)
     progress(1.0)
 
 
@@ -97,15 +114,15 @@ def _filled(rows: Iterator[tuple[Any, ...]], width: int) -> Iterator[tuple[Any, 
         yield row[: max(cut, width)] + (None,) * (width - len(row))
 
 
-def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], columns: Sequence[str] | None) -> Iterator[Chunk]:
-    columns = header if columns is None else columns
-    places = [_place(path, header, name) for name in columns]
+def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], wanted: _Wanted) -> Iterator[Chunk]:
+    places = wanted.places(path, header)
+    columns = list(places)
     taken: list[list[Any]] = [[] for _ in columns]
     row = 0
     for row, fields in enumerate(rows, 1):
         if len(fields) != len(header):
             raise SurveyError(f"{path}, row {row}: {len(fields)} fields, but the header has {len(header)}")
-        for values, place in zip(taken, places, strict=True):
+        for values, place in zip(taken, places.values(), strict=True):
             values.append(fields[place])
         if row % CHUNK_ROWS == 0:
             yield Chunk(row - CHUNK_ROWS + 1, dict(zip(columns, taken, strict=True)))
@@ -114,13 +131,11 @@ def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], co
         yield Chunk(row - len(taken[0]) + 1, dict(zip(columns, taken, strict=True)))
 
 
-def _parquet_chunks(path: Path, columns: Sequence[str] | None, progress: Progress, _: TableFormat | None) -> Iterator[Chunk]:
+def _parquet_chunks(path: Path, wanted: _Wanted, progress: Progress, _: TableFormat | None) -> Iterator[Chunk]:
     with open_parquet(path, SurveyError) as file:
-        columns = file.schema_arrow.names if columns is None else columns
-        for name in columns:
-            _place(path, file.schema_arrow.names, name)
+        columns = list(wanted.places(path, file.schema_arrow.names))
         total, row = file.metadata.num_rows, 0
-        for batch in file.iter_batches(CHUNK_ROWS, columns=list(columns)):
+        for batch in file.iter_batches(CHUNK_ROWS, columns=columns):
             yield Chunk(row + 1, {name: batch.column(name).to_pylist() for name in columns})
             row += batch.num_rows
             progress(row / total)

@@ -177,7 +177,8 @@ def quantile(
     interval then consists of the points at which F, a straight line within each bin, is within its own errors of the level.
 
     With s the standard error of F at the quantile, the standard error is half the distance over which such an F crosses
-    from level - s to level + s. If negative shares make F fall, the value is that of the nearest F that does not, and `notes` says so.
+    from level - s to level + s. If negative shares make F fall, the value is that of the
+    nearest F that does not, and `notes` says so.
     """
     if not 0 < level < 1:
         raise ParameterError("level", level, "must lie strictly between 0 and 1")

@@ -129,12 +129,13 @@ class _Case:
         wanted = len(_samples(design))
         if samples != wanted:
             raise ParameterError("len(n)", samples, f"must be the design's number of samples, {wanted}")
-        needed = 2 if wanted == 2 or hasattr(design, "multiplier") else 1
+        amounts = hasattr(design, "multiplier")
+        needed = 2 if wanted == 2 or amounts else 1
         if len(values) != needed:
             raise ParameterError("value", value, f"must be {needed} number{'s' if needed > 1 else ''} for this design")
         if alternative not in _ALTERNATIVES:
             raise ParameterError("alternative", alternative, f"must be one of {', '.join(map(repr, _ALTERNATIVES))}")
-        names = getattr(design, "names", ("mean",) if hasattr(design, "multiplier") else ("pi",))
+        names = getattr(design, "names", ("mean",) if amounts else ("pi",))
         self.parameter = names[0] if parameter is None else parameter
         if self.parameter not in names:
             raise ParameterError("parameter", self.parameter, f"must be one of {', '.join(names)}")
@@ -145,6 +146,8 @@ class _Case:
             self.value, self.null_values = values[0], (self.null, *values[1:])
         else:
             self.value, self.null_values = shift(values, self.parameter, self.null)
+        _check_values(design, "value", values, values)
+        _check_values(design, "null", (self.null,) if amounts else self.null_values, (self.null,))
         if self.value == self.null:
             raise ParameterError("value", self.value, "must differ from null")
         if alternative != "two-sided" and (self.value > self.null) != (alternative == "greater"):
@@ -183,6 +186,21 @@ class _Case:
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
         )
+
+
+def _check_values(design: Any, name: str, values: tuple[float, ...], given: tuple[float, ...]) -> None:
+    """Refuse values that the parameters of a design cannot have; `given` is what the user wrote."""
+    shown = given[0] if len(given) == 1 else given
+    if not all(math.isfinite(value) for value in values):
+        raise ParameterError(name, shown, "must be finite")
+    mean = hasattr(design, "multiplier")
+    if (mean or hasattr(design, "items")) and len(values) == 2 and values[1] < 0:
+        raise ParameterError(name, shown, "must have a standard deviation of at least 0 as its second number")
+    proportions = values[:0] if mean else values[:1] if hasattr(design, "items") else values
+    if not all(0 <= value <= 1 for value in proportions):
+        raise ParameterError(name, shown, "must lie between 0 and 1: it is a proportion of people")
+    if hasattr(design, "class_shares") and min(design.class_shares(*values)) < -1e-9:
+        raise ParameterError(name, shown, "must leave a proportion of at least 0 to every kind of people")
 
 
 def _samples(design: Any) -> tuple[int, ...]:

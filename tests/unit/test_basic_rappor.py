@@ -180,7 +180,7 @@ def test_simulated_covariance_is_the_stated_one() -> None:
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.3, 0.2, 0.8)])
 def test_ten_rounds_of_replays_are_estimated_with_the_noise_they_share(f: float, p: float, q: float, told: bool) -> None:
-    """1,500 crowds of 400 people: the standard error of a coverage is 0.6 points. As independent reports, they cover 75 to 90 %."""
+    """1,500 crowds of 400 people: standard error 0.6 points. As independent reports, they cover 75 to 90 %."""
     mechanism = BasicRappor(4, f, p, q)
     rng, source, trials, n, rounds = np.random.default_rng(8), seeded_source(8), 1_500, 400, 10
     inside, naive, off = np.zeros(4), np.zeros(4), np.zeros(4)

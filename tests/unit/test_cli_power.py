@@ -95,6 +95,8 @@ EVERY = {
     "ItemCount:items=3": "0.1,0.9",
     "Scrambling:addend=-5|0|5": "0.5,3",
     "DirectQuestion": "0.1",
+    "ExtendedCrosswise:p=1/4": "0.1",
+    "ItemSum": "1,4,6",
 }
 
 

@@ -64,8 +64,8 @@ def design_power(
     """The probability that a test with `n` people detects that a parameter is not `null`.
 
     `value` is the prevalence, with whatever else the design needs: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
-    deviation of the harmless count), for scrambling (mean, standard deviation). `n` is one number, or one per sample. The test
-    rejects if the estimate is further from `null` than its standard error *there* allows; the probability of that uses the
+    deviation of the harmless count), for scrambling (mean, standard deviation), for an item sum (mean, standard deviation, that
+    of the harmless sum). `n` is one number, or one per sample. The test rejects if the estimate is further from `null` than its standard error *there* allows; the probability of that uses the
     standard error at `value`. rr's power.rr.test does the same, but treats an estimated u as known.
 
     >>> from deniable import ForcedResponse
@@ -129,8 +129,8 @@ class _Case:
         wanted = len(_samples(design))
         if samples != wanted:
             raise ParameterError("len(n)", samples, f"must be the design's number of samples, {wanted}")
-        amounts = hasattr(design, "multiplier")
-        needed = 2 if wanted == 2 or amounts else 1
+        amounts = _amounts(design)
+        needed = getattr(design, "power_values", 2 if wanted == 2 or amounts else 1)
         if len(values) != needed:
             raise ParameterError("value", value, f"must be {needed} number{'s' if needed > 1 else ''} for this design")
         if alternative not in _ALTERNATIVES:
@@ -193,14 +193,19 @@ def _check_values(design: Any, name: str, values: tuple[float, ...], given: tupl
     shown = given[0] if len(given) == 1 else given
     if not all(math.isfinite(value) for value in values):
         raise ParameterError(name, shown, "must be finite")
-    mean = hasattr(design, "multiplier")
-    if (mean or hasattr(design, "items")) and len(values) == 2 and values[1] < 0:
+    mean = _amounts(design)
+    if (mean or hasattr(design, "items")) and min(values[1:], default=0) < 0:
         raise ParameterError(name, shown, "must have a standard deviation of at least 0 as its second number")
     proportions = values[:0] if mean else values[:1] if hasattr(design, "items") else values
     if not all(0 <= value <= 1 for value in proportions):
         raise ParameterError(name, shown, "must lie between 0 and 1: it is a proportion of people")
     if hasattr(design, "class_shares") and min(design.class_shares(*values)) < -1e-9:
         raise ParameterError(name, shown, "must leave a proportion of at least 0 to every kind of people")
+
+
+def _amounts(design: Any) -> bool:
+    """Whether the design is about the mean of a number, and not about a proportion."""
+    return hasattr(design, "multiplier") or bool(getattr(design, "amounts", False))
 
 
 def _samples(design: Any) -> tuple[int, ...]:

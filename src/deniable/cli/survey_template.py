@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from deniable.cli.output import say, write_new
+from deniable.cli.output import as_json, confidence_option, save_figure, say, write_new
 from deniable.cli.survey import format_options
 from deniable.errors import SurveyError
+from deniable.planning.study import compare_designs
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 
@@ -17,7 +18,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group()
 def survey() -> None:
-    """Prepare a survey: propose the mechanisms of its columns."""
+    """Prepare a survey: propose the mechanisms of its columns, compare designs for a sensitive question."""
 
 
 @survey.command()
@@ -43,3 +44,20 @@ def template(
         return
     write_new(output, text, SurveyError)
     say(f"Wrote {output}: check its labels and ranges, then give it to deniable randomize --mechanisms.")
+
+
+@survey.command()
+@click.option("--prevalence", type=float, required=True, help="The expected proportion of carriers.")
+@click.option("--epsilon", type=float, required=True, help="The loss that all compared designs have.")
+@click.option("--margin", type=float, default=0.03, show_default=True, help="The half-width wanted.")
+@click.option("--direct-denial", type=float, default=0.0, help="The proportion of carriers who would deny it if asked directly.")
+@click.option("--denial", type=float, default=0.0, help="The proportion of carriers who deny it even behind the design.")
+@confidence_option
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the people needed.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def designs(plot: Path | None, wants_json: bool, **options: float) -> None:
+    """Compare designs for one sensitive question: which needs how many people, at the same protection."""
+    found = compare_designs(options.pop("prevalence"), options.pop("epsilon"), **options)
+    if plot is not None:
+        save_figure(found.plot().figure, plot)
+    say(as_json(found.to_dict()) if wants_json else found)

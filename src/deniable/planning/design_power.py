@@ -43,6 +43,19 @@ class DesignPower(Result):
         bars = [Bar("power", 100 * self.power)]
         return Display(("fact", "value"), facts, (str(self),), bars, "power (%)", 80.0)
 
+    def preregistration(self, invited: int | None = None) -> str:
+        """A paragraph for a preregistration: design, hypothesis, test, level, power and sample size."""
+        side = "two-sided" if self.alternative == "two-sided" else f"one-sided ({self.alternative})"
+        people = " + ".join(f"{n:,}" for n in self.n)
+        asked = "" if invited is None else f" To reach this number, {invited:,} people will be invited."
+        return (
+            f"The sensitive question will be asked with the design {self.design}. We test the hypothesis "
+            f"{self.parameter} = {self.null:g} by a {side} z test at a level of {100 * self.significance:g} %, with the standard error under the hypothesis. "
+            f"With {people} complete answers, the test has a power of {100 * self.power:.1f} % if {self.parameter} is "
+            f"{self.value:g} (standard error {self.stderr:.4g} there, {self.null_stderr:.4g} under the hypothesis).{asked} "
+            "Estimates will be reported with 95 % intervals; the analysis assumes that people follow the instructions of the design."
+        )
+
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)
         return (
@@ -65,8 +78,9 @@ def design_power(
 
     `value` is the prevalence, with whatever else the design needs: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
     deviation of the harmless count), for scrambling (mean, standard deviation), for an item sum (mean, standard deviation, that
-    of the harmless sum). `n` is one number, or one per sample. The test rejects if the estimate is further from `null` than its standard error *there* allows; the probability of that uses the
-    standard error at `value`. rr's power.rr.test does the same, but treats an estimated u as known.
+    of the harmless sum). `n` is one number, or one per sample. The test rejects if the estimate is further from `null` than its
+    standard error *there* allows; the probability of that uses the standard error at `value`. rr's power.rr.test does the same,
+    but treats an estimated u as known.
 
     >>> from deniable import ForcedResponse
     >>> survey = ForcedResponse(2 / 3, yes=1 / 6)

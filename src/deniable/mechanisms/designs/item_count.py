@@ -169,7 +169,7 @@ class ItemCount:
             raise ParameterError(name, "…", f"must hold whole numbers of items: up to {most[0]} of list A, {most[1]} of list B")
         return counts
 
-    def expected_stderr(self, n: Sequence[int], pi: float, spread: float, parameter: str = "pi") -> float:
+    def expected_stderr(self, n: Sequence[float], pi: float, spread: float, parameter: str = "pi") -> float:
         """The standard error from `n` people in both samples, if the harmless count has the standard deviation `spread`.
 
         The sensitive item is assumed to be independent of the others.

@@ -75,14 +75,14 @@ def numeric_variable(name: str, given: Any, scores: Sequence[float] | None = Non
     return Variable((name,), (guesses @ of)[:, None], (guesses @ of**2)[:, None, None], mechanism.epsilon)
 
 
-def predictor_variable(name: str, given: Any) -> Variable:
+def predictor_variable(name: str, given: Any, scores: Sequence[float] | None = None) -> Variable:
     """The columns of a regression: a number, or an indicator of each answer but the first of a randomized question.
 
-    With several labels per person, every label has an indicator, and because their coins are independent, the products of the
-    guesses of two labels are unbiased.
+    With `scores`, the answer is a number too. With several labels per person, every label has an indicator, and because their
+    coins are independent, the products of the guesses of two labels are unbiased.
     """
-    if not isinstance(given, tuple) or hasattr(given[0], "square_guesses"):
-        return numeric_variable(name, given)
+    if not isinstance(given, tuple) or hasattr(given[0], "square_guesses") or getattr(given[0], "numeric", False) or scores:
+        return numeric_variable(name, given, scores)
     mechanism, reports = given
     if not getattr(mechanism, "exclusive", True):
         guesses = answer_guesses(mechanism, reports)

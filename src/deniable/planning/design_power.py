@@ -50,10 +50,11 @@ class DesignPower(Result):
         asked = "" if invited is None else f" To reach this number, {invited:,} people will be invited."
         return (
             f"The sensitive question will be asked with the design {self.design}. We test the hypothesis "
-            f"{self.parameter} = {self.null:g} by a {side} z test at a level of {100 * self.significance:g} %, with the standard error under the hypothesis. "
-            f"With {people} complete answers, the test has a power of {100 * self.power:.1f} % if {self.parameter} is "
-            f"{self.value:g} (standard error {self.stderr:.4g} there, {self.null_stderr:.4g} under the hypothesis).{asked} "
-            "Estimates will be reported with 95 % intervals; the analysis assumes that people follow the instructions of the design."
+            f"{self.parameter} = {self.null:g} by a {side} z test at a level of {100 * self.significance:g} %, with the standard "
+            f"error under the hypothesis. With {people} complete answers, the test has a power of {100 * self.power:.1f} % if "
+            f"{self.parameter} is {self.value:g} (standard error {self.stderr:.4g} there, {self.null_stderr:.4g} under the "
+            f"hypothesis).{asked} Estimates will be reported with 95 % intervals; the analysis assumes that people follow the "
+            "instructions of the design."
         )
 
     def __str__(self) -> str:

@@ -66,6 +66,7 @@ def regress_file(
     sample: SampleColumns | None = None,
     errors: str | None = None,
     categories: Sequence[str] = (),
+    scores: Mapping[str, Sequence[float]] | None = None,
     missing: Missing = "refuse",
     layout: TableFormat | None = None,
     progress: Callable[[float], None] | None = None,
@@ -104,7 +105,9 @@ def regress_file(
         answers: Any = outcome if outcome is not None else _numbers(model.outcome, rows.cells[model.outcome])
         if design is not None:
             answers = (design, answers)
-        return regress_linear(answers, covariates, outcome_name=model.outcome, **options)
+        return regress_linear(answers, covariates, outcome_name=model.outcome, scores=scores, **options)
+    if scores:
+        raise SurveyError("scores are for a linear regression (--linear): a logistic one explains the labels themselves")
     if random_intercept is not None:
         options["random_intercept"] = [cell_text(cell) for cell in rows.cells[random_intercept]]
     if group is not None:
@@ -140,11 +143,17 @@ def correlate_file(
     mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
     *,
     sample: SampleColumns | None = None,
+    scores: Mapping[str, Sequence[float]] | None = None,
     missing: Missing = "refuse",
     layout: TableFormat | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Statistic]:
-    """The correlation of each pair of these columns; columns that are not randomized must hold numbers."""
+    """The correlation of each pair of these columns; columns that are not randomized must hold numbers.
+
+    `scores` are numbers for the labels of randomized columns, in the order of the labels.
+    """
+    if unknown := set(scores or {}) - set(columns):
+        raise SurveyError(f"scores are given for {', '.join(sorted(unknown))}, of which no correlation is asked")
     if len(set(columns)) != len(columns) or len(columns) < 2:
         raise SurveyError(f"a correlation needs two different columns or more, not {', '.join(columns)}")
     drawn = sample or SampleColumns()
@@ -156,4 +165,4 @@ def correlate_file(
         for name in columns
     }
     people = sample_of(drawn, rows.cells)
-    return [correlate(values[a], values[b], names=(a, b), sample=people) for a, b in combinations(columns, 2)]
+    return [correlate(values[a], values[b], names=(a, b), sample=people, scores=scores) for a, b in combinations(columns, 2)]

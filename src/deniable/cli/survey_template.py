@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import click
 
-from deniable.cli.output import as_json, confidence_option, save_figure, say, write_new
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, save_figure, say, write_new
 from deniable.cli.survey import format_options
 from deniable.errors import SurveyError
+from deniable.estimation.intervals import check_confidence
 from deniable.planning.study import compare_designs
+from deniable.survey.design_file import read_design_estimates
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 
@@ -18,7 +21,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group()
 def survey() -> None:
-    """Prepare a survey: propose the mechanisms of its columns, compare designs for a sensitive question."""
+    """Prepare a survey, compare designs for a sensitive question, and estimate from counts."""
 
 
 @survey.command()
@@ -61,3 +64,26 @@ def designs(plot: Path | None, wants_json: bool, **options: float) -> None:
     if plot is not None:
         save_figure(found.plot().figure, plot)
     say(as_json(found.to_dict()) if wants_json else found)
+
+
+@survey.command("estimate")
+@click.argument("file", type=_FILE, metavar="DESIGNS.toml")
+@confidence_option
+@output_options
+def estimate_designs(file: Path, confidence: float, as_json_: bool, as_csv_: bool) -> None:
+    """Estimate from the counts of survey designs: dice, cards, birthdays, lists, scrambled numbers.
+
+    FILE has one table [questions.NAME] per question, with its design and its counts (docs/designs.md).
+    """
+    check_confidence(confidence)
+    found = read_design_estimates(file)
+    if as_json_:
+        say(as_json({name: estimate.to_dict() for name, estimate in found.items()}))
+    elif as_csv_:
+        rows = []
+        for name, estimate in found.items():
+            limits = zip(estimate.names, estimate.values, estimate.stderr, estimate.interval(confidence), strict=True)
+            rows += [[name, parameter, value, error, low, high] for parameter, value, error, (low, high) in limits]
+        say(as_csv(["question", "parameter", "estimate", "stderr", "low", "high"], rows))
+    else:
+        say("\n\n".join(f"{name}\n{textwrap.indent(str(estimate), '  ')}" for name, estimate in found.items()))

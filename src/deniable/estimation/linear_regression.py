@@ -135,7 +135,7 @@ def regress_linear(
     `outcome` is a column of numbers, or (mechanism, reports): of a scored answer (two labels count as 0 and 1, numeric labels as
     their values, others by `scores`), or of a number scrambled by :class:`~deniable.Scrambling`. `randomized` maps names to
     (mechanism, reports) of predicting answers or numbers, randomized or scrambled. `scores` are those of the outcome, or a
-    mapping from names: a predicting answer with scores is one column, not an indicator per label. `covariates` are not randomized.
+    mapping from names: a predicting answer with scores is one column, not an indicator per label. `covariates` are as they are.
 
     Least squares would solve sum x x' beta = sum x y. For a randomized predictor its unbiased guess is used, in the products too:
     for the indicators r of an answer, sum diag(r) instead of sum e e' (the guesses' own products would include the coins'

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from deniable.cli.output import as_csv, as_json, confidence_option, output_options, save_figure, say, write_new
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, save_figure, say, shown_warnings, write_new
 from deniable.cli.survey import format_options
-from deniable.errors import SurveyError
+from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.planning.study import compare_designs
 from deniable.survey.design_file import read_design_estimates
+from deniable.survey.report import write_report
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 
@@ -21,7 +22,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group()
 def survey() -> None:
-    """Prepare a survey, compare designs for a sensitive question, and estimate from counts."""
+    """Prepare a survey, compare designs for a sensitive question, estimate from counts, write the report."""
 
 
 @survey.command()
@@ -87,3 +88,20 @@ def estimate_designs(file: Path, confidence: float, as_json_: bool, as_csv_: boo
         say(as_csv(["question", "parameter", "estimate", "stderr", "low", "high"], rows))
     else:
         say("\n\n".join(f"{name}\n{textwrap.indent(str(estimate), '  ')}" for name, estimate in found.items()))
+
+
+@survey.command()
+@click.argument("file", type=_FILE, metavar="SURVEY.toml")
+@click.option("--output", "-o", type=_FILE, required=True, help="The report: .html, .docx or .md, by its extension.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@confidence_option
+def report(file: Path, output: Path, force: bool, confidence: float) -> None:
+    """Write a survey's report: methods, response, estimates, tables, regressions, pictures, limitations.
+
+    FILE names the randomized answers, tables and regressions, and may hold counts of designs (docs/survey.md).
+    """
+    if output.exists() and not force:
+        raise SurveyError(f"{output} exists already")
+    with shown_warnings(SurveyWarning):
+        write_report(file, output, confidence)
+    say(f"Wrote {output}.")

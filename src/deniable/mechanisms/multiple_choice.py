@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deniable.errors import MissingAnswerError, OutOfDomainError, ParameterError, ReportFormatError
 from deniable.mechanisms import exact, solving
 from deniable.mechanisms.direct import DirectEncoding
-from deniable.mechanisms.domain import Domain, column, missing
+from deniable.mechanisms.domain import Domain, column, listed, missing
 from deniable.mechanisms.reports import Reports, require_reports
 from deniable.mechanisms.unary import BitChannel, UnaryReports
 from deniable.mechanisms.weights import bits_law, improbable_weight
@@ -99,7 +99,7 @@ class MultipleChoice(UnaryReports):
                 places = {index[label] for label in labels}
             except (KeyError, TypeError):
                 raise OutOfDomainError(
-                    position, f"contains something that is not one of the {len(index)} labels of the domain"
+                    position, f"contains something that is not one of the {listed(self.domain.labels)}"
                 ) from None
             assert self.most is not None  # noqa: S101 - set when the mechanism was made
             if len(places) > self.most:

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from deniable.errors import SurveyError
+from deniable.survey.spelling import cell_text
 from deniable.table_file import STANDARD_STREAM, TableFormat, kind_of, open_parquet, open_sheet, open_text
 
 __all__ = ["Chunk", "check_file", "read_chunks"]
 
 CHUNK_ROWS = 1 << 16
+_CHOSEN = frozenset({"y", "yes", "1", "true", "checked", "x"})
+_NOT_CHOSEN = frozenset({"", "n", "no", "0", "false", "unchecked"})
 
 Progress = Callable[[float], None]
 CheckHeader = Callable[[Path, Sequence[str]], None]
+
+
+class _Options(NamedTuple):
+    """The columns of a multiple-choice question that has one per option, as LimeSurvey and REDCap export it."""
+
+    places: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    def chosen(self, path: Path, row: int, fields: Sequence[Any]) -> list[str]:
+        """The options that a person chose."""
+        found = []
+        for place, label in zip(self.places, self.labels, strict=True):
+            text = "" if fields[place] is None else cell_text(fields[place]).lower()
+            if text in _CHOSEN or text == label.lower():
+                found.append(label)
+            elif text not in _NOT_CHOSEN:
+                rule = f"one of {', '.join(sorted(_CHOSEN))} or {', '.join(sorted(_NOT_CHOSEN - {''}))}, or empty"
+                raise SurveyError(f"{path}, row {row}, option {label!r}: the value must be {rule}")
+        return found
 
 
 class _Wanted(NamedTuple):
@@ -24,7 +48,7 @@ class _Wanted(NamedTuple):
     columns: Sequence[str] | None
     check_header: CheckHeader | None
 
-    def places(self, path: Path, header: Sequence[str]) -> dict[str, int]:
+    def places(self, path: Path, header: Sequence[str]) -> dict[str, int | _Options]:
         if self.check_header is not None:
             self.check_header(path, header)
         return {name: _place(path, header, name) for name in (header if self.columns is None else self.columns)}
@@ -81,9 +105,17 @@ def read_chunks(
         raise SurveyError(f"{path} has no rows")
 
 
+def _without_qualtrics(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows without the two that Qualtrics writes below the header: the questions' texts, and their import ids."""
+    first = list(islice(rows, 2))
+    if len(first) == 2 and any(cell.startswith('{"ImportId"') for cell in first[1]):
+        first = []
+    return chain(first, rows)
+
+
 def _text_chunks(path: Path, wanted: _Wanted, progress: Progress, layout: TableFormat | None) -> Iterator[Chunk]:
     with open_text(path, SurveyError, layout, wanted.columns) as table:
-        for chunk in _chunks(path, table.header, table.rows, wanted):
+        for chunk in _chunks(path, table.header, _without_qualtrics(table.rows), wanted):
             progress(table.share_read())
             yield chunk
     progress(1.0)
@@ -123,7 +155,7 @@ def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], wa
         if len(fields) != len(header):
             raise SurveyError(f"{path}, row {row}: {len(fields)} fields, but the header has {len(header)}")
         for values, place in zip(taken, places.values(), strict=True):
-            values.append(fields[place])
+            values.append(fields[place] if isinstance(place, int) else place.chosen(path, row, fields))
         if row % CHUNK_ROWS == 0:
             yield Chunk(row - CHUNK_ROWS + 1, dict(zip(columns, taken, strict=True)))
             taken = [[] for _ in columns]
@@ -133,17 +165,36 @@ def _chunks(path: Path, header: Sequence[str], rows: Iterator[Sequence[Any]], wa
 
 def _parquet_chunks(path: Path, wanted: _Wanted, progress: Progress, _: TableFormat | None) -> Iterator[Chunk]:
     with open_parquet(path, SurveyError) as file:
-        columns = list(wanted.places(path, file.schema_arrow.names))
+        places = wanted.places(path, file.schema_arrow.names)
         total, row = file.metadata.num_rows, 0
-        for batch in file.iter_batches(CHUNK_ROWS, columns=columns):
-            yield Chunk(row + 1, {name: batch.column(name).to_pylist() for name in columns})
+        names = [file.schema_arrow.names[at] for place in places.values() for at in _all_places(place)]
+        for batch in file.iter_batches(CHUNK_ROWS, columns=names):
+            yield Chunk(row + 1, {name: _parquet_cells(path, file, batch, row, place) for name, place in places.items()})
             row += batch.num_rows
             progress(row / total)
 
 
-def _place(path: Path, header: Sequence[str], name: str) -> int:
+def _all_places(place: int | _Options) -> tuple[int, ...]:
+    return (place,) if isinstance(place, int) else place.places
+
+
+def _parquet_cells(path: Path, file: Any, batch: Any, row: int, place: int | _Options) -> list[Any]:
+    """The cells of a column, or the options chosen in several."""
+    names = file.schema_arrow.names
+    if isinstance(place, int):
+        return list(batch.column(names[place]).to_pylist())
+    columns = [batch.column(names[at]).to_pylist() for at in place.places]
+    local = _Options(tuple(range(len(columns))), place.labels)
+    return [local.chosen(path, row + number, fields) for number, fields in enumerate(zip(*columns, strict=True), 1)]
+
+
+def _place(path: Path, header: Sequence[str], name: str) -> int | _Options:
     if list(header).count(name) > 1:
         raise SurveyError(f"{path} has more than one column {name!r}")
-    if name not in header:
-        raise SurveyError(f"{path} has no column {name!r}; it has {', '.join(map(repr, header))}")
-    return list(header).index(name)
+    if name in header:
+        return list(header).index(name)
+    option = re.compile(rf"{re.escape(name)}(?: ?\[(.+)\]|___(.+))")  # LimeSurvey: news[web]; REDCap: news___web
+    found = [(at, match) for at, match in enumerate(map(option.fullmatch, header)) if match]
+    if len(found) > 1:
+        return _Options(tuple(at for at, _ in found), tuple(match[1] or match[2] for _, match in found))
+    raise SurveyError(f"{path} has no column {name!r}; it has {', '.join(map(repr, header))}")

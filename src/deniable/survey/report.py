@@ -117,8 +117,8 @@ def _in_words(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "The privacy loss epsilon is infinite: some answers rule out some truths."
     return (
-        f"The privacy loss epsilon is {loss_text(epsilon)}: whatever a person reports, nobody's odds about the true answer change "
-        f"by more than a factor of {math.exp(epsilon):.3g}."
+        f"The privacy loss epsilon is {loss_text(epsilon)}: whatever a person reports, nobody's odds about the true "
+        f"answer change by more than a factor of {math.exp(epsilon):.3g}."
     )
 
 

@@ -70,7 +70,7 @@ def crowds(design: Design, level: float, number: int) -> tuple[NDArray[np.bool_]
     held, more = np.empty(number, dtype=bool), np.empty(number, dtype=bool)
     for at, row in enumerate(counts):
         estimate = Tally(design.mechanism, row, design.people).estimate()
-        found = statistics.quantile(estimate, level, edges=design.edges.tolist()).to_dict()
+        found = statistics.quantile(estimate, level, edges=design.edges.tolist(), evenly=True).to_dict()
         held[at], more[at] = found["low"] <= true <= found["high"], found["covers_more"]
     return held, more
 

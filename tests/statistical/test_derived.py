@@ -83,9 +83,9 @@ STATISTICS: dict[str, tuple[Callable[[Table], Statistic], Callable[[Floats], flo
     "correlation": (statistics.correlation, pearson),
     "mean": (lambda t: statistics.mean(t, "grade"), lambda p: Y @ p.sum(axis=0)),
     "variance": (lambda t: statistics.variance(t, "size"), lambda p: X**2 @ p.sum(axis=1) - (X @ p.sum(axis=1)) ** 2),
-    "median": (lambda t: statistics.quantile(t, axis="size"), median_of_size),
+    "median": (lambda t: statistics.quantile(t, axis="size", evenly=True), median_of_size),
     "upper quantile": (
-        lambda t: statistics.quantile(t, 0.8, axis="grade", edges=[0, 10, 25, 50]),
+        lambda t: statistics.quantile(t, 0.8, axis="grade", edges=[0, 10, 25, 50], evenly=True),
         lambda p: 25 + 25 * (0.8 - p[:, :2].sum()) / p[:, 2].sum(),
     ),
 }
@@ -179,14 +179,14 @@ def fine_crowds(epsilon: float, trials: int) -> tuple[list[Table], Floats, float
 
 def test_a_quantile_in_a_fine_domain_has_the_stated_error_though_its_distribution_falls_in_places() -> None:
     tables, _, _ = fine_crowds(3.0, TRIALS)
-    found = [statistics.quantile(table) for table in tables]
+    found = [statistics.quantile(table, evenly=True) for table in tables]
     assert_stated_errors_hold([s.value for s in found], [s.stderr for s in found])
     assert sum(bool(s.notes) for s in found) > 0.9 * TRIALS
 
 
 def test_negative_shares_do_not_move_a_quantile_as_projecting_them_would() -> None:
     tables, edges, true = fine_crowds(2.0, 500)
-    values = np.array([statistics.quantile(table).value for table in tables])
+    values = np.array([statistics.quantile(table, evenly=True).value for table in tables])
     projected = [np.interp(0.5, np.concatenate([[0], np.cumsum(project(t.proportions))]), edges) for t in tables]
     assert abs(values.mean() - true) < 0.15 * values.std()  # 3.4 errors of a mean of 500
     assert np.mean(projected) - true > 0.3 * values.std()
@@ -255,7 +255,7 @@ def test_quantiles_cover_with_their_own_ends(level: float) -> None:
     """2,000 crowds of 1,000 people, six grades at epsilon 1.5; half a point of standard error, one more for few reports."""
     shares = np.array([0.1, 0.2, 0.3, 0.25, 0.1, 0.05])
     tables = Crowds({"grade": DirectEncoding(6, 1.5)}, shares, 1_000, seed=6).tables(2_000)
-    found = [statistics.quantile(table, level) for table in tables]
+    found = [statistics.quantile(table, level, evenly=True) for table in tables]
     true = float(np.interp(level, np.concatenate([[0.0], np.cumsum(shares)]), np.arange(7) - 0.5))
     held = coverage(found, true)
     assert 0.94 <= held <= 0.96
@@ -271,7 +271,7 @@ def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: f
     wave, edges = SquareWave(2.0, 20), np.linspace(0, 1, 21)
     below = stats.beta(2, 5).cdf(edges)
     counts = np.random.default_rng(12).multinomial(2_000, wave.channel() @ np.diff(below), 600)
-    found = [statistics.quantile(Tally(wave, row, 2_000).estimate(), level) for row in counts]
+    found = [statistics.quantile(Tally(wave, row, 2_000).estimate(), level, evenly=True) for row in counts]
     true = float(np.interp(level, below, edges))
     assert coverage(found, true) >= 0.94
     plain = [statistic for statistic in found if "(95 %" in str(statistic)]
@@ -288,6 +288,39 @@ def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: f
     before = ((symmetric[:, 0] <= true) & (true <= symmetric[:, 1])).mean()
     assert before < coverage(found, true)
     assert before < 0.92 or level < 0.9
+
+
+def whole_and_heaped(name: str) -> tuple[SquareWave, Floats, Floats]:
+    """A mechanism, the values that people have, and how frequent each is."""
+    if name == "children":
+        return SquareWave.of_integers(2.0, 0, 9), np.arange(10.0), stats.poisson(1.1).pmf(np.arange(10))
+    if name == "ages in bins of two":
+        return SquareWave(2.0, 39, 18, 95, integers=True), np.arange(18.0, 96), stats.norm(44, 15).pdf(np.arange(18, 96))
+    brackets = np.array([5_000, 15_000, 25_000, 40_000, 60_000, 85_000, 125_000, 175_000])  # middles of the brackets
+    return SquareWave(2.0, 50, 0, 200_000), brackets.astype(float), np.array([6.0, 10, 16, 22, 20, 13, 8, 5])
+
+
+@pytest.mark.parametrize("level", [0.1, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["children", "ages in bins of two", "bracketed income"])
+def test_quantiles_of_whole_numbers_and_heaped_values_cover_the_datas_own(name: str, level: float) -> None:
+    """1,000 crowds of 2,000 people. Interpolating within bins covered the lower quartile of children never."""
+    wave, values, weights = whole_and_heaped(name)
+    shares = np.bincount(wave.indices(values), weights=weights / weights.sum(), minlength=wave.bins)
+    counts = np.random.default_rng(13).multinomial(2_000, wave.channel() @ shares, 1_000)
+    true = float(values[np.searchsorted(np.cumsum(weights) / weights.sum(), level)])
+    found = [statistics.quantile(Tally(wave, row, 2_000).estimate(), level) for row in counts]
+    assert coverage(found, true) >= 0.94
+    assert all("at least 95 %" in str(statistic) for statistic in found)
+    limits = np.array([statistic.interval() for statistic in found])
+    if wave.integers:
+        assert (limits == np.round(limits)).all()
+        assert all(statistic.value == round(statistic.value) for statistic in found)
+    assert all(low <= statistic.value <= high for statistic, (low, high) in zip(found, limits, strict=True))
+    # Not by covering everything: at most the bins that the spread of F needs, and one more on either side.
+    estimates = [Tally(wave, row, 2_000).estimate() for row in counts[:50]]
+    evenly = np.array([statistics.quantile(estimate, level, evenly=True).interval() for estimate in estimates])
+    width = wave.edges[1] - wave.edges[0]
+    assert (np.diff(limits[:50], axis=1) <= np.diff(evenly, axis=1) + 2 * width + 1e-9).all()
 
 
 @pytest.mark.parametrize("estimator", ["em", "ems"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,7 @@ from deniable import (
     compare,
     stratified,
 )
+from deniable.estimation.intervals import Stratum, stratified_limits
 from deniable.estimation.unbias import finite
 
 THREE = np.array([[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]])
@@ -124,6 +126,43 @@ def test_strata_with_different_mechanisms_have_the_error_stated() -> None:
         return stratified(parts, sizes)
 
     assert_stated(draw, (3_000 * SHARES + 500 * shares["village"]) / 3_500)
+
+
+@pytest.mark.parametrize(("strata", "people"), [(40, 2), (200, 2), (40, 5), (10, 10), (4, 30), (3, 200)])
+@pytest.mark.parametrize("epsilon", [math.inf, 3.0, 1.0])
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_many_strata_of_few_people_are_covered(strata: int, people: int, epsilon: float, share: float) -> None:
+    """20,000 surveys, standard error 0.15 points. Adding the strata's own intervals covered 77 to 89 % with two to five people.
+
+    Strata differ in size and in their proportions. 94 to 96 % are allowed, and 3.5 standard errors.
+    """
+    rng = np.random.default_rng(17)
+    trials = 20_000
+    a = 1 / (1 + math.exp(-epsilon))
+    weights = rng.uniform(0.5, 3, strata)
+    weights /= weights.sum()
+    truths = rng.permutation(share * np.linspace(0.2, 1.8, strata))
+    support = np.full(trials, a), np.full(trials, 1 - a)
+    drawn = rng.binomial(people, (1 - a) + (2 * a - 1) * truths, (trials, strata))
+    found = (drawn / people - (1 - a)) / (2 * a - 1)
+    parts = [Stratum(w, row, support, people, None) for w, row in zip(weights, found.T, strict=True)]
+    low, high = stratified_limits(parts, np.full(trials, 1.959964)).T
+    truth = float(weights @ truths)
+    assert 0.9345 <= ((low <= truth) & (truth <= high)).mean() <= 0.9655
+
+
+def test_strata_that_are_nearly_all_asked_are_covered() -> None:
+    """4,000 surveys of 30 villages of 6 people, of whom 4 answer. Their sampling error is a third of that of an infinite one."""
+    rng = np.random.default_rng(18)
+    trials, villages, a = 4_000, 30, 0.9
+    yes = rng.integers(0, 7, villages)
+    asked = rng.hypergeometric(yes, 6 - yes, 4, (trials, villages))
+    drawn = rng.binomial(asked, a) + rng.binomial(4 - asked, 1 - a)
+    support = np.full(trials, a), np.full(trials, 1 - a)
+    parts = [Stratum(1 / villages, (row / 4 - 0.1) / 0.8, support, 4, 6) for row in drawn.T]
+    low, high = stratified_limits(parts, np.full(trials, 1.959964)).T
+    truth = yes.sum() / 6 / villages
+    assert 0.928 <= ((low <= truth) & (truth <= high)).mean() <= 0.972
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ EVERY = {
     "ItemCount:items=3": "0.1,0.9",
     "Scrambling:addend=-5|0|5": "0.5,3",
     "DirectQuestion": "0.1",
+    "ExtendedCrosswise:p=1/4": "0.1",
+    "ItemSum": "1,4,6",
 }
 
 
@@ -114,3 +116,36 @@ def test_without_coins_one_yes_is_enough_against_nobody() -> None:
     needed = design_sample_size(DirectQuestion(), 0.1, power=0.8)
     assert needed.n == (16,)
     assert design_power(DirectQuestion(), 0.9, 7, null=1.0).power == pytest.approx(1 - 0.9**7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["Crosswise:p=1/4", "--value", "20"], "value = 20.0 must lie between 0 and 1: it is a proportion of people"),
+        (["Crosswise:p=1/4", "--value", "1.5"], "value = 1.5 must lie between 0 and 1"),
+        (["Crosswise:p=1/4", "--value=-0.1"], "value = -0.1 must lie between 0 and 1"),
+        (["Crosswise:p=1/4", "--value", "0.1", "--null", "5"], "null = 5.0 must lie between 0 and 1"),
+        (["Crosswise:p=1/4", "--value", "0.1", "--null=-1", "--n", "50"], "null = -1.0 must lie between 0 and 1"),
+        (["Crosswise:p=1/4", "--value", "nan"], "value = nan must be finite"),
+        (["DirectQuestion", "--value", "2"], "value = 2.0 must lie between 0 and 1"),
+        (["ItemCount:items=3", "--value", "1.2,0.5"], "value = (1.2, 0.5) must lie between 0 and 1"),
+        (["ItemCount:items=3", "--value", "0.2,-1"], "must have a standard deviation of at least 0 as its second number"),
+        (["Scrambling:addend=-1|0|1", "--value", "5,-1"], "must have a standard deviation of at least 0"),
+        (["CheaterDetection:p1=1/4,p2=3/4", "--value", "0.8,0.6"], "must leave a proportion of at least 0 to every kind"),
+        (["CheaterDetection:p1=1/4,p2=3/4", "--value", "0.2,0.6", "--null", "0.9"], "null = 0.9 must"),
+        (["StochasticLieDetector:p1=1/6,p2=5/6", "--value", "0.2,1.6"], "value = (0.2, 1.6) must lie between 0 and 1"),
+        (["UnrelatedQuestionUnknown:p1=0.7,p2=0.3", "--value", "0.2,-0.6"], "must lie between 0 and 1"),
+    ],
+)
+@pytest.mark.parametrize("plotted", [False, True])
+def test_values_that_no_proportion_can_have_are_refused_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str, plotted: bool
+) -> None:
+    ran = run(*arguments, *(["--plot", str(tmp_path / "power.png")] if plotted else []))
+    assert ran.exit_code == 2, ran.output
+    assert message in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_means_of_scrambled_numbers_may_be_any_number() -> None:
+    assert run("Scrambling:addend=-1|0|1", "--value", "20,3", "--null", "-5").exit_code == 0

@@ -137,7 +137,7 @@ def test_a_local_release_is_randomized_and_anyone_can_estimate_from_it(people: P
     assert result.exit_code == 0, result.output
     assert "epsilon 4 per row, 2 per column" in result.output
     rows = rows_of(output)
-    assert list(rows[0]) == ["age", "sex"]
+    assert list(rows[0]) == ["age", "sex", "randomized_by_deniable"]
     assert len(rows) == N
     estimated = CliRunner().invoke(cli, ["estimate", str(output), "--json", "--confidence", "0.9999999"])
     columns = json.loads(estimated.output)["columns"]

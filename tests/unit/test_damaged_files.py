@@ -304,7 +304,8 @@ def make_survey(folder: Path) -> Path:
     (folder / "answers.csv").write_text("city\n" + "Oslo\nRome\n" * 20)
     for i in (1, 2):
         with pytest.warns(match="before") if i == 2 else _nothing():
-            randomize_file(folder / "answers.csv", folder / f"out{i}.csv", {"city": DirectEncoding(["Oslo", "Rome"], 1.0)})
+            city = DirectEncoding(["Oslo", "Rome"], 1.0)
+            randomize_file(folder / "answers.csv", folder / f"out{i}.csv", {"city": city}, again=i == 2)
     return folder / "out1.csv.toml"
 
 

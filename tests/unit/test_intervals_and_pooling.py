@@ -305,6 +305,18 @@ def test_one_stratum_is_itself() -> None:
         np.testing.assert_allclose(whole.interval(method=method), alone.interval(method=method))
 
 
+def test_strata_of_strata_are_the_strata_of_the_whole() -> None:
+    parts = [estimate_of(1, 2), estimate_of(0, 2), estimate_of(30, 60, population=300)]
+    flat = stratified(parts, [100, 100, 300])
+    nested = stratified([stratified(parts[:2], [100, 100]), parts[2]], [200, 300])
+    np.testing.assert_allclose(nested.interval(), flat.interval())
+    limits = flat.interval()
+    assert ((limits[:, 0] < flat.proportions) & (flat.proportions < limits[:, 1])).all()
+    single = stratified([estimate_of(1, 1), parts[2]], [100, 300]).interval()  # one report has no variance of its own
+    assert np.isfinite(single).all()
+    assert (single[:, 1] - single[:, 0] > flat.interval(0.5)[:, 1] - flat.interval(0.5)[:, 0]).all()
+
+
 def test_combining_the_same_mechanism_is_counting_its_reports_together() -> None:
     one, two = estimate_of(30, 60), estimate_of(40, 140)
     np.testing.assert_allclose(combine([one, two]).proportions, estimate_of(70, 200).proportions)

@@ -156,7 +156,7 @@ def test_people_who_were_not_asked_are_left_out_and_made_up_answers_refused(tmp_
     with pytest.raises(SurveyError, match="nobody was asked a and b"):
         regress_file(one, "a ~ b")
     with pytest.warns(UserWarning, match="randomized"):
-        randomize_file(answers, fake, Questionnaire(columns, fake=True), keep=["x"], source=seeded_source(1))
+        randomize_file(answers, fake, Questionnaire(columns, fake=True), keep=["x"], again=True, source=seeded_source(1))
     with pytest.raises(SurveyError, match="has made-up answers"):
         regress_file(fake, "a ~ x")
 

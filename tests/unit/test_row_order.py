@@ -92,7 +92,7 @@ def test_the_command_hides_the_order_or_says_what_it_costs_to_keep_it(tmp_path: 
     hidden = run("randomize", answers, *COLUMN, "--keep", "person", "-o", tmp_path / "hidden.csv")
     assert "the order of the input" not in hidden.output
     assert people(tmp_path / "hidden.csv") != people(answers)
-    kept = run("randomize", answers, *COLUMN, "--keep", "person", "--keep-order", "-o", tmp_path / "kept.csv")
+    kept = run("randomize", answers, *COLUMN, "--keep", "person", "--keep-order", "--again", "-o", tmp_path / "kept.csv")
     assert "NOT PROTECTED: the rows are in the order of the input." in kept.output
     assert people(tmp_path / "kept.csv") == people(answers)
 

@@ -107,10 +107,15 @@ def test_statistics_take_an_estimate_as_well() -> None:
     assert statistics.mean(uniform).value == pytest.approx(1.5)
     assert statistics.mean(uniform).stderr == pytest.approx(math.sqrt(1.25 / 1000))
     assert statistics.variance(uniform).value == pytest.approx(1.25)
-    assert statistics.quantile(uniform).value == pytest.approx(1.5)
+    assert statistics.quantile(uniform).value == 1
+    assert statistics.quantile(uniform, evenly=True).value == pytest.approx(1.5)
     assert statistics.quantile(uniform, 0.25, edges=[0, 10, 20, 30, 100]).value == pytest.approx(10)
     assert statistics.quantile(uniform, 0.9, edges=[0, 10, 20, 30, 100]).value == pytest.approx(30 + 70 * 0.6)
-    assert statistics.quantile(estimate([0.6, 0.4]), 0.3).value == pytest.approx(0.0)
+    assert statistics.quantile(estimate([0.6, 0.4]), 0.3).value == 0.0
+    assert statistics.quantile(estimate([0.6, 0.4]), 0.3, scores=[2.5, 7.5]).interval() == (2.5, 2.5)
+    assert statistics.quantile(uniform, 0.3, edges=[0, 10, 20, 30, 100]).interval() == (10, 20)
+    assert statistics.quantile(estimate([0.5, 0.5], (1.0, 3.0)), 0.3).interval() == (0, 2)
+    assert statistics.quantile(estimate([0.5, 0.5], (0.5, 2.5)), 0.3).interval() == (0, 1)  # of 0, 1 and 2, 3
     assert statistics.difference(estimate([0.6, 0.4], ("yes", "no")), "yes", "no").stderr == pytest.approx(
         math.sqrt((0.6 * 0.4 + 0.4 * 0.6 + 2 * 0.6 * 0.4) / 1000)
     )
@@ -125,7 +130,7 @@ def test_negative_shares_are_projected_where_the_statistic_needs_it_and_said_so(
     assert statistics.mean(below).value == pytest.approx(0.5 - 0.6)
     assert statistics.variance(estimate([0.7, 0.5, -0.2])).notes[0].startswith("projected")  # would be -0.31
     assert statistics.variance(estimate([0.5, 0.52, -0.02])).notes == ()
-    falling = statistics.quantile(estimate([0.3, 0.4, -0.1, 0.4]), 0.475)
+    falling = statistics.quantile(estimate([0.3, 0.4, -0.1, 0.4]), 0.475, evenly=True)
     assert falling.value == pytest.approx(1.0)  # F = 0.3, 0.7, 0.6 becomes 0.3, 0.65, 0.65
     assert "does not fall" in falling.notes[0]
 

@@ -67,7 +67,7 @@ def test_what_is_randomized_here_is_estimated_there(tmp_path: Path, suffix: str)
 def test_columns_that_are_neither_randomized_nor_kept_are_left_out(tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.csv", 10)
     randomize_file(answers, tmp_path / "out.csv", {"city": CITY}, keep=["size"])
-    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "city,size"
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "city,size,randomized_by_deniable"
     assert "person" not in (tmp_path / "out.csv").read_text()
 
 
@@ -334,7 +334,7 @@ def test_what_is_kept_is_said_not_to_be_protected(tmp_path: Path) -> None:
     assert "NOT PROTECTED: size, name are copied unchanged." in kept.stdout
     assert "row as a whole" not in kept.stdout
     assert "together: epsilon 3.099, about those columns only." in kept.stdout
-    left_out = run("randomize", answers, "-o", tmp_path / "left.csv", *OPTIONS)
+    left_out = run("randomize", answers, "-o", tmp_path / "left.csv", *OPTIONS, "--again")
     assert "NOT PROTECTED" not in left_out.stdout
     assert "A person's row as a whole: epsilon 3.099." in left_out.stdout
 
@@ -347,7 +347,7 @@ def test_whole_numbers_in_a_wave_of_an_interval_are_warned_of_in_one_line(tmp_pa
     assert warned.exit_code == 0
     assert warned.stderr.startswith("deniable: warning: all values are whole numbers")
     assert warned.stderr.count("\n") == 1
-    (tmp_path / "ages.csv.randomized.toml").unlink()  # the second randomization would be warned of, too
+    (tmp_path / "ages.csv.randomized.toml").unlink()  # which would refuse a second randomization
     quiet = run("randomize", ages, "-o", tmp_path / "two.csv", "-c", "age=SquareWave:epsilon=2,bins=78,low=18,high=95,integers=1")
     assert quiet.stderr == ""
     assert estimate_file(tmp_path / "two.csv").estimates["age"].labels[0] == 18.0
@@ -371,7 +371,7 @@ def test_designs_stand_in_files_with_their_own_report_labels(tmp_path: Path) -> 
     answers.write_text("used\n" + "yes\n" * 300 + "no\n" * 700)
     done = run("randomize", answers, "-o", tmp_path / "reports.csv", "-c", "used=Crosswise:p=1/6")
     assert done.exit_code == 0, done.output
-    assert set((tmp_path / "reports.csv").read_text().split()[1:]) == {"same", "different"}
+    assert set((tmp_path / "reports.csv").read_text().split()[1:]) == {"same,1", "different,1"}
     found = estimate_file(tmp_path / "reports.csv").estimates["used"]
     assert found.labels == ("no", "yes")
     assert abs(found.proportions[1] - 0.3) < 5 * found.stderr[1]

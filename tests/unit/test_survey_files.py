@@ -21,7 +21,7 @@ import deniable
 from deniable.cli import cli
 from deniable.errors import MissingExtraError, ParameterError, SurveyError, SurveyWarning
 from deniable.survey import estimate_file, parse_column, randomize_file, read_columns, reading
-from deniable.survey.record import record_file
+from deniable.survey.record import MARK, record_file
 from deniable.survey.spelling import spell
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
@@ -61,11 +61,18 @@ def run(*arguments: object, given: bytes | None = None) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=given)
 
 
+def unmarked(written: str) -> str:
+    """A randomized file without its last column, which marks it as one."""
+    lines = [line.rpartition(",") for line in written.splitlines()]
+    assert [mark for _, _, mark in lines] == [MARK] + ["1"] * (len(lines) - 1)
+    return "".join(f"{line}\n" for line, _, _ in lines)
+
+
 def randomized(tmp_path: Path, answers: Any, mechanisms: dict[str, deniable.Mechanism] = BOTH, **options: Any) -> str:
     output = tmp_path / "out" / "reports.csv"
     output.parent.mkdir(exist_ok=True)
     randomize_file(answers, output, mechanisms, overwrite=True, keep_order=True, **options)
-    return output.read_text(encoding="utf-8")
+    return unmarked(output.read_text(encoding="utf-8"))
 
 
 FILES: dict[str, tuple[str, bytes, TableFormat]] = {
@@ -109,7 +116,7 @@ def test_text_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> 
     assert "Malm" not in result.stderr
     latin = ("--encoding", "latin-1", "--keep-order")
     assert run("randomize", tmp_path / "a.csv", *OPTIONS, "-o", tmp_path / "o.csv", *latin).exit_code == 0
-    assert (tmp_path / "o.csv").read_text(encoding="utf-8") == WRITTEN
+    assert unmarked((tmp_path / "o.csv").read_text(encoding="utf-8")) == WRITTEN
 
 
 @pytest.mark.parametrize(
@@ -292,7 +299,7 @@ def test_standard_input_goes_to_standard_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("randomize", "-", *OPTIONS, "--keep-order", "-o", "-", given=pack(text(";").encode()))
-    assert (done.exit_code, done.stdout) == (0, WRITTEN)
+    assert (done.exit_code, unmarked(done.stdout)) == (0, WRITTEN)
     assert "Wrote 3 randomized rows to standard output" in done.stderr
     estimated = run("estimate", "-", *OPTIONS, "--csv", given=done.stdout_bytes)
     assert estimated.exit_code == 0
@@ -312,12 +319,13 @@ def test_a_second_randomization_warns_that_the_losses_add_up(tmp_path: Path) -> 
     assert (first.exit_code, first.stderr) == (0, "")
     other = run("randomize", answers, "-c", "city=DirectEncoding:values=Oslo|Rome,epsilon=1", "-o", tmp_path / "city.csv")
     assert (other.exit_code, other.stderr) == (0, "")
-    second = run("randomize", answers, *mild, "-o", tmp_path / "two.csv")
+    assert run("randomize", answers, *mild, "-o", tmp_path / "two.csv").exit_code == 2
+    second = run("randomize", answers, *mild, "-o", tmp_path / "two.csv", "--again")
     assert second.exit_code == 0
     assert "was randomized before, into one.csv. The losses add up" in second.stderr
     assert "epsilon is smokes 3 (not 1.5)" in second.stderr
     assert second.stderr.count("\n") == 1
-    third = run("randomize", answers, *mild, "-o", tmp_path / "two.csv", "--force")
+    third = run("randomize", answers, *mild, "-o", tmp_path / "two.csv", "--force", "--again")
     assert "into one.csv, two.csv." in third.stderr
     assert "smokes 4.5 (not 1.5)" in third.stderr
     assert "yes" not in record_file(answers).read_text()

@@ -12,6 +12,7 @@ from deniable.cli.output import as_json, say
 from deniable.errors import MissingExtraError, ParameterError
 from deniable.mechanisms.designs.text import design_from_text
 from deniable.planning.design_power import DesignPower, design_power, design_sample_size
+from deniable.planning.study import people_to_invite
 
 __all__ = ["power"]
 
@@ -34,12 +35,24 @@ def numbers(name: str, text: str, kind: type) -> Any:
 @click.option("--parameter", help="Which parameter: pi, u, beta, gamma, t or mean [default: the design's first].")
 @click.option("--significance", type=float, default=0.05, show_default=True, help="Level of the test.")
 @click.option("--alternative", default="two-sided", show_default=True, help="two-sided, greater or less.")
+@click.option("--response", type=float, help="The proportion of people invited who will answer: also print how many to invite.")
+@click.option("--attrition", type=float, default=0.0, show_default=True, help="The proportion who drop out after answering.")
+@click.option("--preregistration", is_flag=True, help="Print a paragraph for a preregistration instead.")
 @click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot", "plot_file", type=click.Path(dir_okay=False, path_type=Path), help="Plot the power against the number of people."
 )
 def power(
-    design: str, value: str, people: str | None, wanted: float, wants_json: bool, plot_file: Path | None, **options: Any
+    design: str,
+    value: str,
+    people: str | None,
+    wanted: float,
+    response: float | None,
+    attrition: float,
+    preregistration: bool,
+    wants_json: bool,
+    plot_file: Path | None,
+    **options: Any,
 ) -> None:
     """Find how many people a survey design needs, or its power with a given number.
 
@@ -52,7 +65,13 @@ def power(
         found = design_power(made, truth, numbers("n", people, int), **options)
     if plot_file is not None:
         _draw(made, truth, found, options, plot_file)
-    say(as_json(found.to_dict()) if wants_json else str(found))
+    invited = None if response is None else people_to_invite(sum(found.n), response, attrition)
+    if wants_json:
+        say(as_json(found.to_dict() | ({} if invited is None else {"invited": invited})))
+    elif preregistration:
+        say(found.preregistration(invited))
+    else:
+        say(found if invited is None else f"{found}\nInvite {invited:,} people.")
 
 
 def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], path: Path) -> None:

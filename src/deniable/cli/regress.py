@@ -9,7 +9,7 @@ import click
 
 from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say, shown_warnings
 from deniable.cli.survey import column_options, format_options, given_mechanisms, missing_option
-from deniable.errors import SurveyWarning
+from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.linear_regression import LinearRegression
 from deniable.mechanisms.designs.text import design_from_text
@@ -34,6 +34,27 @@ def sample_options(command: Any) -> Any:
     return command
 
 
+_scores = click.option(
+    "--scores",
+    multiple=True,
+    metavar="NAME=1|2|…",
+    help="Numbers for the labels of a randomized column, in their order; regress needs --linear. Repeatable.",
+)
+
+
+def _parsed_scores(texts: tuple[str, ...]) -> dict[str, list[float]] | None:
+    found = {}
+    for text in texts:
+        name, equals, numbers = text.partition("=")
+        try:
+            found[name.strip()] = [float(number) for number in numbers.split("|")]
+        except ValueError:
+            equals = ""
+        if not (name.strip() and equals):
+            raise SurveyError(f"--scores {text!r} must have the form NAME=1|2|…")
+    return found or None
+
+
 @click.command()
 @click.argument("formula", metavar="'OUTCOME ~ A + B'")
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
@@ -56,6 +77,7 @@ def sample_options(command: Any) -> Any:
     help="The kind of standard errors. [default: observed, and sandwich with weights, strata or clusters]",
 )
 @click.option("--test", "tests", multiple=True, metavar="A,B,…", help="Test whether these coefficients are all 0. Repeatable.")
+@_scores
 @confidence_option
 @missing_option
 @format_options
@@ -76,6 +98,7 @@ def regress(
     categories: tuple[str, ...],
     errors: str | None,
     tests: tuple[str, ...],
+    scores: tuple[str, ...],
     confidence: float,
     missing: Missing,
     as_json_: bool,
@@ -85,7 +108,8 @@ def regress(
     """Regress an answer on other columns of FILEs, any of which may be randomized.
 
     The formula names columns: 'used ~ age + region' or 'used ~ age*region' with their product; put names with spaces in
-    backticks. FILE.toml, --column or --mechanisms say which columns are randomized; all others are used as they are, text as
+    backticks. Each option of a multiple-choice column predicts; news[web] is one option, also as an outcome. FILE.toml,
+    --column or --mechanisms say which columns are randomized; all others are used as they are, text as
     categories. The model is logistic, or multinomial for several answers, unless --linear is given. Tests are likelihood-ratio
     tests, or Wald tests with weights, strata, clusters or --linear.
     """
@@ -102,6 +126,7 @@ def regress(
             sample=SampleColumns(weights, probabilities, strata, clusters),
             errors=errors,
             categories=categories,
+            scores=_parsed_scores(scores),
             missing=missing,
             layout=TableFormat(**layout),
             progress=progress,
@@ -123,6 +148,7 @@ def regress(
 @click.option("--of", "pair", required=True, metavar="A,B,…", help="Two columns, or more for all pairs.")
 @column_options
 @sample_options
+@_scores
 @confidence_option
 @missing_option
 @format_options
@@ -136,6 +162,7 @@ def correlate(
     probabilities: str | None,
     strata: str | None,
     clusters: str | None,
+    scores: tuple[str, ...],
     confidence: float,
     missing: Missing,
     as_json_: bool,
@@ -145,7 +172,7 @@ def correlate(
     """Estimate correlations between columns of FILEs, any of which may be randomized.
 
     FILE.toml, --column or --mechanisms say which columns are randomized; of these, two labels count as 0 and 1, and numeric
-    labels as their values. All other columns must be numbers.
+    labels as their values, others by --scores. All other columns must be numbers.
     """
     check_confidence(confidence)
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
@@ -154,6 +181,7 @@ def correlate(
             [name.strip() for name in pair.split(",")],
             given_mechanisms(columns, mechanisms),
             sample=SampleColumns(weights, probabilities, strata, clusters),
+            scores=_parsed_scores(scores),
             missing=missing,
             layout=TableFormat(**layout),
             progress=progress,

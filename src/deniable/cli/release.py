@@ -92,6 +92,7 @@ _SEARCH_PART = 10
 )
 @click.option("--combinations", is_flag=True, help="Write each combination once, with its number of rows.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@click.option("--again", is_flag=True, help="With --local, randomize even what was randomized before.")
 @click.option("--json", "as_json_", is_flag=True, help="Print one JSON object.")
 def release(file: Path, output: Path, attributes: tuple[str, ...], levels: tuple[str, ...], **options: Any) -> None:
     """Make a table of people, CSV or Parquet, safe to publish.
@@ -211,7 +212,8 @@ def _release_locally(
         mechanisms[name] = DirectEncoding(labels, epsilon) if few else OptimizedUnary(labels, epsilon)
         prepare[name] = _generalizer(hierarchy, level)
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {file.name}") as progress:
-        rows = randomize_file(file, output, mechanisms, overwrite=options["force"], prepare=prepare, progress=progress)
+        twice = {"overwrite": options["force"], "again": options["again"]}
+        rows = randomize_file(file, output, mechanisms, prepare=prepare, progress=progress, **twice)
     total = sum(mechanism.epsilon for mechanism in mechanisms.values())
     described = {name: mechanism.to_dict() for name, mechanism in mechanisms.items()}
     if options["as_json_"]:

@@ -89,6 +89,7 @@ def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Quest
 @click.option("--keep", multiple=True, metavar="NAME", help="A column to copy unchanged. Repeatable.")
 @click.option("--keep-order", is_flag=True, help="Keep the rows' order, which can identify people. [default: random order]")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@click.option("--again", is_flag=True, help="Randomize even what was randomized before.")
 @missing_option
 @format_options
 def randomize(
@@ -99,20 +100,24 @@ def randomize(
     keep: tuple[str, ...],
     keep_order: bool,
     force: bool,
+    again: bool,
     missing: Missing,
     **layout: str | None,
 ) -> None:
     """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
     Columns that are neither randomized nor kept are left out, and rows come out in random order. OUTPUT.toml, written beside the
-    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options.
+    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options. What was randomized before is refused without --again: a
+    randomized file (which has the column randomized_by_deniable), and answers of which another file was made.
     """
     given = given_mechanisms(columns, mechanisms)
     if given is None:
         raise SurveyError("no column to randomize: name at least one with --column or --mechanisms")
-    options: dict[str, Any] = {"keep": keep, "overwrite": force, "missing": missing, "layout": TableFormat(**layout)}
+    options: dict[str, Any] = {"keep": keep, "overwrite": force, "again": again, "missing": missing}
     with shown_warnings(SurveyWarning), progress_bar(f"randomizing {files[0].name}") as progress:
-        rows = randomize_file(files, output, given, keep_order=keep_order, progress=progress, **options)
+        rows = randomize_file(
+            files, output, given, keep_order=keep_order, layout=TableFormat(**layout), progress=progress, **options
+        )
     if output == STANDARD_STREAM:  # which holds the rows
         click.get_current_context().with_resource(redirect_stdout(sys.stderr))
     recorded = f"{output}; the mechanisms are recorded in {columns_file(output).name}"

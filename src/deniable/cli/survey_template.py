@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import click
 
-from deniable.cli.output import say, write_new
+from deniable.cli.output import as_csv, as_json, confidence_option, output_options, save_figure, say, shown_warnings, write_new
 from deniable.cli.survey import format_options
-from deniable.errors import SurveyError
+from deniable.errors import SurveyError, SurveyWarning
+from deniable.estimation.intervals import check_confidence
+from deniable.planning.study import compare_designs
+from deniable.survey.design_file import read_design_estimates
+from deniable.survey.report import write_report
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 
@@ -17,7 +22,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group()
 def survey() -> None:
-    """Prepare a survey: propose the mechanisms of its columns."""
+    """Prepare a survey, compare designs for a sensitive question, estimate from counts, write the report."""
 
 
 @survey.command()
@@ -43,3 +48,60 @@ def template(
         return
     write_new(output, text, SurveyError)
     say(f"Wrote {output}: check its labels and ranges, then give it to deniable randomize --mechanisms.")
+
+
+@survey.command()
+@click.option("--prevalence", type=float, required=True, help="The expected proportion of carriers.")
+@click.option("--epsilon", type=float, required=True, help="The loss that all compared designs have.")
+@click.option("--margin", type=float, default=0.03, show_default=True, help="The half-width wanted.")
+@click.option("--direct-denial", type=float, default=0.0, help="The proportion of carriers who would deny it if asked directly.")
+@click.option("--denial", type=float, default=0.0, help="The proportion of carriers who deny it even behind the design.")
+@confidence_option
+@click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the people needed.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def designs(plot: Path | None, wants_json: bool, **options: float) -> None:
+    """Compare designs for one sensitive question: which needs how many people, at the same protection."""
+    found = compare_designs(options.pop("prevalence"), options.pop("epsilon"), **options)
+    if plot is not None:
+        save_figure(found.plot().figure, plot)
+    say(as_json(found.to_dict()) if wants_json else found)
+
+
+@survey.command("estimate")
+@click.argument("file", type=_FILE, metavar="DESIGNS.toml")
+@confidence_option
+@output_options
+def estimate_designs(file: Path, confidence: float, as_json_: bool, as_csv_: bool) -> None:
+    """Estimate from the counts of survey designs: dice, cards, birthdays, lists, scrambled numbers.
+
+    FILE has one table [questions.NAME] per question, with its design and its counts (docs/designs.md).
+    """
+    check_confidence(confidence)
+    found = read_design_estimates(file)
+    if as_json_:
+        say(as_json({name: estimate.to_dict() for name, estimate in found.items()}))
+    elif as_csv_:
+        rows = []
+        for name, estimate in found.items():
+            limits = zip(estimate.names, estimate.values, estimate.stderr, estimate.interval(confidence), strict=True)
+            rows += [[name, parameter, value, error, low, high] for parameter, value, error, (low, high) in limits]
+        say(as_csv(["question", "parameter", "estimate", "stderr", "low", "high"], rows))
+    else:
+        say("\n\n".join(f"{name}\n{textwrap.indent(str(estimate), '  ')}" for name, estimate in found.items()))
+
+
+@survey.command()
+@click.argument("file", type=_FILE, metavar="SURVEY.toml")
+@click.option("--output", "-o", type=_FILE, required=True, help="The report: .html, .docx or .md, by its extension.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@confidence_option
+def report(file: Path, output: Path, force: bool, confidence: float) -> None:
+    """Write a survey's report: methods, response, estimates, tables, regressions, pictures, limitations.
+
+    FILE names the randomized answers, tables and regressions, and may hold counts of designs (docs/survey.md).
+    """
+    if output.exists() and not force:
+        raise SurveyError(f"{output} exists already")
+    with shown_warnings(SurveyWarning):
+        write_report(file, output, confidence)
+    say(f"Wrote {output}.")

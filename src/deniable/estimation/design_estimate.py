@@ -18,7 +18,7 @@ from deniable.estimation.intervals import p_text, skewed_reach
 from deniable.estimation.statistic import Statistic, normal_reach
 from deniable.results import Result, fields_of
 
-__all__ = ["DesignEstimate", "ParameterTest"]
+__all__ = ["DesignEstimate", "ModelFitTest", "ParameterTest"]
 
 _Floats = NDArray[np.float64]
 
@@ -53,6 +53,31 @@ class ParameterTest(Result):
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value:g}: estimate {self.estimate:.4g}, z = {self.z:+.2f}, {p_text(self.p_value)}"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFitTest(Result):
+    """A chi-square test of whether a design's model fits the answers."""
+
+    name: str
+    statistic: float
+    degrees: int
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a chi-square at least this large if the model holds."""
+        from scipy.special import chdtrc  # noqa: PLC0415 - slow to import
+
+        return float(chdtrc(self.degrees, self.statistic))
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        rows = [(self.name, self.statistic, self.degrees, self.p_value)]
+        bars = [Bar("p", self.p_value)]
+        return Display(("test", "chi-square", "degrees", "p"), rows, (str(self),), bars, "p", 1 - confidence)
+
+    def __str__(self) -> str:
+        freedom = "degree" if self.degrees == 1 else "degrees"
+        return f"{self.name}: chi-square {self.statistic:.2f} ({self.degrees} {freedom} of freedom), {p_text(self.p_value)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, small_population_limits
 from deniable.estimation.interval_laws import ShareLaw
-from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
+from deniable.estimation.intervals import Stratum, check_confidence, critical_values, score_limits, stratified_limits
 from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
 from deniable.results import Result, fields_of
 
@@ -126,7 +126,7 @@ class Estimate(Result):
           Welch and Satterthwaite). Works for any estimate; may reach beyond [0, 1]; covers too little if few reports support a
           label.
         - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; for
-          strata, combined by square-and-add). It is valid from 30 reports on and for rare labels; for populations of up to 200
+          strata, of their sum). It is valid from 30 reports on and for rare labels; for populations of up to 200
           people the exact law of the reports replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased
           estimate below 0; if no share fits the reports, it is a tenth of a standard error wide at the edge. Needs reports that
           support a label or do not: a general matrix has no variance that depends on one share alone.
@@ -190,12 +190,20 @@ class Estimate(Result):
         """Score limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""
         centre = self.proportions if self.unbiased is None else self.unbiased
         if self.strata:
-            return square_and_add(centre, [(weight, part.proportions, part._score(reach)) for weight, part in self.strata])
+            return stratified_limits(self._leaves(1.0), reach)
         if self.support is None:
             raise ParameterError(
                 "method", "score", "needs reports that support a label or do not; use 'normal' for this estimate"
             )
         return score_limits(centre, self.support, self.n, self.population, reach)
+
+    def _leaves(self, weight: float) -> list[Stratum]:
+        """The strata, and those of strata that have some themselves."""
+        if self.strata:
+            return [leaf for part_weight, part in self.strata for leaf in part._leaves(weight * part_weight)]
+        assert self.support is not None  # noqa: S101 - as _has_score has seen
+        centre = self.proportions if self.unbiased is None else self.unbiased
+        return [Stratum(weight, centre, self.support, self.n, self.population)]
 
     def _shares(self, limits: _Floats) -> _Floats:
         """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import NoReportsError, ParameterError
-from deniable.estimation.likelihood import bit_pair
+from deniable.estimation.likelihood import bit_pair, refuse_several_labels
 from deniable.matrices import left_inverse
 
 __all__ = ["Variable", "answer_guesses", "numeric_variable", "predictor_variable"]
@@ -69,16 +69,27 @@ def numeric_variable(name: str, given: Any, scores: Sequence[float] | None = Non
     if hasattr(mechanism, "square_guesses"):
         values, squares = mechanism.guesses(reports), mechanism.square_guesses(reports)
         return Variable((name,), values[:, None], squares[:, None, None], mechanism.epsilon)
+    refuse_several_labels(mechanism)
     guesses = answer_guesses(mechanism, reports)
     of = _scores(name, mechanism.labels, scores)
     return Variable((name,), (guesses @ of)[:, None], (guesses @ of**2)[:, None, None], mechanism.epsilon)
 
 
-def predictor_variable(name: str, given: Any) -> Variable:
-    """The columns of a regression: a number, or an indicator of each answer but the first of a randomized question."""
-    if not isinstance(given, tuple) or hasattr(given[0], "square_guesses"):
-        return numeric_variable(name, given)
+def predictor_variable(name: str, given: Any, scores: Sequence[float] | None = None) -> Variable:
+    """The columns of a regression: a number, or an indicator of each answer but the first of a randomized question.
+
+    With `scores`, the answer is a number too. With several labels per person, every label has an indicator, and because their
+    coins are independent, the products of the guesses of two labels are unbiased.
+    """
+    if not isinstance(given, tuple) or hasattr(given[0], "square_guesses") or getattr(given[0], "numeric", False) or scores:
+        return numeric_variable(name, given, scores)
     mechanism, reports = given
+    if not getattr(mechanism, "exclusive", True):
+        guesses = answer_guesses(mechanism, reports)
+        products = guesses[:, :, None] * guesses[:, None, :]
+        diagonal = np.arange(guesses.shape[1])
+        products[:, diagonal, diagonal] = guesses
+        return Variable(tuple(f"{name}[{label}]" for label in mechanism.labels), guesses, products, mechanism.epsilon)
     guesses = answer_guesses(mechanism, reports)[:, 1:]
     names = tuple(f"{name}[{label}]" for label in mechanism.labels[1:])
     return Variable(names, guesses, guesses[:, :, None] * np.eye(guesses.shape[1]), mechanism.epsilon)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
+__all__ = ["BinnedQuantileLaw", "IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -92,7 +92,7 @@ class QuadraticLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class QuantileLaw(Result):
-    """For a quantile: the points x at which the estimated F(x) is within z of its own standard errors of the level.
+    """For a quantile of smooth data: the points x at which the estimated F(x) is within z of its standard errors of the level.
 
     A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and other position measures", JASA
     1952): the true quantile passes it with the given probability, whatever the shape of F. Where noise makes F fall and rise
@@ -126,6 +126,35 @@ class QuantileLaw(Result):
         touched = self.rise_stderr[int(bins[0]) : max(math.ceil(bins[1]), int(bins[0]) + 1)]
         rise = np.diff(np.interp([low, high], self.points, self.below)) / max(bins[1] - bins[0], 1e-9)
         return bool(rise[0] < _CLEAR_RISE * math.sqrt(np.mean(touched**2)))
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedQuantileLaw(Result):
+    """For a quantile of any data: Woodruff's test at the edges of the bins, then all values of the bins that pass.
+
+    Nothing is known about where in a bin people are: all of them may have the same value. If the quantile lies in bin j, then F
+    is at least the level at its upper edge and at most at its lower one, and each end is missed with half of 1 - confidence.
+    """
+
+    level: float
+    lowest: _Floats
+    """The smallest value of each bin."""
+    highest: _Floats
+    """The largest value of each bin; of a bin with a single value, the same."""
+    below: _Floats
+    """F at the edges, one more than there are bins."""
+    stderr: _Floats
+    """The standard error of F at the edges."""
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        z = -_normal_quantile((1 - check_confidence(confidence)) / 2)
+        reached = np.flatnonzero(self.below[1:] + z * self.stderr[1:] >= self.level)
+        not_passed = np.flatnonzero(self.below[:-1] - z * self.stderr[:-1] <= self.level)
+        return float(self.lowest[reached[0]]), float(self.highest[not_passed[-1]])
+
+    def covers_more(self, confidence: float) -> bool:
+        """Whole bins are more than needed."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 
-__all__ = ["check_confidence", "critical_values", "p_text", "score_limits", "skewed_reach", "square_and_add"]
+__all__ = [
+    "Stratum",
+    "check_confidence",
+    "critical_values",
+    "p_text",
+    "score_limits",
+    "skewed_reach",
+    "square_and_add",
+    "stratified_limits",
+]
 
 _Floats = NDArray[np.float64]
 _DRAWS = 30_000
@@ -98,6 +107,54 @@ def score_limits(
     # V at the estimate itself is never negative, so the estimate always is a solution of the inequality and the root is real.
     root = np.sqrt(np.maximum(middle**2 - lead * (shares**2 - squared_reach * constant), 0))
     return np.column_stack([middle - root, middle + root]) / np.reshape(lead, (-1, 1))
+
+
+class Stratum(NamedTuple):
+    """One part of a weighted sum of proportions: what its reports say, and how they were drawn."""
+
+    weight: float
+    proportions: _Floats
+    support: tuple[_Floats, _Floats]
+    n: int
+    population: int | None
+
+
+def stratified_limits(strata: Sequence[Stratum], reach: _Floats) -> _Floats:
+    """Score limits of r = sum w_i r_i, valid for many strata of few reports: one row per label, low and high.
+
+    Solves (estimate - r)^2 = t^2 V(r). V at the estimate is the sum of w_i^2 times the strata's unbiased variances, with n_i - 1:
+    those that the observed proportions would have, with n_i, are too small by (n_i - 1)/n_i, half of it for two reports. If every
+    stratum moves by d = r - estimate, V changes by A d - B d^2, whose A is linear in the proportions and so estimated without
+    bias. A stratum of a single report has no variance of its own: it gets that of the overall proportion.
+
+    What is left of the variances' noise, after what they share with the proportions, is 2 v_i^2/(n_i (n_i - 1)) in each stratum,
+    exactly, because reports are ones and zeros. t is Student's quantile with the degrees of freedom that follow by Satterthwaite,
+    (sum v_i)^2 / sum (v_i^2/(n_i (n_i - 1))). The limits are not cut to [0, 1].
+    """
+    from scipy.special import ndtr, stdtrit  # noqa: PLC0415 - slow to import
+
+    if len(strata) == 1:
+        return score_limits(strata[0].proportions, strata[0].support, strata[0].n, strata[0].population, reach)
+    centre = sum((part.weight * part.proportions for part in strata), np.zeros(reach.size))
+    variance, slope, square, total, noise = np.zeros((5, reach.size))
+    for weight, shares, (a, b), n, population in strata:
+        gap, of_all = a - b, 0.0 if population is None else 1 / population
+        linear = (1 - 2 * b) / (n * gap) - of_all
+        pooled = np.clip(centre, 0, 1)
+        typical = b * (1 - b) / (n * gap**2) + linear * pooled + (of_all - 1 / n) * pooled**2
+        rate = b + gap * shares
+        own = rate * (1 - rate) / (gap**2 * (n - 1)) if n > 1 else typical
+        own = own - (shares * (1 - shares) + own) * of_all if n > 1 else own
+        variance += weight**2 * own
+        slope += weight**2 * (linear + 2 * shares * (of_all - 1 / n))
+        square += weight**2 * (1 / n - of_all)
+        term = weight**2 * np.maximum(typical, 1e-30)
+        total += term
+        noise += term**2 / (n * (n - 1) if n > 1 else 1)
+    t_squared = stdtrit(np.minimum(total**2 / noise, 1e10), ndtr(reach)) ** 2
+    lead, half = 1 + t_squared * square, t_squared * slope / 2
+    root = np.sqrt(np.maximum(half**2 + lead * t_squared * np.maximum(variance, 0), 0))
+    return np.column_stack([centre + (half - root) / lead, centre + (half + root) / lead])
 
 
 def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]) -> _Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 
-__all__ = ["Randomizer", "bit_pair", "clear_answers", "likelihoods"]
+__all__ = ["Randomizer", "bit_pair", "clear_answers", "likelihoods", "refuse_several_labels"]
 
 _Floats = NDArray[np.float64]
 
@@ -35,6 +35,7 @@ def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
     For a matrix these are its rows. A report that supports some labels and not others is exp(epsilon) times as likely under a
     label it supports as under one it does not.
     """
+    refuse_several_labels(mechanism)
     data = mechanism.reports(reports).data
     channel = mechanism.channel()
     if isinstance(channel, np.ndarray):
@@ -43,6 +44,14 @@ def likelihoods(mechanism: Randomizer, reports: Any) -> _Floats:
     if supports is None:
         raise ParameterError("mechanism", mechanism, "has neither a channel matrix nor reports that support labels")
     return np.where(supports(data), math.exp(mechanism.epsilon), 1.0)
+
+
+def refuse_several_labels(mechanism: Any) -> None:
+    """Refuse multiple choice where each person must have exactly one label."""
+    if not getattr(mechanism, "exclusive", True):
+        raise ParameterError(
+            "mechanism", mechanism, "has people with several labels: take one of them, by mechanism.option(label, reports)"
+        )
 
 
 def clear_answers(answers: Any) -> tuple[tuple[Any, ...], _Floats]:

@@ -124,7 +124,7 @@ def regress_linear(
     covariates: Any = None,
     *,
     randomized: Mapping[str, Any] | None = None,
-    scores: Sequence[float] | None = None,
+    scores: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
     sample: Sample | None = None,
     intercept: bool = True,
     names: Sequence[str] | None = None,
@@ -134,7 +134,8 @@ def regress_linear(
 
     `outcome` is a column of numbers, or (mechanism, reports): of a scored answer (two labels count as 0 and 1, numeric labels as
     their values, others by `scores`), or of a number scrambled by :class:`~deniable.Scrambling`. `randomized` maps names to
-    (mechanism, reports) of predicting answers or scrambled numbers. `covariates` are not randomized.
+    (mechanism, reports) of predicting answers or numbers, randomized or scrambled. `scores` are those of the outcome, or a
+    mapping from names: a predicting answer with scores is one column, not an indicator per label. `covariates` are as they are.
 
     Least squares would solve sum x x' beta = sum x y. For a randomized predictor its unbiased guess is used, in the products too:
     for the indicators r of an answer, sum diag(r) instead of sum e e' (the guesses' own products would include the coins'
@@ -154,11 +155,15 @@ def regress_linear(
       used[yes]        -2.2516 ± 0.213      t = -20.73   p < 1e-16
     3,000 people; epsilon 1.386 per person; ± covers 95 %, standard errors by the jackknife (HC3)
     """
-    target = numeric_variable(outcome_name, outcome, scores)
+    given = scores if isinstance(scores, Mapping) else {} if scores is None else {outcome_name: scores}
+    unknown = set(given) - {outcome_name, *(randomized or {})}
+    if unknown:
+        raise ParameterError("scores", sorted(unknown), f"must be of {', '.join([outcome_name, *(randomized or {})])}")
+    target = numeric_variable(outcome_name, outcome, given.get(outcome_name))
     found, columns = named_columns(covariates, names, target.n)
     clear = design_matrix(columns, intercept)
     clear_names = ("(intercept)", *found) if intercept else found
-    hidden = [predictor_variable(name, given) for name, given in (randomized or {}).items()]
+    hidden = [predictor_variable(name, pair, given.get(name)) for name, pair in (randomized or {}).items()]
     sizes = {"covariates": len(clear), **{v.names[0]: v.n for v in hidden}, "sample": target.n if sample is None else sample.n}
     for name, n in sizes.items():
         if n != target.n:

@@ -15,7 +15,7 @@ from deniable.estimation.answer_models import AnswerModel, BinaryModel
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.fitting import Model, maximise
 from deniable.estimation.likelihood import Randomizer, clear_answers, likelihoods
-from deniable.estimation.predictor_model import PredictorModel, combinations
+from deniable.estimation.predictor_model import PredictorModel, answer_predictor, combinations, joint_basis, joint_channel
 from deniable.estimation.random_intercept import RandomInterceptModel
 from deniable.estimation.regression_result import Fit, Regression
 from deniable.estimation.sampling import Sample
@@ -50,7 +50,9 @@ def regress(
     - `mechanism` is None if the outcome was asked directly. A design with two samples (`CheaterDetection`,
       `StochasticLieDetector`, `UnrelatedQuestion.unknown`) needs `group`, the sample of each person (0 and 1, or 1 and 2), and
       its rate t, gamma or u, the same for everybody, is estimated too. With cheaters the log-odds are those of honest people.
-    - `randomized` are answers that predict: a mapping from names to (mechanism, reports). See :class:`PredictorModel`.
+    - `randomized` are answers that predict: a mapping from names to (mechanism, reports). See :class:`PredictorModel`. Every
+      label of a :class:`~deniable.MultipleChoice` is a predictor of its own; as an outcome, take one label with its `option`. A
+      number (:class:`~deniable.SquareWave`) is one column with its value, and its distribution is taken to be smooth.
     - `random_intercept` names the cluster of each person: the log-odds of a yes/no answer have a normal intercept per cluster,
       with standard deviation sigma (adaptive Gauss-Hermite quadrature).
     - `sample` holds weights, strata and clusters: pseudo-likelihood with linearised errors.
@@ -87,11 +89,11 @@ def regress(
             raise ParameterError(
                 "randomized", list(randomized), "cannot be combined with a random intercept, two samples, or no intercept"
             )
-        model, predictor_names = _with_predictors(outcome, design / width, randomized)
+        model, predictor_names, scales = _with_predictors(outcome, design / width, randomized)
         all_names = (*all_names, *predictor_names)
         start: _Floats = model.start()
-        columns_scale = np.append(width, np.ones(len(predictor_names)))
-        scale = np.concatenate([np.tile(columns_scale, len(outcome.labels) - 1), np.tile(width, model.predictors.shape[1] - 1)])
+        columns_scale = np.concatenate([width, scales])
+        scale = np.concatenate([np.tile(columns_scale, len(outcome.labels) - 1), np.tile(width, model.n_functions)])
         epsilon += sum(other.epsilon for other, _ in randomized.values())
         fitted: Model = model
     else:
@@ -207,34 +209,22 @@ def _two_samples(design: Any, reports: Any, group: Any) -> _Outcome:
 
 def _with_predictors(
     outcome: _Outcome, design: _Floats, randomized: Mapping[str, tuple[Randomizer, Any]]
-) -> tuple[PredictorModel, tuple[str, ...]]:
+) -> tuple[PredictorModel, tuple[str, ...], list[float]]:
+    """The model, the names of its columns, and what they were divided by."""
     assert outcome.likelihood is not None  # noqa: S101 - two samples were refused
-    parts, matrices, names = [], [], []
-    for name, (mechanism, reports) in randomized.items():
-        likelihood = likelihoods(mechanism, reports)
-        if len(likelihood) != outcome.n:
-            raise ParameterError(f"len({name})", len(likelihood), f"must be that of the outcome, {outcome.n}")
-        parts.append(likelihood)
-        channel = mechanism.channel()
-        matrices.append(channel if isinstance(channel, np.ndarray) else None)
-        names += [f"{name}[{label}]" for label in mechanism.labels[1:]]
-    joint, kinds = combinations(parts)
-    if len(kinds) > _MOST_COMBINATIONS:
-        raise ParameterError("combinations of answers", len(kinds), f"must be at most {_MOST_COMBINATIONS}")
-    indicators = np.array(
-        [
-            [float(answer == label) for answer, part in zip(kind, parts, strict=True) for label in range(1, part.shape[1])]
-            for kind in kinds
-        ]
-    )
-    known = [matrix for matrix in [outcome.channel, *matrices] if matrix is not None]
-    channels = None
-    if len(known) == 1 + len(matrices):
-        together = known[1]
-        for matrix in known[2:]:
-            together = np.kron(together, matrix)
-        channels = (known[0], together)
-    return PredictorModel(outcome.likelihood, joint, design, indicators, channels), tuple(names)
+    predictors = [answer_predictor(name, *given) for name, given in randomized.items()]
+    for name, predictor in zip(randomized, predictors, strict=True):
+        if len(predictor.likelihood) != outcome.n:
+            raise ParameterError(f"len({name})", len(predictor.likelihood), f"must be that of the outcome, {outcome.n}")
+    count = math.prod(len(predictor.columns) for predictor in predictors)
+    if count > _MOST_COMBINATIONS:
+        raise ParameterError("combinations of answers", count, f"must be at most {_MOST_COMBINATIONS}")
+    joint, columns = combinations(predictors)
+    together = joint_channel(predictors)
+    channels = None if outcome.channel is None or together is None else (outcome.channel, together)
+    names = tuple(name for predictor in predictors for name in predictor.names)
+    scales = [scale for predictor in predictors for scale in (predictor.scales or (1.0,) * len(predictor.names))]
+    return PredictorModel(outcome.likelihood, joint, design, columns, joint_basis(predictors), channels), names, scales
 
 
 def _with_sigma(outcome: _Outcome, design: _Floats, intercept: bool, max_iterations: int) -> _Floats:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError
 from deniable.estimation.association import noise_traces, quadratic_law
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.interval_laws import QuantileLaw, WidenedLaw
+from deniable.estimation.interval_laws import BinnedQuantileLaw, IntervalLaw, QuantileLaw, WidenedLaw
 from deniable.estimation.simplex import ascending, project
 from deniable.estimation.statistic import Statistic, normal_reach
 from deniable.estimation.tables import Table
@@ -163,18 +163,26 @@ def quantile(
     axis: str | None = None,
     scores: Sequence[float] | None = None,
     edges: Sequence[float] | None = None,
+    evenly: bool = False,
 ) -> Statistic:
-    """The value below which a share `level` of the population lies; by default the median.
+    """The smallest value that a proportion `level` of the population does not exceed; by default the median.
 
-    Each label represents an interval with people spread evenly over it: the `edges`, one more than labels; without them the
-    midpoints between neighbouring scores, the outermost reaching as far to either side. With F the estimated distribution and
-    s the standard error of F at the quantile, the standard error is half the distance over which F crosses from level - s to
-    level + s; the interval consists of all points at which F is within its own errors of the level (Woodruff, "Confidence
-    intervals for medians and other position measures", JASA 1952), so it need not be symmetric. If negative shares make F fall,
-    the value is that of the nearest F that does not, and `notes` says so.
+    Labels that are whole numbers, and `scores`, are the values themselves. Other numbers, and `edges` (one more than labels), are
+    bins: without `edges` from the midpoints between neighbouring labels, the outermost reaching as far to either side. Bins that
+    begin and end halfway between whole numbers hold whole numbers. With F the estimated distribution, the interval has all values
+    of all bins that may hold the quantile, as tests of F at their edges find them (Woodruff, "Confidence intervals for medians
+    and other position measures", JASA 1952): it covers however people are spread within a bin. The value is interpolated.
+
+    With `evenly`, people count as spread evenly over each bin, which smooth data are nearly and rounded ones are not. The
+    interval then consists of the points at which F, a straight line within each bin, is within its own errors of the level.
+
+    With s the standard error of F at the quantile, the standard error is half the distance over which such an F crosses
+    from level - s to level + s. If negative shares make F fall, the value is that of the
+    nearest F that does not, and `notes` says so.
     """
     if not 0 < level < 1:
         raise ParameterError("level", level, "must lie strictly between 0 and 1")
+    listed = edges is None and (scores is not None or _whole_labels(subject, axis))
     bounds = None if edges is None else _check_edges(edges)
     table, values = _scored(subject, axis, scores if bounds is None else (bounds[1:] + bounds[:-1]) / 2)
     bounds = _midpoints(table.axes[0], values) if bounds is None else bounds
@@ -189,8 +197,30 @@ def quantile(
     s = math.sqrt(table.covariance_of(weights[None])[0, 0])
     low, high = np.interp([level - s, level + s], below, bounds)
     name = f"{level:g} quantile of {table.axes[0]}"
-    law = QuantileLaw(level, *_cumulated(table, bounds, raw, s), table.stderr)
+    points, heights, errors = _cumulated(table, bounds, raw, s)
+    law: IntervalLaw = QuantileLaw(level, points, heights, errors, table.stderr)
+    if not evenly:
+        lowest, highest = (values, values) if listed else _ends(bounds)
+        bin_ = min(int(np.searchsorted(below[1:], level)), values.size - 1)
+        value = min(max(float(np.round(value)) if _holds_whole(bounds) else value, lowest[bin_]), highest[bin_])
+        law = BinnedQuantileLaw(level, lowest, highest, raw, errors[:: (errors.size - 1) // values.size])
     return Statistic(name, value, float(high - low) / 2, table.n, (*table.notes, *([MONOTONE] if falls else [])), law)
+
+
+def _whole_labels(subject: Subject, axis: str | None) -> bool:
+    """Whether the labels are whole numbers, each of which is a value by itself."""
+    labels = _marginal(subject, axis).labels[0]
+    return all(isinstance(label, int) for label in labels)
+
+
+def _holds_whole(edges: _Floats) -> bool:
+    return bool(np.all(edges % 1 == 0.5))
+
+
+def _ends(edges: _Floats) -> tuple[_Floats, _Floats]:
+    """The smallest and the largest value of each bin."""
+    inside = 0.5 if _holds_whole(edges) else 0.0
+    return edges[:-1] + inside, edges[1:] - inside
 
 
 def _cumulated(table: Table, edges: _Floats, below: _Floats, at_quantile: float) -> tuple[_Floats, _Floats, _Floats]:

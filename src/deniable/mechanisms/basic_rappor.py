@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.mechanisms import solving
 from deniable.mechanisms.bits import flip_bits
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.permanent import MemoizedMechanism, TwoSteps, flip_within
@@ -29,9 +31,8 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
     * `epsilon` = ln( q* (1 - p*) / (p* (1 - q*)) ), the loss of one report;
     * `lifetime_epsilon` = 2 ln( (1 - f/2) / (f/2) ), the loss of any number of replays of one permanent answer.
 
-    The estimate is that of a pure protocol with a = q* and b = p*. It assumes reports from different people: replays of one
-    person are not independent, and a person who reports twice counts twice. Erlingsson, Pihur and Korolova, "RAPPOR", CCS 2014,
-    theorems 1 and 2 and lemma 1, with h = 1.
+    The estimate is that of a pure protocol with a = q* and b = p*, and knows replays (:meth:`estimate`). Erlingsson,
+    Pihur and Korolova, "RAPPOR", CCS 2014, theorems 1 and 2 and lemma 1, with h = 1.
 
     >>> browser = BasicRappor(["home", "news", "mail"], f=0.5, p=0.5, q=0.75)
     >>> round(browser.epsilon, 4), round(browser.lifetime_epsilon, 4)
@@ -79,3 +80,33 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
     def equal_reports(self) -> tuple[float, float] | None:
         known, flip = super().equal_reports(), self._steps.flip / ONE
         return None if known is None else (self._steps.second.equal((1 - flip, flip), len(self.domain)), known[1])
+
+    def estimate(self, reports: Any, population: int | None = None, rounds: int = 1) -> solving.Estimate:
+        """What reports (or a tally, or several of either in a list) say about the population.
+
+        Reports that :meth:`replay` drew from the same permanent answers are not independent: the noise of the permanent step, and
+        the sample of people, stay the same however often they are replayed. Such reports are recognized; for reports that were
+        stored in between, `rounds` says how often each person's answer was replayed. With R replays of n people, the variance of
+        a rate is ((q - p)^2 beta (1 - beta) + (beta q (1 - q) + (1 - beta) p (1 - p))/R)/n, beta being the proportion of
+        permanent ones; the result's n is the number of people.
+        """
+        tally = self.gather(reports)
+        times = self.rounds(tally, rounds)
+        if times == 1:
+            return super().estimate(tally, population)
+        n = max(2, round(tally.n / times))
+        population = solving.check_population(population, n)
+        (a, b), (p, q) = self.channel(), (self._steps.p / ONE, self._steps.q / ONE)
+        rate = solving.support_rates(tally.counts / tally.n, a, b)
+        ones = (rate - p) / (q - p)
+        within = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
+        variance = (rate * (1 - rate) - within * (1 - 1 / times)) / ((a - b) ** 2 * (n - 1))
+        proportions = (tally.counts / tally.n - b) / (a - b)
+        covariance = None
+        if proportions.size <= solving.largest_covariance():
+            covariance = np.outer(proportions, -proportions / (n - 1))
+            np.fill_diagonal(covariance, variance)
+        moments = solving.finite((proportions, variance, covariance), population)
+        note = f"{tally.n:,} replays of permanent answers, {times:.4g} per person; epsilon is that of all replays of a person"
+        found = self.describe(moments, n, population, (note,))
+        return dataclasses.replace(found, support=None, epsilon=self.lifetime_epsilon)

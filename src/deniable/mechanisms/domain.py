@@ -19,9 +19,21 @@ from deniable.errors import (
     UnknownLabelError,
 )
 
-__all__ = ["Domain", "column", "missing", "numbers"]
+__all__ = ["Domain", "column", "listed", "missing", "numbers"]
 
 LARGEST_DOMAIN = 1 << 24
+_MOST_LISTED = 8
+"""Labels that an error lists."""
+
+
+def listed(labels: Sequence[Hashable]) -> str:
+    """The labels of a domain, for errors: labels are public, answers are not.
+
+    >>> listed(["no", "yes"]), listed(range(40))
+    ('2 labels of the domain: no, yes', '40 labels of the domain: 0, 1, 2, 3, 4, 5, 6, 7, …')
+    """
+    shown = ", ".join(str(label) for label in labels[:_MOST_LISTED])
+    return f"{len(labels)} labels of the domain: {shown}{', …' if len(labels) > _MOST_LISTED else ''}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,7 @@ class Domain:
             except (KeyError, TypeError):
                 if missing(value):
                     raise MissingAnswerError(position, "is missing (NaN or null)") from None
-                raise UnknownLabelError(position, f"is not one of the {len(self)} labels of the domain") from None
+                raise UnknownLabelError(position, f"is not one of the {listed(self.labels)}") from None
         return out
 
     def _numbers(self, array: NDArray[Any]) -> NDArray[np.intp]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import MissingAnswerError, OutOfDomainError, ReportFormatError
+from deniable.errors import MissingAnswerError, OutOfDomainError, ParameterError, ReportFormatError
 from deniable.mechanisms import exact, solving
-from deniable.mechanisms.domain import Domain, column, missing
+from deniable.mechanisms.direct import DirectEncoding
+from deniable.mechanisms.domain import Domain, column, listed, missing
 from deniable.mechanisms.reports import Reports, require_reports
 from deniable.mechanisms.unary import BitChannel, UnaryReports
 from deniable.mechanisms.weights import bits_law, improbable_weight
@@ -62,7 +63,7 @@ class MultipleChoice(UnaryReports):
         requested_epsilon = exact.check_epsilon(self.epsilon)
         k = len(domain)
         most = k if self.most is None else exact.check_whole("most", self.most, 1, k)
-        differing = min(2 * most, k)
+        differing = min(2 * most, k)  # bits in which two answers may differ
         flip = exact.up(1 / (exact.exp(Fraction(requested_epsilon) / differing) + 1))
         loss = exact.log_ratio(Fraction(ONE - flip, flip), differing)
         self._set(domain=domain, values=domain.labels, requested_epsilon=requested_epsilon, most=most, _flip=flip, epsilon=loss)
@@ -98,7 +99,7 @@ class MultipleChoice(UnaryReports):
                 places = {index[label] for label in labels}
             except (KeyError, TypeError):
                 raise OutOfDomainError(
-                    position, f"contains something that is not one of the {len(index)} labels of the domain"
+                    position, f"contains something that is not one of the {listed(self.domain.labels)}"
                 ) from None
             assert self.most is not None  # noqa: S101 - set when the mechanism was made
             if len(places) > self.most:
@@ -181,6 +182,31 @@ class MultipleChoice(UnaryReports):
             covariance = solving.without_negative_eigenvalues(covariance)
         estimate = self.describe((proportions, variance, covariance), n, population, (*self.doubts(tally.counts, n), _NOTE))
         return dataclasses.replace(estimate, exclusive=self.exclusive)
+
+    # --- single options ---------------------------------------------------------------------------------------------
+
+    def option(self, label: Any, reports: Any) -> Reports:
+        """What the reports say about one label alone: reports of the yes/no question whether it was chosen.
+
+        For analyses that take one answer per person. Its mechanism's epsilon is the loss about this label alone.
+
+        >>> news = MultipleChoice(["paper", "radio", "web"], epsilon=3.0)
+        >>> web = news.option("web", news.privatize([["web"], ["radio", "web"]]))
+        >>> web.mechanism
+        DirectEncoding(values=['no', 'yes'], epsilon=1.0)
+        """
+        if label not in self.domain.labels:
+            raise ParameterError("label", label, f"must be one of {', '.join(map(str, self.domain.labels))}")
+        assert self.most is not None  # noqa: S101 - set when the mechanism was made
+        question = DirectEncoding(("no", "yes"), self.requested_epsilon / min(2 * self.most, len(self.domain)))
+        bits = self.supports(self.reports(reports).data)[:, self.domain.labels.index(label)]
+        return Reports(question, bits.astype(question.layout[0]))
+
+    def answer_sets(self) -> NDArray[np.bool_]:
+        """Every set of labels that a person may choose, one per row: whether each label is in it."""
+        k = len(self.domain)
+        sets = (np.arange(1 << k)[:, None] >> np.arange(k) & 1).astype(np.bool_)
+        return np.asarray(sets[sets.sum(axis=1) <= (self.most or k)])
 
     def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
         assert self.most is not None  # noqa: S101 - set when the mechanism was made

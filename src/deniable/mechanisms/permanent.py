@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from deniable.errors import ParameterError, ReportFormatError, ReportMismatchError
 from deniable.mechanisms import exact
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.reports import Reports, read_rows, write_rows
+from deniable.mechanisms.reports import Reports, Tally, read_rows, write_rows
 from deniable.mechanisms.unary import BitChannel
 from deniable.randomness import ONE, Source, system_source
 
@@ -156,6 +156,8 @@ class PermanentAnswer:
 
     mechanism: MemoizedMechanism
     data: NDArray[np.uint8]
+    origin: object = field(default_factory=object, repr=False)
+    """By which estimates recognize replays; it says nothing about the answers."""
 
     def __len__(self) -> int:
         return len(self.data)
@@ -223,7 +225,7 @@ class MemoizedMechanism(Mechanism):
             raise ReportMismatchError(f"replay() takes the PermanentAnswer of permanent(), not {type(permanent).__name__}")
         if permanent.mechanism != self:
             raise ReportMismatchError(f"these are permanent answers of {permanent.mechanism!r}, not of {self!r}")
-        return Reports(self, self.draw_report(permanent.data, source or system_source()))
+        return Reports(self, self.draw_report(permanent.data, source or system_source()), permanent.origin)
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
         """Both steps at once, for a value that is reported only once: the permanent answer is discarded.
@@ -234,6 +236,16 @@ class MemoizedMechanism(Mechanism):
 
     def draw(self, indices: NDArray[Any], source: Source) -> NDArray[np.uint8]:
         return self.draw_report(self.draw_permanent(indices, source), source)
+
+    def rounds(self, tally: Tally, rounds: int = 1) -> float:
+        """How often an answer was replayed among the reports of a tally, on average over the reports; `rounds` if it was told.
+
+        Replays are known by the permanent answers they come from, as long as they stay in memory.
+        """
+        told = exact.check_whole("rounds", rounds, 1, max(tally.n, 1))
+        replayed = sum(people * times for people, times in tally.replays.values())
+        squares = sum(people * times**2 for people, times in tally.replays.values())
+        return max(float(told), (squares + tally.n - replayed) / max(tally.n, 1))
 
     def channel(self) -> BitChannel:
         """The channel of one bit through both steps: (q*, p*), with q* = (1 - f/2) q + (f/2) p and p* = (1 - f/2) p + (f/2) q."""

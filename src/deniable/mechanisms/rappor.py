@@ -217,6 +217,9 @@ class Rappor(MemoizedMechanism):
         solving.check_correction(correction)
         tally = self.gather(reports)
         n = require_reports(tally.n)
+        if self.rounds(tally) > 1:
+            rule = "hold several replays of the same permanent answers, which are not independent: estimate each round by itself"
+            raise ParameterError("reports", f"{n:,} reports", rule)
         population = solving.check_population(population, n)
         shares = self.solve(tally.counts, n)[0].reshape(self.cohorts, self.bits)
         sizes = tally.counts.reshape(self.cohorts, -1)[:, 0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class Reports:
 
     mechanism: Mechanism
     data: NDArray[Any]
+    origin: object = field(default=None, repr=False)
+    """What replays of the same permanent answers have in common; None for independent reports. Part of the reports loses it."""
 
     def __len__(self) -> int:
         return len(self.data)
@@ -82,6 +84,8 @@ class Tally:
         self.mechanism = mechanism
         self.counts = np.zeros(mechanism.cells, dtype=np.int64) if counts is None else counts
         self.n = n
+        self.replays: dict[object, tuple[int, int]] = {}
+        """By their origin, how many permanent answers were replayed, and how often."""
 
     def __len__(self) -> int:
         return self.n
@@ -102,7 +106,12 @@ class Tally:
         if len(reports):
             self.counts += self.mechanism.count(reports.data)
             self.n += len(reports)
+            if reports.origin is not None:
+                self._add_replays(reports.origin, len(reports), 1)
         return self
+
+    def _add_replays(self, origin: object, people: int, times: int) -> None:
+        self.replays[origin] = (people, self.replays.get(origin, (people, 0))[1] + times)
 
     def merge(self, other: Tally) -> Tally:
         """Add what another tally of the same mechanism has counted; returns this tally."""
@@ -112,6 +121,8 @@ class Tally:
             raise ReportMismatchError(f"a tally of {self.mechanism!r} cannot take in one of {other.mechanism!r}")
         self.counts += other.counts
         self.n += other.n
+        for origin, (people, times) in other.replays.items():
+            self._add_replays(origin, people, times)
         return self
 
     def estimate(self, population: int | None = None, **options: Any) -> Estimate:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deniable.estimation import em
     from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
-    from deniable.estimation.design_estimate import DesignEstimate
+    from deniable.estimation.design_estimate import DesignEstimate, ModelFitTest
     from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population, largest_covariance
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.group_rates import GroupRates
@@ -33,6 +33,7 @@ __all__ = [
     "EdgeVariances",
     "Estimate",
     "GroupRates",
+    "ModelFitTest",
     "Moments",
     "Table",
     "adjust",
@@ -54,7 +55,7 @@ __all__ = [
 
 _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
-    "design_estimate": ("DesignEstimate",),
+    "design_estimate": ("DesignEstimate", "ModelFitTest"),
     "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population", "largest_covariance"),
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "group_rates": ("GroupRates",),

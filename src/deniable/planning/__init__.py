@@ -7,8 +7,10 @@ from deniable.planning.power import detectable_difference, two_group_sample_size
 from deniable.planning.precision import Spread
 from deniable.planning.questionnaire import PlannedQuestion, QuestionnairePlan, plan_questionnaire
 from deniable.planning.questions import Question
+from deniable.planning.study import DesignComparison, compare_designs, people_to_invite, regression_sample_size
 
 __all__ = [
+    "DesignComparison",
     "DesignPower",
     "GridPoint",
     "Plan",
@@ -16,12 +18,15 @@ __all__ = [
     "Question",
     "QuestionnairePlan",
     "Spread",
+    "compare_designs",
     "design_power",
     "design_sample_size",
     "detectable_difference",
     "lavengood_grid",
+    "people_to_invite",
     "plan",
     "plan_questionnaire",
+    "regression_sample_size",
     "trade_off",
     "two_group_sample_size",
 ]

@@ -43,6 +43,20 @@ class DesignPower(Result):
         bars = [Bar("power", 100 * self.power)]
         return Display(("fact", "value"), facts, (str(self),), bars, "power (%)", 80.0)
 
+    def preregistration(self, invited: int | None = None) -> str:
+        """A paragraph for a preregistration: design, hypothesis, test, level, power and sample size."""
+        side = "two-sided" if self.alternative == "two-sided" else f"one-sided ({self.alternative})"
+        people = " + ".join(f"{n:,}" for n in self.n)
+        asked = "" if invited is None else f" To reach this number, {invited:,} people will be invited."
+        return (
+            f"The sensitive question will be asked with the design {self.design}. We test the hypothesis "
+            f"{self.parameter} = {self.null:g} by a {side} z test at a level of {100 * self.significance:g} %, with the standard "
+            f"error under the hypothesis. With {people} complete answers, the test has a power of {100 * self.power:.1f} % if "
+            f"{self.parameter} is {self.value:g} (standard error {self.stderr:.4g} there, {self.null_stderr:.4g} under the "
+            f"hypothesis).{asked} Estimates will be reported with 95 % intervals; the analysis assumes that people follow the "
+            "instructions of the design."
+        )
+
     def __str__(self) -> str:
         people = " + ".join(f"{n:,}" for n in self.n)
         return (
@@ -64,9 +78,10 @@ def design_power(
     """The probability that a test with `n` people detects that a parameter is not `null`.
 
     `value` is the prevalence, with whatever else the design needs: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
-    deviation of the harmless count), for scrambling (mean, standard deviation). `n` is one number, or one per sample. The test
-    rejects if the estimate is further from `null` than its standard error *there* allows; the probability of that uses the
-    standard error at `value`. rr's power.rr.test does the same, but treats an estimated u as known.
+    deviation of the harmless count), for scrambling (mean, standard deviation), for an item sum (mean, standard deviation, that
+    of the harmless sum). `n` is one number, or one per sample. The test rejects if the estimate is further from `null` than its
+    standard error *there* allows; the probability of that uses the standard error at `value`. rr's power.rr.test does the same,
+    but treats an estimated u as known.
 
     >>> from deniable import ForcedResponse
     >>> survey = ForcedResponse(2 / 3, yes=1 / 6)
@@ -129,12 +144,13 @@ class _Case:
         wanted = len(_samples(design))
         if samples != wanted:
             raise ParameterError("len(n)", samples, f"must be the design's number of samples, {wanted}")
-        needed = 2 if wanted == 2 or hasattr(design, "multiplier") else 1
+        amounts = _amounts(design)
+        needed = getattr(design, "power_values", 2 if wanted == 2 or amounts else 1)
         if len(values) != needed:
             raise ParameterError("value", value, f"must be {needed} number{'s' if needed > 1 else ''} for this design")
         if alternative not in _ALTERNATIVES:
             raise ParameterError("alternative", alternative, f"must be one of {', '.join(map(repr, _ALTERNATIVES))}")
-        names = getattr(design, "names", ("mean",) if hasattr(design, "multiplier") else ("pi",))
+        names = getattr(design, "names", ("mean",) if amounts else ("pi",))
         self.parameter = names[0] if parameter is None else parameter
         if self.parameter not in names:
             raise ParameterError("parameter", self.parameter, f"must be one of {', '.join(names)}")
@@ -145,6 +161,8 @@ class _Case:
             self.value, self.null_values = values[0], (self.null, *values[1:])
         else:
             self.value, self.null_values = shift(values, self.parameter, self.null)
+        _check_values(design, "value", values, values)
+        _check_values(design, "null", (self.null,) if amounts else self.null_values, (self.null,))
         if self.value == self.null:
             raise ParameterError("value", self.value, "must differ from null")
         if alternative != "two-sided" and (self.value > self.null) != (alternative == "greater"):
@@ -183,6 +201,26 @@ class _Case:
         return DesignPower(
             name, self.parameter, self.value, self.null, sizes, power, self.significance, self.alternative, null_stderr, stderr
         )
+
+
+def _check_values(design: Any, name: str, values: tuple[float, ...], given: tuple[float, ...]) -> None:
+    """Refuse values that the parameters of a design cannot have; `given` is what the user wrote."""
+    shown = given[0] if len(given) == 1 else given
+    if not all(math.isfinite(value) for value in values):
+        raise ParameterError(name, shown, "must be finite")
+    mean = _amounts(design)
+    if (mean or hasattr(design, "items")) and min(values[1:], default=0) < 0:
+        raise ParameterError(name, shown, "must have a standard deviation of at least 0 as its second number")
+    proportions = values[:0] if mean else values[:1] if hasattr(design, "items") else values
+    if not all(0 <= value <= 1 for value in proportions):
+        raise ParameterError(name, shown, "must lie between 0 and 1: it is a proportion of people")
+    if hasattr(design, "class_shares") and min(design.class_shares(*values)) < -1e-9:
+        raise ParameterError(name, shown, "must leave a proportion of at least 0 to every kind of people")
+
+
+def _amounts(design: Any) -> bool:
+    """Whether the design is about the mean of a number, and not about a proportion."""
+    return hasattr(design, "multiplier") or bool(getattr(design, "amounts", False))
 
 
 def _samples(design: Any) -> tuple[int, ...]:

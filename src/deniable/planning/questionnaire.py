@@ -4,7 +4,7 @@ The squared error of a question is its variance (for a number, relative to its r
 questions is minimised. Three ways are compared, each at its best:
 
 * **split**: everybody answers everything, and the epsilons add up to the budget: in equal parts, or so that the sum of errors is
-  smallest (where a little more epsilon would reduce the error of every question equally);
+  smallest (:mod:`deniable.planning.splitting`);
 * **sampled** (SMP): everybody answers `ask` of the d questions, drawn at random, each with 1/`ask` of the budget; for `ask` = 1,
   question j is drawn with probability proportional to the root of importance times variance, which is optimal (Neyman 1934);
 * **fake**: one question is answered with the whole budget and the others with fake data (RS+FD). A row loses as much as in
@@ -24,11 +24,12 @@ import numpy as np
 from deniable.display import Bar, Display, pad, text_width
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.estimation.intervals import check_confidence
-from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from deniable.mechanisms.exact import SMALLEST_EPSILON, check_epsilon
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.planning.precision import FEWEST_REPORTS, deviations
 from deniable.planning.questions import Question
+from deniable.planning.splitting import split_budget
 from deniable.privacy.checks import check_count
 from deniable.results import Result, fields_of
 
@@ -36,7 +37,6 @@ __all__ = ["PlannedQuestion", "QuestionnairePlan", "Split", "Way", "margin_text"
 
 Way = Literal["split", "sampled", "fake"]
 Split = Literal["importance", "even"]
-_STEPS_A_QUESTION = 200
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def plan_questionnaire(
     if split not in get_args(Split):
         raise ParameterError("split", split, f"must be one of {', '.join(get_args(Split))}")
     makers: dict[str, Callable[[], list[Questionnaire]]] = {
-        "split": lambda: [_split(asked, budget, ceiling, split)],
+        "split": lambda: _splits(asked, budget, ceiling, split),
         "sampled": lambda: _sampled(asked, budget, ceiling),
         "fake": lambda: _faked(asked, budget, ceiling),
     }
@@ -238,30 +238,17 @@ def plan_questionnaire(
     return plan
 
 
-def _split(questions: Sequence[Question], budget: float, ceiling: float | None, split: Split) -> Questionnaire:
-    parts = _parts(questions, budget, ceiling) if split == "importance" else [budget / len(questions)] * len(questions)
+def _splits(questions: Sequence[Question], budget: float, ceiling: float | None, split: Split) -> list[Questionnaire]:
+    """Everybody answers everything: evenly, or also in proportion to importance and by the least sum of errors."""
+    total = sum(question.importance for question in questions)
+    ways = [[budget / len(questions)] * len(questions)]
+    if split == "importance":
+        costs = [lambda epsilons, question=question: question.importance * question.variances(epsilons) for question in questions]
+        ways.append([_round_down(part) for part in split_budget(costs, budget, ceiling)])
+        ways.append([_round_down(budget * question.importance / total) for question in questions])
     if ceiling is not None:
-        parts = [min(part, ceiling) for part in parts]
-    return Questionnaire({question.name: question.mechanism(part) for question, part in zip(questions, parts, strict=True)})
-
-
-def _parts(questions: Sequence[Question], budget: float, ceiling: float | None) -> list[float]:
-    """The split of the budget with the smallest sum of weighted errors: each step goes to the question that gains most."""
-    d = len(questions)
-    steps = _STEPS_A_QUESTION * d
-    most = steps if ceiling is None else max(1, min(steps, int(ceiling / budget * steps)))
-    epsilons = budget / steps * np.arange(1, most + 1)
-    costs = np.array([question.importance * question.variances(np.minimum(epsilons, LARGEST_EPSILON)) for question in questions])
-    taken = np.zeros(d, dtype=np.intp)
-    for _ in range(steps - d):
-        following = np.minimum(taken + 1, most - 1)
-        gains = costs[np.arange(d), taken] - costs[np.arange(d), following]
-        best = int(gains.argmax())
-        if gains[best] <= 0:
-            break
-        taken[best] = following[best]
-    # Rounded down to four digits, so that the parts are readable.
-    return [_round_down(float(epsilons[place])) for place in taken]
+        ways = [[min(part, ceiling) for part in parts] for parts in ways]
+    return [Questionnaire({q.name: q.mechanism(part) for q, part in zip(questions, parts, strict=True)}) for parts in ways]
 
 
 def _round_down(epsilon: float) -> float:

@@ -14,13 +14,14 @@ from deniable.errors import ParameterError
 from deniable.matrices import left_inverse
 from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.domain import Domain
-from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON, check_number, check_whole
+from deniable.mechanisms.exact import check_number, check_whole
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.square_wave import SquareWave
 from deniable.mechanisms.subset import SubsetSelection
 from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from deniable.planning.precision import Spread
+from deniable.planning.splitting import VarianceCurve
 from deniable.results import Result
 
 __all__ = ["Question"]
@@ -28,8 +29,8 @@ __all__ = ["Question"]
 _AS_GOOD = 1.01
 """Variances within 1 % count as equal: the simpler mechanism wins."""
 _MOST_BINS = 64
-_LEAST_EPSILON = 5e-3
-_POINTS = 65
+_CURVES: dict[Any, VarianceCurve] = {}
+"""By the shape of a question: questionnaires have many questions of few shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Question(Result):
         if self.numeric:
             if self.low is None or self.high is None:
                 raise ParameterError("high" if self.high is None else "low", None, "must be given: a number has a range")
-            SquareWave(1.0, self._bins, self.low, self.high, self.integers)  # refuses an invalid range
+            self._wave(1.0)  # refuses an invalid range
             return
         domain = Domain.of(self.labels)
         object.__setattr__(self, "labels", tuple(domain.labels))
@@ -82,19 +83,20 @@ class Question(Result):
         """Whether fake answers can be drawn."""
         return not (self.numeric or self.multiple)
 
-    @property
-    def _bins(self) -> int:
-        if not self.integers:
-            return _MOST_BINS
-        assert self.low is not None and self.high is not None  # noqa: S101, PT018 - checked before
+    def _wave(self, epsilon: float) -> SquareWave:
+        """The square wave of a number. Bins of several whole numbers are of equal size, the last may reach beyond `high`."""
+        assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
         count = round(self.high - self.low) + 1
-        return max(bins for bins in range(1, min(count, _MOST_BINS) + 1) if count % bins == 0) if count > 1 else 1
+        if not self.integers or not float(self.low).is_integer() or count < 2:  # an invalid range is refused by the wave
+            return SquareWave(epsilon, _MOST_BINS, self.low, self.high, self.integers)
+        width = math.ceil(count / _MOST_BINS)
+        bins = math.ceil(count / width)
+        return SquareWave(epsilon, bins, self.low, self.high + bins * width - count, integers=True)
 
     def candidates(self, epsilon: float, fakeable: bool = False) -> list[Mechanism]:
         """The mechanisms that can answer it at an epsilon, the simpler ones first."""
         if self.numeric:
-            assert self.low is not None and self.high is not None  # noqa: S101, PT018 - checked when it was made
-            return [SquareWave(epsilon, self._bins, self.low, self.high, self.integers)]
+            return [self._wave(epsilon)]
         labels = list(self.labels)
         if self.multiple:
             return [MultipleChoice(labels, epsilon, self.choose)]
@@ -105,10 +107,27 @@ class Question(Result):
         return found
 
     def mechanism(self, epsilon: float) -> Mechanism:
-        """The one with the smallest error at an epsilon."""
+        """The one with the smallest error at an epsilon or below it.
+
+        Some mechanisms do worse with more: at an epsilon at which subset selection reports smaller sets, or a square wave is
+        narrower by a bin, the variance of the planned share rises. Such a mechanism is given less than it may spend.
+        """
+        found, variance = self._best(epsilon)
+        lower, least = self._curve.least_up_to(epsilon)
+        return self._best(lower)[0] if least < variance / _AS_GOOD else found
+
+    def _best(self, epsilon: float) -> tuple[Mechanism, float]:
+        """The simplest of the mechanisms at this epsilon that are as good as the best, and its variance."""
         found = self.candidates(epsilon)
         variances = [self.variance(mechanism) for mechanism in found]
-        return next(m for m, v in zip(found, variances, strict=True) if v <= _AS_GOOD * min(variances))
+        best = next(at for at, variance in enumerate(variances) if variance <= _AS_GOOD * min(variances))
+        return found[best], variances[best]
+
+    def _kind_and_variance(self, epsilon: float) -> tuple[Hashable, float]:
+        """The best mechanism's kind, with the whole numbers that change with epsilon, and its variance."""
+        mechanism, variance = self._best(epsilon)
+        whole = mechanism.w if isinstance(mechanism, SubsetSelection) else getattr(mechanism, "half_width", None)
+        return (type(mechanism), whole), variance
 
     def planned_share(self, mechanism: Mechanism) -> float:
         """The share at which the error is stated."""
@@ -118,7 +137,8 @@ class Question(Result):
         """n times the variance of a share; for a number, of its mean relative to its range, if all are equally frequent."""
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
-            weights = (np.array(mechanism.labels) - mechanism.low) / (mechanism.high - mechanism.low)
+            assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
+            weights = (np.array(mechanism.labels) - self.low) / (self.high - self.low)
             contributions = weights @ left_inverse(matrix)
             rates = matrix.mean(axis=1)
             return float(rates @ contributions**2 - (rates @ contributions) ** 2)
@@ -126,15 +146,13 @@ class Question(Result):
         return spread.variance(self.planned_share(mechanism))
 
     @cached_property
-    def _curve(self) -> tuple[Any, Any]:
-        """Logarithms of epsilons and of the least variance at each."""
-        epsilons = np.geomspace(_LEAST_EPSILON, LARGEST_EPSILON, _POINTS)
-        variances = np.log([self.variance(self.mechanism(float(epsilon))) for epsilon in epsilons])
-        # Below this, the variance grows with 1/epsilon^2.
-        return np.log([SMALLEST_EPSILON, *epsilons]), np.insert(
-            variances, 0, variances[0] + 2 * np.log(_LEAST_EPSILON / SMALLEST_EPSILON)
-        )
+    def _curve(self) -> VarianceCurve:
+        shape = round((self.high or 0) - (self.low or 0)) if self.integers else None
+        key = ("number", shape) if self.numeric else (len(self.labels), self.choose, self.share)
+        if key not in _CURVES:
+            _CURVES[key] = VarianceCurve.of(self._kind_and_variance)
+        return _CURVES[key]
 
     def variances(self, epsilons: Any) -> Any:
-        """The least variances at some epsilons, by interpolation, for the search over budgets."""
-        return np.exp(np.interp(np.log(epsilons), *self._curve))
+        """The least variances that some epsilons allow, by interpolation, for the search over budgets."""
+        return self._curve.variances(epsilons)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyW
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables import Table, joint
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.results import Result
@@ -30,6 +31,7 @@ from deniable.survey.files import (
     row_named,
     tell_dropped,
 )
+from deniable.survey.options import named_options, refuse_whole
 from deniable.survey.reading import Chunk
 from deniable.survey.spelling import cell_text, is_blank
 from deniable.survey.texts import cells_to_reports
@@ -134,18 +136,23 @@ class _Counts:
         return places
 
     def joint_table(self, axes: Sequence[str], population: int | None) -> Table:
-        mechanisms = {name: self.questionnaire.mechanisms[name] for name in axes}
+        options = named_options(axes, self.questionnaire.mechanisms)
+        columns = [options[name][0] if name in options else name for name in axes]
         whole: dict[str, Reports] = {}
-        rows = [np.concatenate([places for places, _ in self.kept[name]]) for name in axes]
+        rows = [np.concatenate([places for places, _ in self.kept[column]]) for column in columns]
         both = rows[0]
         for other in rows[1:]:
             both = np.intersect1d(both, other, assume_unique=True)
         if not both.size:
             raise SurveyError(f"nobody was asked {', '.join(axes)} together, so there is no table of them")
-        for name, places in zip(axes, rows, strict=True):
-            data = np.concatenate([reports.data for _, reports in self.kept[name]])
-            whole[name] = Reports(mechanisms[name], data[np.isin(places, both)])
-        return joint(mechanisms, whole, population)
+        for name, column, places in zip(axes, columns, rows, strict=True):
+            mechanism = self.questionnaire.mechanisms[column]
+            data = np.concatenate([reports.data for _, reports in self.kept[column]])
+            reports = Reports(mechanism, data[np.isin(places, both)])
+            if name in options:
+                reports = cast(MultipleChoice, mechanism).option(options[name][1], reports)
+            whole[name] = reports
+        return joint({name: reports.mechanism for name, reports in whole.items()}, whole, population)
 
 
 def estimate_file(
@@ -163,7 +170,8 @@ def estimate_file(
 ) -> Survey:
     """Estimate each column of one or several files of reports combined, and the named tables.
 
-    `tables` are joint ones, by their columns; `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a column
+    `tables` are joint ones, by their columns (of a multiple-choice column, by an option, as in ``news[web]``);
+    `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a column
     that was not randomized, each of its values is a group with its own estimates; a randomized column is a condition instead,
     because nobody knows which group a person is in. `options` are a column's arguments for its mechanism's `estimate`, such as
     the estimator, or RAPPOR's candidates. Without `mechanisms` they are read from the file that `randomize_file` leaves beside
@@ -177,7 +185,9 @@ def estimate_file(
         conditional = [*conditional, *(((name,), (str(by),)) for name in _conditioned(known, str(by)))]
         by = None
     _check_wishes(questionnaire, [*tables, *((*given, *of) for of, given in conditional)], options or {}, missing)
-    kept = {name for table in tables for name in table} | {name for pair in conditional for part in pair for name in part}
+    axes = {name for table in tables for name in table} | {name for pair in conditional for part in pair for name in part}
+    options_named = named_options(axes, known)
+    kept = {options_named[name][0] if name in options_named else name for name in axes}
     counts = _Counts(questionnaire, {name: m.tally() for name, m in known.items()}, {}, {name: [] for name in kept})
     dropped = 0
     for file, chunk, left_out in complete_chunks(paths, known, () if by is None else (by,), missing, layout, progress):
@@ -225,15 +235,16 @@ def _check_wishes(
     if questionnaire.sampled and missing != "refuse":
         raise SurveyError("people answered only some of the questions: an empty cell was not asked, so it is not missing")
     check_missing(missing, questionnaire.mechanisms)
+    known = questionnaire.mechanisms
     for table in tables:
+        options_named = named_options(table, known)
         for name in table:
-            if name not in questionnaire.mechanisms:
+            if name not in known and name not in options_named:
                 raise SurveyError(f"the table needs column {name!r}, whose mechanism is not given")
         if len(set(table)) < len(table):
             raise SurveyError(f"the table of {', '.join(table)} names a column twice")
         for name in table:
-            if not questionnaire.mechanisms[name].exclusive:
-                raise SurveyError(f"column {name!r} cannot be part of a table: a person may have several of its labels")
+            refuse_whole(name, known.get(name))
         if len(table) > 1 and questionnaire.ask == 1 and (questionnaire.fake or questionnaire.sampled):
             raise SurveyError(f"each person gave one true answer, so nothing is known about {', '.join(table)} together")
         if questionnaire.sampled and questionnaire.ask is not None and len(table) > questionnaire.ask:

@@ -15,8 +15,8 @@ from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.randomness import Source, system_source
 from deniable.survey.columns import write_questionnaire
-from deniable.survey.reading import Chunk, check_file, read_chunks
-from deniable.survey.record import record_randomization, warn_of_earlier
+from deniable.survey.reading import CheckHeader, Chunk, check_file, read_chunks
+from deniable.survey.record import MARK, check_earlier, record_randomization, refuse_described, refuse_marked
 from deniable.survey.row_order import in_random_order
 from deniable.survey.spelling import MISSING_LABEL, is_blank, is_missing
 from deniable.survey.texts import cells_to_values, reports_to_cells
@@ -81,6 +81,7 @@ def complete_chunks(
     missing: Missing,
     layout: TableFormat | None,
     progress: Progress | None,
+    check_header: CheckHeader | None = None,
 ) -> Iterator[tuple[Path, Chunk, int]]:
     """Each chunk of each file after what `missing` does to it, with its file and how many of its rows were dropped."""
     for number, path in enumerate(paths):
@@ -89,7 +90,7 @@ def complete_chunks(
             if progress:
                 progress((before + part) / len(paths))
 
-        for chunk in read_chunks(path, [*mechanisms, *keep], part_read, layout):
+        for chunk in read_chunks(path, [*mechanisms, *keep], part_read, layout, check_header):
             if missing == "refuse":
                 yield path, chunk, 0
                 continue
@@ -133,6 +134,7 @@ def randomize_file(
     keep: Sequence[str] = (),
     keep_order: bool = False,
     overwrite: bool = False,
+    again: bool = False,
     prepare: Mapping[str, Callable[[list[Any]], Sequence[Any]]] | None = None,
     source: Source | None = None,
     missing: Missing = "refuse",
@@ -145,14 +147,18 @@ def randomize_file(
     Rows come out in random order, because their order in the file could identify people; `keep_order` leaves it as it is.
     With a :class:`~deniable.mechanisms.questionnaire.Questionnaire`, each person answers some of the columns; the cells of the
     others are empty, or hold fake data. `prepare` is applied to a column's cells before they are randomized, for example to put
-    them into buckets. Warns (SurveyWarning) if a column was randomized before, according to the record beside each file of
-    answers. With `-` as the output, the rows go to standard output, and how they were randomized is not written.
+    them into buckets. With `-` as the output, the rows go to standard output, and how they were randomized is not written.
+
+    Nothing is randomized twice unless `again`: neither a file of reports, whose estimates would be wrong (it has the column
+    `randomized_by_deniable`, or a description beside it), nor answers of which another file was made before, because the
+    losses add up (according to the record beside the answers; with `again`, a SurveyWarning says so).
     """
     paths, output = check_paths(path), Path(output)
     if not mechanisms:
         raise SurveyError("there is no column to randomize")
     questionnaire = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms)
     mechanisms = questionnaire.mechanisms
+    keep = [name for name in keep if name != MARK]  # which every output has
     for name in set(keep) & set(mechanisms):
         raise SurveyError(f"column {name!r} is to be randomized, so it cannot be kept unchanged")
     check_missing(missing, mechanisms)
@@ -160,20 +166,23 @@ def randomize_file(
     losses = {name: questionnaire.answer_epsilon(name) for name in mechanisms}
     for file in paths:
         refuse_existing(file, output, overwrite)
-        warn_of_earlier(file, losses)
+        if not again:
+            refuse_described(file, columns_file(file), mechanisms)
+        check_earlier(file, losses, again)
     rows = dropped = 0
-    names = [*mechanisms, *keep]
+    check_header = None if again else refuse_marked
+    names = [*mechanisms, *keep, MARK]
     with ExitStack() as stack:
         write = stack.enter_context(table_writer(output, names))
         if not keep_order:
             write = stack.enter_context(in_random_order(write, names, source or system_source()))
-        for file, chunk, left_out in complete_chunks(paths, mechanisms, keep, missing, layout, progress):
+        for file, chunk, left_out in complete_chunks(paths, mechanisms, keep, missing, layout, progress, check_header):
             rows += len(chunk)
             dropped += left_out
             if not len(chunk):
                 continue
             randomized = _randomized(questionnaire, file, chunk, prepare or {}, source)
-            write(randomized | {name: chunk.columns[name] for name in keep})
+            write(randomized | {name: chunk.columns[name] for name in keep} | {MARK: [1] * len(chunk)})
         tell_dropped(paths, rows, dropped)
         for file in paths:  # before the output exists: what is published is always on record
             record_randomization(file, output, losses)

@@ -1,6 +1,7 @@
-"""The record, beside a file of answers, of its randomizations, whose losses add up.
+"""What keeps a file from being randomized twice: the mark of a randomized file, and the record beside a file of answers.
 
-It names outputs, columns and losses, and contains nothing of the answers, not even a digest, from which answers could be guessed.
+The record lists randomizations of the answers, whose losses add up. It names outputs, columns and losses, and contains nothing
+of the answers, not even a digest, from which answers could be guessed.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from deniable.errors import SurveyError, SurveyWarning
 from deniable.table_file import STANDARD_STREAM
 from deniable.toml_file import TomlFile
 
-__all__ = ["record_file", "record_randomization", "warn_of_earlier"]
+__all__ = ["MARK", "check_earlier", "record_file", "record_randomization", "refuse_described", "refuse_marked"]
+
+MARK = "randomized_by_deniable"
+"""The column, of ones, by which a randomized file is recognized when it was copied, renamed, converted or sent through a pipe."""
 
 
 def record_file(answers: Path) -> Path:
@@ -26,23 +30,46 @@ def record_file(answers: Path) -> Path:
     return answers.with_name(answers.name + ".randomized.toml")
 
 
-def warn_of_earlier(answers: Path, losses: Mapping[str, float]) -> None:
-    """Warn if a column was randomized before, with the total loss to anyone who has all the outputs."""
+def refuse_marked(file: Path, header: Sequence[str]) -> None:
+    """Refuse a file that was written by `randomize_file`, wherever it has been since."""
+    if MARK in header:
+        raise SurveyError(
+            f"{file} is already randomized (it has the column {MARK!r}): its estimates would be wrong. Randomize the answers "
+            "themselves, or use --again (again=True) if that is intended"
+        )
+
+
+def refuse_described(file: Path, description: Path, columns: Collection[str]) -> None:
+    """Refuse a file whose columns are described as reports by the file beside it."""
+    if file == STANDARD_STREAM or not description.is_file():
+        return
+    described = TomlFile.read(description, _refusal).tree.get("columns")
+    twice = sorted(set(columns) & set(described)) if isinstance(described, dict) else []
+    if twice:
+        raise SurveyError(
+            f"{file}: {description.name} says that {', '.join(twice)} {'is' if len(twice) == 1 else 'are'} already randomized, "
+            "so estimates would be wrong. Randomize the answers themselves, or use --again (again=True) if that is intended"
+        )
+
+
+def check_earlier(answers: Path, losses: Mapping[str, float], again: bool) -> None:
+    """Refuse answers that were randomized before or, if `again`, warn of the total loss to anyone who has all the outputs."""
     if answers == STANDARD_STREAM or not record_file(answers).exists():
         return
     earlier: list[tuple[str, dict[str, float]]] = TomlFile.read(record_file(answers), _refusal).made(_entries)
-    again = {name: sum(columns.get(name, 0.0) for _, columns in earlier) for name in losses}
-    again = {name: before for name, before in again.items() if before}
-    if not again:
+    before = {name: sum(columns.get(name, 0.0) for _, columns in earlier) for name in losses}
+    before = {name: loss for name, loss in before.items() if loss}
+    if not before:
         return
-    outputs = list(dict.fromkeys(output for output, columns in earlier if set(columns) & set(again)))
-    totals = ", ".join(f"{name} {_loss(before + losses[name])} (not {_loss(losses[name])})" for name, before in again.items())
-    warnings.warn(
+    outputs = list(dict.fromkeys(output for output, columns in earlier if set(columns) & set(before)))
+    totals = ", ".join(f"{name} {_loss(loss + losses[name])} (not {_loss(losses[name])})" for name, loss in before.items())
+    found = (
         f"{answers} was randomized before, into {', '.join(outputs)}. The losses add up: "
-        f"to anyone who has all the outputs, epsilon is {totals}",
-        SurveyWarning,
-        stacklevel=3,
+        f"to anyone who has all the outputs, epsilon is {totals}"
     )
+    if not again:
+        raise SurveyError(f"{found}. Use --again (again=True) if that is intended")
+    warnings.warn(found, SurveyWarning, stacklevel=3)
 
 
 def record_randomization(answers: Path, output: Path, losses: Mapping[str, float]) -> None:

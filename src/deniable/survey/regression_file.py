@@ -19,6 +19,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.files import Missing, Paths
 from deniable.survey.formula import Formula, code_terms, parse_formula
+from deniable.survey.options import refuse_whole
 from deniable.survey.rows import read_rows
 from deniable.survey.spelling import cell_text, spell
 from deniable.table_file import TableFormat
@@ -65,6 +66,7 @@ def regress_file(
     sample: SampleColumns | None = None,
     errors: str | None = None,
     categories: Sequence[str] = (),
+    scores: Mapping[str, Sequence[float]] | None = None,
     missing: Missing = "refuse",
     layout: TableFormat | None = None,
     progress: Callable[[float], None] | None = None,
@@ -72,6 +74,7 @@ def regress_file(
     """How one column depends on others, by a formula such as "used ~ age + region".
 
     `mechanisms`, or the file that `randomize_file` wrote, says which columns are randomized and how; they may be on either side.
+    A multiple-choice column has a predictor per option; `news[web]` is one option, on either side.
     All other columns are used as they are: numbers, or categories, the first of which in order is the reference. `design` is how
     the outcome was asked if no mechanism says so: a design with two samples, whose number is in the column `group`, or scrambled
     numbers. The model is logistic (multinomial for several answers) unless `linear`.
@@ -92,6 +95,8 @@ def regress_file(
     options: dict[str, Any] = {"randomized": predictors, "intercept": model.intercept, "names": names}
     options["sample"] = sample_of(drawn, rows.cells)
     covariates = covariates if names else np.zeros((rows.n, 0))
+    if outcome is not None:
+        refuse_whole(model.outcome, outcome[0])
     if outcome is not None and design is not None:
         raise SurveyError(f"column {model.outcome!r} already has a mechanism, so it cannot have a design as well")
     if linear:
@@ -100,7 +105,9 @@ def regress_file(
         answers: Any = outcome if outcome is not None else _numbers(model.outcome, rows.cells[model.outcome])
         if design is not None:
             answers = (design, answers)
-        return regress_linear(answers, covariates, outcome_name=model.outcome, **options)
+        return regress_linear(answers, covariates, outcome_name=model.outcome, scores=scores, **options)
+    if scores:
+        raise SurveyError("scores are for a linear regression (--linear): a logistic one explains the labels themselves")
     if random_intercept is not None:
         options["random_intercept"] = [cell_text(cell) for cell in rows.cells[random_intercept]]
     if group is not None:
@@ -136,18 +143,26 @@ def correlate_file(
     mechanisms: Mapping[str, Mechanism] | Questionnaire | None = None,
     *,
     sample: SampleColumns | None = None,
+    scores: Mapping[str, Sequence[float]] | None = None,
     missing: Missing = "refuse",
     layout: TableFormat | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Statistic]:
-    """The correlation of each pair of these columns; columns that are not randomized must hold numbers."""
+    """The correlation of each pair of these columns; columns that are not randomized must hold numbers.
+
+    `scores` are numbers for the labels of randomized columns, in the order of the labels.
+    """
+    if unknown := set(scores or {}) - set(columns):
+        raise SurveyError(f"scores are given for {', '.join(sorted(unknown))}, of which no correlation is asked")
     if len(set(columns)) != len(columns) or len(columns) < 2:
         raise SurveyError(f"a correlation needs two different columns or more, not {', '.join(columns)}")
     drawn = sample or SampleColumns()
     rows = read_rows(path, mechanisms, [*columns, *drawn.names], missing=missing, layout=layout, progress=progress)
+    for name in columns:
+        refuse_whole(name, rows.reports[name].mechanism if name in rows.reports else None)
     values: dict[str, Any] = {
         name: (rows.reports[name].mechanism, rows.reports[name]) if name in rows.reports else _numbers(name, rows.cells[name])
         for name in columns
     }
     people = sample_of(drawn, rows.cells)
-    return [correlate(values[a], values[b], names=(a, b), sample=people) for a, b in combinations(columns, 2)]
+    return [correlate(values[a], values[b], names=(a, b), sample=people, scores=scores) for a, b in combinations(columns, 2)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from deniable.errors import SurveyError
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports
 from deniable.survey.estimating import recorded_questionnaire
@@ -24,6 +25,7 @@ from deniable.survey.files import (
     row_named,
     tell_dropped,
 )
+from deniable.survey.options import named_options
 from deniable.survey.spelling import is_blank, is_missing
 from deniable.survey.texts import cells_to_reports
 from deniable.table_file import TableFormat
@@ -51,7 +53,8 @@ def read_rows(
 ) -> Rows:
     """The named columns of one file or several, all rows in memory.
 
-    A column that has a mechanism (without `mechanisms`, by the file beside it, if there is one) is read as reports. A missing
+    One option of a multiple-choice column is named as in ``news[web]``, and read as a yes/no question. A
+    column that has a mechanism (without `mechanisms`, by the file beside it, if there is one) is read as reports. A missing
     value in any other column drops the row or refuses the file, as `missing` says; it is never a label. If each person answered
     only some of the questions, people who were not asked all of these are left out, which is fair because who is asked is random.
     """
@@ -59,8 +62,10 @@ def read_rows(
     asked = _questionnaire(paths, mechanisms)
     wanted = list(dict.fromkeys(columns))
     known = {} if asked is None else asked.mechanisms
-    hidden = {name: known[name] for name in wanted if name in known}
-    clear = [name for name in wanted if name not in hidden]
+    options = named_options(wanted, known)
+    read = dict.fromkeys(options[name][0] if name in options else name for name in wanted)
+    hidden = {name: known[name] for name in read if name in known}
+    clear = [name for name in read if name not in hidden]
     check_missing(missing, hidden)
     if asked is not None and asked.fake and hidden:
         raise SurveyError(
@@ -95,7 +100,9 @@ def read_rows(
         raise SurveyError(f"nobody was asked {' and '.join(hidden)}, so nothing is known about them together")
     tell_dropped(paths, rows, dropped)
     found = {name: Reports(hidden[name], np.concatenate([part.data for part in parts])) for name, parts in reports.items()}
-    return Rows(rows, found, cells)
+    for name, (column, label) in options.items():
+        found[name] = cast(MultipleChoice, hidden[column]).option(label, found[column])
+    return Rows(rows, {name: found[name] for name in wanted if name in found}, cells)
 
 
 def _questionnaire(paths: Sequence[Any], mechanisms: Mapping[str, Mechanism] | Questionnaire | None) -> Questionnaire | None:

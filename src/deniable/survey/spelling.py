@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from deniable.errors import MissingAnswerError, UnknownLabelError
+from deniable.mechanisms.domain import listed
 
 __all__ = ["MISSING_LABEL", "SEPARATORS", "TRUTH", "cell_text", "is_blank", "is_missing", "spell", "spell_choices"]
 
@@ -88,7 +89,7 @@ def _choices(labels: Sequence[Any], cell: Any, position: int) -> tuple[Any, ...]
             continue
     if is_missing(cell):
         raise MissingAnswerError(position, "is missing; an empty cell is an answer without any label")
-    raise UnknownLabelError(position, f"does not consist of the {len(labels)} labels of the domain")
+    raise UnknownLabelError(position, f"does not consist of the {listed(labels)}")
 
 
 def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
@@ -106,7 +107,7 @@ def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
         try:
             known = key in found
         except TypeError:
-            raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain") from None
+            raise UnknownLabelError(position, f"is not one of the {listed(labels)}") from None
         if not known:
             form = cell_text(cell)
             if str(cell) in exact:
@@ -118,7 +119,7 @@ def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
             elif is_missing(cell):
                 raise MissingAnswerError(position, "is missing (empty or null)")
             else:
-                raise UnknownLabelError(position, f"is not one of the {len(labels)} labels of the domain")
+                raise UnknownLabelError(position, f"is not one of the {listed(labels)}")
         values.append(found[key])
     return values
 

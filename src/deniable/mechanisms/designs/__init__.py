@@ -3,8 +3,10 @@
 from deniable.mechanisms.designs.cheater import CheaterDetection, SymmetricCheaterDetection
 from deniable.mechanisms.designs.crosswise import Crosswise
 from deniable.mechanisms.designs.direct_question import DirectQuestion
+from deniable.mechanisms.designs.extended_crosswise import ExtendedCrosswise
 from deniable.mechanisms.designs.forced import ForcedResponse
 from deniable.mechanisms.designs.item_count import ItemCount
+from deniable.mechanisms.designs.item_sum import ItemSum
 from deniable.mechanisms.designs.kuk import Kuk
 from deniable.mechanisms.designs.lie_detector import StochasticLieDetector
 from deniable.mechanisms.designs.mangat import Mangat
@@ -17,8 +19,10 @@ __all__ = [
     "CheaterDetection",
     "Crosswise",
     "DirectQuestion",
+    "ExtendedCrosswise",
     "ForcedResponse",
     "ItemCount",
+    "ItemSum",
     "Kuk",
     "Mangat",
     "Scrambling",

@@ -129,7 +129,47 @@ class ItemCount:
             proportions=False,
         )
 
-    def expected_stderr(self, n: Sequence[int], pi: float, spread: float, parameter: str = "pi") -> float:
+    def estimate_two_lists(self, *, first: Any, second: Any) -> solving.DesignEstimate:
+        """Prevalence if everyone counts two lists, A and B, and the sensitive item is in A for one sample and in B for the other.
+
+        `first` and `second` hold two columns, each person's counts of A and B, of the sample with the item in A and in B. Each
+        list gives a difference of means, and pi is their mean: half the difference between the samples of the mean of A - B,
+        whose variance counts how a person's two answers go together (Droitcour et al. 1991; Glynn, "What can we learn with
+        statistical truth serum?", Public Opinion Quarterly 77, 2013). Everyone is asked about the item, so the variance is less
+        than half of a single list's if the lists are alike. `difference` is that of the two lists' estimates, 0 if the item is
+        answered alike in both.
+
+        >>> with_a, with_b = [[2, 1], [1, 1], [3, 2], [2, 2], [1, 0]], [[1, 2], [1, 1], [2, 2], [2, 3], [0, 1]]
+        >>> print(ItemCount(items=3).estimate_two_lists(first=with_a, second=with_b)["pi"])
+        pi: 0.600 ± 0.339 (95 %, from 10 reports)
+        """
+        lists = [self._pairs(name, given) for name, given in (("first", first), ("second", second))]
+        sums = [counts.sum(axis=1) for counts in lists]
+        gaps = [counts[:, 0] - counts[:, 1] for counts in lists]
+        sizes = [len(counts) for counts in lists]
+        # pi = (mean gap of the first - of the second)/2; the lists' estimates differ by the samples' mean sums.
+        values = np.array([(gaps[0].mean() - gaps[1].mean()) / 2, sums[0].mean() - sums[1].mean()])
+        covariances = {}
+        for kind, less in (("n-1", 1), ("n", 0)):
+            spread = np.zeros((2, 2))
+            for gap, total, sign in zip(gaps, sums, (1, -1), strict=True):
+                spread += np.cov(sign * gap / 2, sign * total, ddof=0) / (len(gap) - less)
+            covariances[kind] = spread
+        made = self._estimate(("pi", "difference"), values, covariances, sizes)
+        return made.replaced(
+            meanings={"difference": "of the two lists' estimates: 0 if the item is answered alike in both"}, proportions=False
+        )
+
+    def _pairs(self, name: str, given: Any) -> _Floats:
+        counts = np.asarray(given, dtype=np.float64)
+        if counts.ndim != 2 or counts.shape[1] != 2 or len(counts) < 2:
+            raise ParameterError(f"{name}.shape", counts.shape, "must be two columns, of lists A and B, for at least 2 people")
+        most = np.array([self.items + 1, self.items] if name == "first" else [self.items, self.items + 1])
+        if not ((counts >= 0) & (counts <= most) & (counts == np.round(counts))).all():
+            raise ParameterError(name, "…", f"must hold whole numbers of items: up to {most[0]} of list A, {most[1]} of list B")
+        return counts
+
+    def expected_stderr(self, n: Sequence[float], pi: float, spread: float, parameter: str = "pi") -> float:
         """The standard error from `n` people in both samples, if the harmless count has the standard deviation `spread`.
 
         The sensitive item is assumed to be independent of the others.

@@ -112,13 +112,13 @@ class TwoGroupDesign(ABC):
         return self._finish(estimate.replaced(meanings=self.meanings))
 
     @staticmethod
-    def counted(yes: Sequence[int], n: Sequence[int]) -> tuple[list[int], list[int]]:
+    def counted(yes: Sequence[int], n: Sequence[int], name: str = "yes") -> tuple[list[int], list[int]]:
         """The numbers of yes and of people in both samples, after checking that they are possible."""
-        for name, pair in (("yes", yes), ("n", n)):
+        for what, pair in ((name, yes), ("n", n)):
             if isinstance(pair, int | float | str) or len(pair) != 2:
-                raise ParameterError(name, pair, "must be two numbers, one per sample")
+                raise ParameterError(what, pair, "must be two numbers, one per sample")
         people = [count(f"n[{i}]", value) for i, value in enumerate(n)]
-        counts = [count(f"yes[{i}]", value, people[i]) for i, value in enumerate(yes)]
+        counts = [count(f"{name}[{i}]", value, people[i]) for i, value in enumerate(yes)]
         if min(people) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample")
         return counts, people

@@ -76,8 +76,8 @@ def test_the_interval_of_a_small_population_holds_the_truths_that_explain_the_co
         estimate = estimate_of(ones, 6, truthful, population=6)
         # Nobody and everybody are never certain while the coins are random: one person is left.
         low, high = min(ones, 5) / 6, max(ones, 1) / 6
-        assert estimate.interval(0.9)[1].tolist() == [low, high]
-        np.testing.assert_allclose(estimate.interval(0.9)[0], [1 - high, 1 - low], rtol=1e-12)
+        assert estimate.interval(0.9, "score")[1].tolist() == [low, high]
+        np.testing.assert_allclose(estimate.interval(0.9, "score")[0], [1 - high, 1 - low], rtol=1e-12)
         low, high = estimate.interval(0.999)[1]
         assert low <= ones / 6 <= high
         assert round(6 * (high - low)) >= 1
@@ -109,7 +109,9 @@ def test_score_limits_are_wilsons_where_nobody_lies() -> None:
     nobody_lies = UnaryEncoding(2, 1 - 1e-15, 1e-15)
     estimate = nobody_lies.estimate(nobody_lies.privatize([1] * 7 + [0] * 23, seeded_source(1)))
     wilson = stats.binomtest(7, 30).proportion_ci(0.95, "wilson")
-    np.testing.assert_allclose(estimate.interval()[1], [wilson.low, wilson.high], atol=1e-9)
+    np.testing.assert_allclose(estimate.interval(method="score")[1], [wilson.low, wilson.high], atol=1e-9)
+    exact = stats.binomtest(7, 30).proportion_ci(0.95, "exact")
+    np.testing.assert_allclose(estimate.interval(method="exact")[1], [exact.low, exact.high], atol=1e-9)
 
 
 def test_score_intervals_lie_within_0_and_1_even_where_no_share_fits() -> None:
@@ -118,8 +120,8 @@ def test_score_intervals_lie_within_0_and_1_even_where_no_share_fits() -> None:
     # At the edge, and not a point: that would claim to be certain.
     (low, one), (zero, high) = never.interval(method="score")
     assert (one, zero) == (1, 0)
-    assert low == pytest.approx(1 - 0.1 * never.stderr[0])
-    assert high == pytest.approx(0.1 * never.stderr[1])
+    assert low == pytest.approx(1 - 0.02 * never.stderr[0])
+    assert high == pytest.approx(0.02 * never.stderr[1])
     np.testing.assert_array_equal(never.interval(), never.interval(method="score"))
 
 
@@ -174,7 +176,7 @@ def test_an_impossible_confidence_is_refused(confidence: Any) -> None:
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(ParameterError, match="method = 'wald' must be 'normal' or 'score'"):
+    with pytest.raises(ParameterError, match="method = 'wald' must be 'normal', 'score' or 'exact'"):
         five().interval(method="wald")
 
 

@@ -365,9 +365,9 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     if query.recipe.get("inverted"):
         notes.append("answers were inverted: devices randomized for each bucket that they are not in it")
     if query.rows == "several":
-        notes.append("a person may have sent several rows; ± treats them as independent")
+        notes.append("a person may have sent several rows; intervals treat them as independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
-        notes.append("devices repeat their permanent answers: ± is that of the epoch with the most answers")
+        notes.append("devices repeat their permanent answers: intervals are those of the epoch with the most answers")
     silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
     if silent:
         notes.append(f"no answers from {', '.join(silent)}: the estimate is of the other strata")

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pad, pandas, text_width
+from deniable.display import Bar, Display, coverage_text, limits_text, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
+from deniable.estimation.interval_laws import ShareLaw
 from deniable.estimation.intervals import p_text, skewed_reach
-from deniable.estimation.statistic import Statistic, normal_reach
-from deniable.results import Result, fields_of
+from deniable.estimation.statistic import Statistic, decimals_for, normal_reach
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["DesignEstimate", "ParameterTest"]
 
@@ -123,9 +124,9 @@ class DesignEstimate(Result):
         return self.replaced(covariances=first | {name: c for name, c in self.covariances.items() if name != kind})
 
     def __getitem__(self, name: str) -> Statistic:
-        """One parameter, as a value with its standard error."""
+        """One parameter, as a value with its standard error and its interval."""
         at = self._place(name)
-        return Statistic(name, float(self.values[at]), float(self.stderr[at]), sum(self.n))
+        return Statistic(name, float(self.values[at]), float(self.stderr[at]), sum(self.n), law=ShareLaw(self, at))
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -135,9 +136,10 @@ class DesignEstimate(Result):
     def interval(self, confidence: float = 0.95, method: str | None = None) -> _Floats:
         """One row per parameter: low and high.
 
-        "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1]:
-        with 500 people it covers 94 to 96 % for any rate from 5 to 95 %. "wald" is the estimate ± the normal quantile times the
-        standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
+        "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1].
+        If the design lets a rate come so close to 0 or 1 that no interval covers just as stated (see
+        :meth:`covers_more`), that rate's limits are Clopper and Pearson's. "wald" is the estimate ± the normal quantile times
+        the standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
         (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
         (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
@@ -153,6 +155,15 @@ class DesignEstimate(Result):
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
         return np.clip(limits, 0, 1) if self.proportions else limits
+
+    def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
+        """For each parameter, whether its default interval covers at least, not just, as often as stated.
+
+        It depends on the design and the numbers of people, not on their answers.
+        """
+        normal_reach(confidence)
+        rare = self.groups is not None and self.shapes is None and any(self.groups.rare)
+        return np.full(len(self.names), rare)
 
     def test(self, name: str, value: float = 0.0) -> ParameterTest:
         """Whether a parameter has the given value, by its standard error (Wald)."""
@@ -191,8 +202,10 @@ class DesignEstimate(Result):
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with the standard errors."""
-        return {**fields_of(self), "stderr": self.stderr.tolist()}
+        """Ready for JSON: what :meth:`from_dict` reads, with the standard errors and 95 % intervals."""
+        low, high = self.interval().T
+        limits = {"low": encode(low), "high": encode(high), "confidence": 0.95, "covers_more": self.covers_more().tolist()}
+        return {**fields_of(self), "stderr": self.stderr.tolist(), **limits}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row per parameter, with estimate, stderr, low and high."""
@@ -200,21 +213,28 @@ class DesignEstimate(Result):
         columns = {"estimate": self.values, "stderr": self.stderr, "low": low, "high": high}
         return pandas().DataFrame(columns, index=list(self.names))
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
-        """Name, value, ± and meaning of each parameter, as texts."""
-        reach = normal_reach(0.95) * self.stderr if self.shapes is None else np.diff(self.interval())[:, 0] / 2
-        if self.proportions:
-            shown = [(f"{100 * v:.2f} %", f"{100 * r:.2f}") for v, r in zip(self.values, reach, strict=True)]
-        else:
-            shown = [(f"{v:.5g}", f"{r:.3g}") for v, r in zip(self.values, reach, strict=True)]
-        return [(name, *pair, self.meanings.get(name, "")) for name, pair in zip(self.names, shown, strict=True)]
+    def _cells(self, confidence: float = 0.95) -> list[tuple[str, str, str, str]]:
+        """Name, value, interval and meaning of each parameter, as texts."""
+        cells = []
+        for name, value, limits in zip(self.names, self.values, self.interval(confidence), strict=True):
+            if self.proportions:
+                pair = f"{100 * value:.2f} %", limits_text(limits, factor=100)
+            else:
+                digits = decimals_for(float(limits[1] - limits[0]) / 2)
+                pair = f"{value:,.{digits}f}", limits_text(limits, digits)
+            cells.append((name, *pair, self.meanings.get(name, "")))
+        return cells
 
-    def _provenance(self) -> list[str]:
+    def _provenance(self, confidence: float = 0.95) -> list[str]:
         people = " + ".join(f"{n:,}" for n in self.n)
         of = "" if self.population is None else f" of {self.population:,}"
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
         kind = {"n-1": "by n - 1", "n": "by n"}.get(self.errors, f"by the {self.errors} information")
-        lines = [f"{self.design}: {people} people{of}; epsilon {loss}; ± covers 95 %, standard errors {kind}"]
+        covers = coverage_text(confidence, bool(self.covers_more(confidence).any()))
+        lines = [
+            f"{self.design}: {people} people{of}; epsilon {loss}",
+            f"intervals cover {covers}; standard errors {kind}",
+        ]
         outside = [name for name, value in zip(self.names, self.values, strict=True) if self.proportions and not 0 <= value <= 1]
         if outside:
             lines.append(f"{' and '.join(outside)} outside 0 to 100 %: chance, or people did not follow the instructions")
@@ -224,7 +244,7 @@ class DesignEstimate(Result):
         cells = self._cells()
         widths = [max(text_width(row[column]) for row in cells) for column in range(3)]
         rows = [
-            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)} ± {pad(c, widths[2], True)}   {d}".rstrip()
+            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)}   {pad(c, widths[2], True)}   {d}".rstrip()
             for a, b, c, d in cells
         ]
         return "\n".join([*rows, *self._provenance()])
@@ -239,9 +259,9 @@ class DesignEstimate(Result):
             Bar(f"{name}: {meaning}" if (meaning := self.meanings.get(name)) else name, *(factor * x for x in (v, low, high)))
             for name, v, _, low, high in rows
         ]
-        texts = [("", "estimate", "± (95 %)", "meaning"), *((a, b, f"± {c}", d) for a, b, c, d in self._cells())]
-        unit = "%" if self.proportions else ""
-        return Display(("name", "estimate", "stderr", "low", "high"), rows, tuple(self._provenance()), bars, unit, texts=texts)
+        texts = [("", "estimate", f"{coverage_text(confidence)} interval", "meaning"), *self._cells(confidence)]
+        unit, notes = "%" if self.proportions else "", tuple(self._provenance(confidence))
+        return Display(("name", "estimate", "stderr", "low", "high"), rows, notes, bars, unit, texts=texts)
 
     def __repr__(self) -> str:
         return f"<DesignEstimate of {', '.join(self.names)} by {self.design}>"

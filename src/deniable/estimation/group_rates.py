@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.estimation.exact_intervals import few_reports, rare_limits, rate_limits
 from deniable.estimation.intervals import score_limits, square_and_add
 from deniable.estimation.statistic import normal_reach
 from deniable.results import Result
@@ -46,6 +47,8 @@ class GroupRates(Result):
     """The rows of numerator and denominator, if the last parameter is their ratio."""
     coins: tuple[float, float] | None = None
     """P(yes | carrier) and P(yes | other), for one sample: used for the variance in a finite population."""
+    rare: tuple[bool, ...] = ()
+    """For each sample, whether its design allows rates at which so few people give an answer that limits must be exact."""
 
     @classmethod
     def of(
@@ -62,7 +65,8 @@ class GroupRates(Result):
         low, high = np.array(bounds, dtype=np.float64).T
         half = 0.5 / np.array(sizes, dtype=np.float64)  # half a person: even if all agree, the next one might not
         nearest = np.clip(rates, np.maximum(low / 2, half), np.minimum((1 + high) / 2, 1 - half))
-        return cls(rates, tuple(int(n) for n in sizes), nearest, weights, shift, coins=coins)
+        rare = tuple(bool(few_reports(n, *ends)) for n, *ends in zip(sizes, low, high, strict=True))
+        return cls(rates, tuple(int(n) for n in sizes), nearest, weights, shift, coins=coins, rare=rare)
 
     @property
     def values(self) -> _Floats:
@@ -83,13 +87,20 @@ class GroupRates(Result):
     def limits(self, values: _Floats, confidence: float, population: int | None) -> _Floats:
         """Limits by Jeffreys' interval of each rate, put together by square-and-add; a ratio's by Fieller's theorem.
 
-        For one sample from a finite population the score interval is used, whose variance accounts for the population.
+        A rate that few people may say yes (or no) to has exact limits instead. For one sample from a finite population the score
+        interval is used, whose variance accounts for the population.
         """
         z = normal_reach(confidence)
         if population is not None and self.coins is not None:
             a, b = (np.array([p]) for p in self.coins)
-            return score_limits(values, (a, b), self.sizes[0], population, z)
-        alone = [jeffreys_limits(round(rate * n), n, confidence) for rate, n in zip(self.rates, self.sizes, strict=True)]
+            law = rare_limits if any(self.rare) else score_limits
+            return law(values, (a, b), self.sizes[0], population, np.full(values.size, z))
+        alone = [
+            rate_limits(np.array([round(rate * n)]), n, confidence)[0]
+            if rare
+            else jeffreys_limits(round(rate * n), n, confidence)
+            for rate, n, rare in zip(self.rates, self.sizes, self.rare or (False,) * len(self.sizes), strict=True)
+        ]
         out = np.empty((len(self.weights), 2))
         linear = self.values
         for row, weights in enumerate(self.weights):

@@ -164,9 +164,8 @@ class ShareLaw(Result):
         return low, high
 
     def covers_more(self, confidence: float) -> bool:
-        """Making the estimate consistent may have extended the interval."""
-        whole = self.estimate
-        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
+        """As the whole estimate says of this label."""
+        return bool(self.estimate.covers_more(confidence)[self.place])
 
 
 def _normal_quantile(level: float) -> float:

@@ -34,9 +34,9 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
     >>> drinks = DirectEncoding(["tea", "coffee", "none"], 1.0)
     >>> estimate = drinks.estimate(drinks.privatize(["tea"] * 3000 + ["coffee"] * 5000 + ["none"] * 2000, seeded_source(6)))
     >>> print(merged(estimate, [("hot drink", [0, 1]), ("none", [2])]))
-    hot drink    80.05 % ± 2.43
-    none         19.95 % ± 2.43
-    10,000 reports; epsilon 1 per report; ± covers 95 %
+    hot drink    80.05 %   77.62 to 82.48
+    none         19.95 %   17.52 to 22.38
+    10,000 reports; epsilon 1 per report; intervals cover 95 %
     """
     estimate = estimate.without_bias()
     matrix = _matrix(groups, len(estimate.labels))
@@ -91,7 +91,7 @@ def proportions_among(estimate: Estimate, groups: Sequence[Group], condition: st
         strata=(),
         degrees=None,
         reports=None,
-        notes=(*parts.notes, f"among those with {condition}, {100 * total:.2f} % ± {100 * 1.96 * spread:.2f} of all"),
+        notes=(*parts.notes, f"among those with {condition}, {100 * total:.2f} % of all"),
     )
 
 

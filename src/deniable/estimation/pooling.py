@@ -29,9 +29,9 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     >>> town = survey.estimate(survey.privatize([1] * 300 + [0] * 700, coins), population=4_000)
     >>> country = survey.estimate(survey.privatize([1] * 200 + [0] * 200, coins), population=1_000)
     >>> print(stratified({"town": town, "country": country}, {"town": 4_000, "country": 1_000}))
-    0    65.73 % ± 2.92
-    1    34.27 % ± 2.92
-    1,400 reports of 5,000 people; epsilon 2.197 per report; ± covers 95 %
+    0    65.73 %   62.77 to 68.59
+    1    34.27 %   31.41 to 37.23
+    1,400 reports of 5,000 people; epsilon 2.197 per report; intervals cover 95 %
     the sum of 2 strata: town, country
     """
     names = list(estimates) if isinstance(estimates, Mapping) else list(range(len(estimates)))
@@ -75,10 +75,10 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     >>> drinks = ["tea", "coffee", "none"]
     >>> first, second = DirectEncoding(drinks, 1.0), OptimizedUnary(drinks, 2.0)
     >>> print(combine([first.estimate(first.privatize(crowd, coins)), second.estimate(second.privatize(crowd, coins))]))
-    tea       30.64 % ± 1.65
-    coffee    49.60 % ± 1.76
-    none      19.97 % ± 1.56
-    20,000 reports; epsilon 2 per report; ± covers 95 %
+    tea       30.64 %   28.99 to 32.29
+    coffee    49.60 %   47.84 to 51.37
+    none      19.97 %   18.41 to 21.53
+    20,000 reports; epsilon 2 per report; intervals cover 95 %
     2 batches of different people, combined by inverse variance; epsilon is the largest of theirs
     """
     parts = check_poolable(list(estimates))

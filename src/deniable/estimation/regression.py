@@ -67,9 +67,9 @@ def regress(
     >>> truth = rng.random(2_000) < 1 / (1 + np.exp(1 - 0.8 * age))
     >>> print(regress(survey, survey.privatize(truth, seeded_source(1)), age, names=["age"]))
     log-odds of 1 against 0
-      (intercept)    -1.0071 ± 0.1700   z = -11.61   p < 1e-16
-      age            +0.8723 ± 0.1563   z = +10.94   p < 1e-16
-    2,000 reports; epsilon 2 per report; log-likelihood -1208.71; ± covers 95 %, standard errors by the observed information
+      (intercept)    -1.0071   -1.1771 to -0.8371   z = -11.61   p < 1e-16
+      age            +0.8723   +0.7160 to +1.0286   z = +10.94   p < 1e-16
+    2,000 reports; epsilon 2 per report; log-likelihood -1208.71; intervals cover 95 %, ...
     """
     outcome = _outcome(mechanism, reports, group)
     found, columns = named_columns(covariates, names, outcome.n)

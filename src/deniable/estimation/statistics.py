@@ -56,9 +56,9 @@ _Derive = TypeVar("_Derive", bound=Callable[..., Statistic])
 _LARGEST_CUMULATED = 1025
 """The most edges for which the error of the distribution is computed at each."""
 _POINTS_A_BIN = 8
-PROJECTED = "projected onto the simplex first because some estimated shares were negative: biased, and ± does not cover the bias"
-MONOTONE = (
-    "the cumulative distribution was first replaced by the nearest one that does not fall, because some shares were negative"
+PROJECTED = (
+    "projected onto the simplex first because some estimated shares were negative: biased, and its interval does not cover "
+    "the bias"
 )
 
 
@@ -90,7 +90,7 @@ def proportion(subject: Subject, event: Any) -> Statistic:
     >>> survey = DirectEncoding(["never", "once", "often"], epsilon=2.0)
     >>> answers = survey.estimate(["never"] * 600 + ["once"] * 250 + ["often"] * 150)
     >>> print(proportion(answers, {"value": ["once", "often"]}))
-    share of value = once or often: 0.2748 ± 0.0446 (95 %, from 1,000 reports)
+    share of value = once or often: 0.2748, 0.2301 to 0.3194 (95 %, from 1,000 reports)
     """
     table = _whole(subject)
     weights, name = _event(table, event)
@@ -131,7 +131,7 @@ def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Stat
     >>> from deniable import DirectEncoding
     >>> coin = DirectEncoding(2, epsilon=3.0)
     >>> print(entropy(coin.estimate([0] * 800 + [1] * 200)))
-    entropy of value: 0.6544 ± 0.0631 (95 %, from 1,000 reports)
+    entropy of value: 0.6544, 0.5913 to 0.7175 (95 %, from 1,000 reports)
     """
     table = _marginal(subject, axes)
     shares, back, notes = _proper(table)

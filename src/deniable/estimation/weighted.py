@@ -48,9 +48,9 @@ def weighted_estimate(
     >>> survey = Warner(0.8)
     >>> reports = survey.privatize(["yes"] * 200 + ["no"] * 400 + ["yes"] * 100 + ["no"] * 100, seeded_source(1))
     >>> print(weighted_estimate(survey, reports, Sample(weights=[1.0] * 600 + [3.0] * 200)))
-    no     62.36 % ± 6.64
-    yes    37.64 % ± 6.64
-    800 reports; epsilon 1.386 per report; ± covers 95 %
+    no     62.36 %   55.72 to 69.00
+    yes    37.64 %   31.00 to 44.28
+    800 reports; epsilon 1.386 per report; intervals cover 95 %
     Hájek, weights from 1 to 3; errors linearised, 799 degrees of freedom
     """
     guesses = answer_guesses(mechanism, reports)

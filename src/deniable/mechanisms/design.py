@@ -80,7 +80,7 @@ class MatrixMechanism(IndexReports):
         `estimator` is "inverse" (usually the default): unbiased, P^-1 times the reported
         proportions; "em": the most likely distribution (:mod:`deniable.estimation.em`); or "ems": the same with neighbours
         averaged at each step, for ordered values. The last two give a proper distribution and are biased, as the estimate's notes
-        say; their ± is that of the unbiased one.
+        say; their intervals are those of the unbiased one.
         """
         estimator = self.ESTIMATOR if estimator is None else estimator
         if estimator not in self.ESTIMATORS:
@@ -92,7 +92,7 @@ class MatrixMechanism(IndexReports):
         if estimator == "inverse":
             return self.describe(moments, n, population)
         proportions, note = self._biased(estimator, tally.counts)
-        unbiased = self.describe(moments, n, population, [f"{note}; ± is that of the unbiased estimate"])
+        unbiased = self.describe(moments, n, population, [f"{note}; intervals are those of the unbiased estimate"])
         return dataclasses.replace(unbiased, proportions=proportions, unbiased=moments[0])
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:

@@ -28,9 +28,10 @@ class StochasticLieDetector(TwoGroupDesign):
     p = (p1, p2).
 
     >>> print(StochasticLieDetector(2 / 12, 10 / 12).estimate_counts(yes=(373, 398), n=(564, 692)))
-    pi   87.07 % ± 8.06
-    t    63.58 % ± 3.40   carriers who tell the truth
-    StochasticLieDetector(p1='1/6', p2='5/6'): 564 + 692 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   87.07 %   78.92 to 95.34
+    t    63.58 %   60.30 to 67.13   carriers who tell the truth
+    StochasticLieDetector(p1='1/6', p2='5/6'): 564 + 692 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a "no" rules out a carrier who follows the instruction: epsilon is infinite
     """
 

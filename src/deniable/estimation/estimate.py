@@ -18,7 +18,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.exact_intervals import LARGEST, few_reports, rare_limits, small_population_limits
 from deniable.estimation.interval_laws import ShareLaw
-from deniable.estimation.intervals import check_confidence, critical_values, score_limits, square_and_add
+from deniable.estimation.intervals import check_confidence, critical_values, cut_to_shares, score_limits, square_and_add
 from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
 from deniable.results import Result, fields_of
 
@@ -48,8 +48,6 @@ _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
 _FEWEST_PLACES = 8
 """From this many numeric labels on, a scale is summarized by its mean and quantiles."""
-_EDGE = 0.02
-"""The least width, in standard errors, of an interval at the edge of [0, 1]: visible, but too small to raise coverage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +174,7 @@ class Estimate(Result):
         counts = self._few_counts()
         if counts is not None:
             return self._small(counts, reach, self._rare(method))
-        return self._shares(self._uncut(method, reach))
+        return cut_to_shares(self._uncut(method, reach), self.stderr)
 
     def _rare(self, method: str | None) -> NDArray[np.bool_]:
         """The labels whose limits are exact."""
@@ -229,14 +227,6 @@ class Estimate(Result):
             a, b = (each[rare] for each in self.support)
             limits[rare] = rare_limits(centre[rare], (a, b), self.n, self.population, reach[rare])
         return limits
-
-    def _shares(self, limits: _Floats) -> _Floats:
-        """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""
-        cut = np.clip(limits, 0, 1)
-        edge = _EDGE * self.stderr
-        cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
-        cut[:, 0] = np.minimum(cut[:, 0], np.maximum(1 - edge, 0))
-        return cut
 
     def counts(self, size: int | None = None) -> _Floats:
         """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""

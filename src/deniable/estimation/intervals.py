@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 
-__all__ = ["check_confidence", "critical_values", "p_text", "score_limits", "skewed_reach", "square_and_add"]
+__all__ = [
+    "check_confidence",
+    "critical_values",
+    "cut_to_shares",
+    "p_text",
+    "score_limits",
+    "skewed_reach",
+    "square_and_add",
+]
 
 _Floats = NDArray[np.float64]
+_EDGE = 0.02
+"""The least width, in standard errors, of an interval at the edge of [0, 1]: visible, but too small to raise coverage."""
 _DRAWS = 30_000
 _LARGEST_SIMULATED = 128
 """Beyond this many labels, Šidák's bound is as good and much cheaper."""
@@ -98,6 +108,15 @@ def score_limits(
     # V at the estimate itself is never negative, so the estimate always is a solution of the inequality and the root is real.
     root = np.sqrt(np.maximum(middle**2 - lead * (shares**2 - squared_reach * constant), 0))
     return np.column_stack([middle - root, middle + root]) / np.reshape(lead, (-1, 1))
+
+
+def cut_to_shares(limits: _Floats, stderr: _Floats) -> _Floats:
+    """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""
+    cut = np.clip(limits, 0, 1)
+    edge = _EDGE * np.where(np.isfinite(stderr), stderr, 0.0)
+    cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
+    cut[:, 0] = np.minimum(cut[:, 0], np.maximum(1 - edge, 0))
+    return cut
 
 
 def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]) -> _Floats:

@@ -60,6 +60,9 @@ PROJECTED = (
     "projected onto the simplex first because some estimated shares were negative: biased, and its interval does not cover "
     "the bias"
 )
+MONOTONE = (
+    "the cumulative distribution was first replaced by the nearest one that does not fall, because some shares were negative"
+)
 
 
 def _of_unbiased(derive: _Derive) -> _Derive:

@@ -472,7 +472,7 @@ def test_a_lie_detector_without_visible_carriers_still_has_intervals() -> None:
     (low, high), t = found.interval()
     assert low == 0 < high < 0.01  # at the edge, and not a point
     assert t.tolist() == [0, 1]
-    assert "t    unknown" in str(found)
+    assert "t     unknown   0.00 to 100.00" in str(found)
     assert "pi is estimated at or below 0, so t cannot be estimated" in str(found)
     again = DesignEstimate.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     assert again.interval().tolist() == found.interval().tolist()

@@ -247,7 +247,7 @@ class DesignEstimate(Result):
         """Ready for JSON: what :meth:`from_dict` reads, with the standard errors and 95 % intervals."""
         low, high = self.interval().T
         limits = {"low": encode(low), "high": encode(high), "confidence": 0.95, "covers_more": self.covers_more().tolist()}
-        return {**fields_of(self), "stderr": self.stderr.tolist(), **limits}
+        return {**fields_of(self), "stderr": encode(self.stderr), **limits}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row per parameter, with estimate, stderr, low and high."""

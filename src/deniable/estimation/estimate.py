@@ -100,6 +100,8 @@ class Estimate(Result):
     """The counts it was solved from, for windows of a query."""
     exclusive: bool = True
     """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple choice."""
+    effective_n: _Floats | None = None
+    """For each label, as many equally weighted reports have the same error, if reports have weights."""
     conservative: bool = False
     """Whether the variance is an upper bound, so that intervals cover at least as often as stated."""
 
@@ -143,7 +145,7 @@ class Estimate(Result):
             reach = self.plus_minus(confidence, simultaneous)
             limits = np.column_stack([centre - reach, centre + reach])
         else:
-            free = np.full(centre.size, math.inf)
+            free = np.full(centre.size, math.inf) if self.effective_n is None or self.degrees is None else self.degrees
             z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
             limits = self._by_law(method, z)
         if self.unbiased is not None:
@@ -197,7 +199,9 @@ class Estimate(Result):
 
     def _few_counts(self) -> NDArray[np.int64] | None:
         """How many reports support each label, if the population is small enough for exact intervals."""
-        if self.strata or self.support is None or self.population is None or not 0 < self.n <= self.population <= LARGEST:
+        if self.strata or self.support is None or self.effective_n is not None:
+            return None
+        if self.population is None or not 0 < self.n <= self.population <= LARGEST:
             return None
         a, b = self.support
         counts = self.n * (b + (a - b) * (self.proportions if self.unbiased is None else self.unbiased))
@@ -222,10 +226,11 @@ class Estimate(Result):
         if self.strata:
             return square_and_add(centre, [(w, part.proportions, part._uncut(method, reach)) for w, part in self.strata])
         assert self.support is not None  # noqa: S101 - as _has_score has seen
-        limits, rare = score_limits(centre, self.support, self.n, self.population, reach), self._rare(method)
+        n = np.full(centre.size, float(self.n)) if self.effective_n is None else self.effective_n
+        limits, rare = score_limits(centre, self.support, n, self.population, reach), self._rare(method)
         if rare.any():
             a, b = (each[rare] for each in self.support)
-            limits[rare] = rare_limits(centre[rare], (a, b), self.n, self.population, reach[rare])
+            limits[rare] = rare_limits(centre[rare], (a, b), n[rare], self.population, reach[rare])
         return limits
 
     def counts(self, size: int | None = None) -> _Floats:

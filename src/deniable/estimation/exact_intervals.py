@@ -43,7 +43,7 @@ def few_reports(n: int, a: _Floats, b: _Floats) -> NDArray[np.bool_]:
     return np.asarray(n * rarest * (1 - rarest) < FEWEST)
 
 
-def rate_limits(counts: _Floats, n: int, confidence: float | _Floats) -> _Floats:
+def rate_limits(counts: _Floats, n: float | _Floats, confidence: float | _Floats) -> _Floats:
     """Low and high of a rate, each of which the count exceeds with at most half of 1 - `confidence` (Clopper and Pearson 1934).
 
     >>> rate_limits(np.array([0.0, 3.0]), 30, 0.95).round(4).tolist()
@@ -57,7 +57,9 @@ def rate_limits(counts: _Floats, n: int, confidence: float | _Floats) -> _Floats
     return np.column_stack([low, high])
 
 
-def rare_limits(shares: _Floats, support: tuple[_Floats, _Floats], n: int, population: int | None, reach: _Floats) -> _Floats:
+def rare_limits(
+    shares: _Floats, support: tuple[_Floats, _Floats], n: float | _Floats, population: int | None, reach: _Floats
+) -> _Floats:
     """Low and high of shares by :func:`rate_limits`, for the confidence that `reach` normal standard errors have; not cut.
 
     In a finite population each distance shrinks as that of the score interval does, down to one person.

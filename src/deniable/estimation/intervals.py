@@ -83,7 +83,7 @@ def _largest(confidence: float, covariance: _Floats) -> float:
 
 
 def score_limits(
-    shares: _Floats, support: tuple[_Floats, _Floats], n: int, population: int | None, reach: float | _Floats
+    shares: _Floats, support: tuple[_Floats, _Floats], n: float | _Floats, population: int | None, reach: float | _Floats
 ) -> _Floats:
     """The shares r that are at most `reach` of their own standard errors away from the estimate: one row per label, low and high.
 

@@ -36,7 +36,7 @@ class LinearRegression(Result):
     coefficients: _Floats
     covariance: _Floats
     n: int
-    degrees: int
+    degrees: float
     """Degrees of freedom: people minus coefficients, or clusters minus strata."""
     outcome: str
     epsilon: float
@@ -185,7 +185,7 @@ def regress_linear(
         contributions = _left_out(products, left, contributions)
         spread = contributions.T @ contributions
     else:
-        degrees, spread = sample.degrees, sample.covariance(contributions)
+        degrees, spread = sample.effective_degrees, sample.covariance(contributions)
     inverse = np.linalg.inv(left)
     return LinearRegression(
         names=all_names,
@@ -196,7 +196,7 @@ def regress_linear(
         outcome=outcome_name,
         epsilon=target.epsilon + sum(variable.epsilon for variable in hidden),
         errors="jackknife" if sample is None else "sandwich",
-        notes=() if sample is None else (f"weighted; {sample.degrees:,} degrees of freedom",),
+        notes=() if sample is None else (f"weighted; {sample.effective_degrees:.4g} degrees of freedom",),
     )
 
 

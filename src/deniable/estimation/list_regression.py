@@ -95,7 +95,7 @@ def regress_list(
         mechanism="ItemCount",
         epsilon=design.epsilon,
         errors=kind,
-        degrees=np.inf if sample is None else sample.degrees,
+        degrees=np.inf if sample is None else sample.effective_degrees,
         notes=("assumes that the harmless items are binomial, and independent of the sensitive one given the covariates",),
         typical=scale,
         _fit=fit,

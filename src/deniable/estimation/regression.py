@@ -128,7 +128,7 @@ def regress(
         epsilon=epsilon,
         rates=dict(zip(rates, shown[size:kept].tolist(), strict=True)),
         errors=kind,
-        degrees=math.inf if sample is None else sample.degrees,
+        degrees=math.inf if sample is None else sample.effective_degrees,
         notes=_notes(outcome, fitted, sample),
         typical=fit.scale[:size],
         _fit=fit,
@@ -253,5 +253,5 @@ def _notes(outcome: _Outcome, model: Model, sample: Sample | None) -> tuple[str,
     if isinstance(model, RandomInterceptModel):
         notes.append(f"sigma is the standard deviation of the intercepts of {model.n_clusters:,} clusters")
     if sample is not None:
-        notes.append(f"weighted pseudo-likelihood; {sample.degrees:,} degrees of freedom")
+        notes.append(f"weighted pseudo-likelihood; {sample.effective_degrees:.4g} degrees of freedom")
     return tuple(notes)

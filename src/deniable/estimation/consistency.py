@@ -84,6 +84,7 @@ def norm(estimate: Estimate) -> Estimate:
         variance=variance,
         covariance=covariance,
         support=None,
+        score_law=None,
         strata=(),
         notes=(*estimate.notes, f"{note}: still unbiased"),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deniable.display import Bar, Display, coverage_text, limits_text, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
-from deniable.estimation.interval_laws import ShareLaw
+from deniable.estimation.interval_laws import IntervalLaw, ShareLaw
 from deniable.estimation.intervals import cut_to_shares, p_text, skewed_reach
 from deniable.estimation.statistic import Statistic, decimals_for, normal_reach
 from deniable.results import Result, encode, fields_of
@@ -101,6 +101,8 @@ class DesignEstimate(Result):
     """Whether the parameters are proportions, to be shown as percentages and cut to [0, 1]."""
     shapes: _Floats | None = None
     """Skewness and kurtosis of one person's contribution to each parameter, if far from normal."""
+    law: IntervalLaw | None = None
+    """Of a single parameter: the law of its interval, if that is neither of the above."""
 
     @classmethod
     def linear(
@@ -169,6 +171,8 @@ class DesignEstimate(Result):
         if self.shapes is not None and method is None:
             reach = np.array([skewed_reach(skewness, kurtosis, sum(self.n), confidence) for skewness, kurtosis in self.shapes])
             return self.values[:, None] + reach * self.stderr[:, None]
+        if self.law is not None and method is None:
+            return cut_to_shares(np.array([self.law.interval(confidence)]), self.stderr)
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)

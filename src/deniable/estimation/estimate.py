@@ -100,8 +100,11 @@ class Estimate(Result):
     """The counts it was solved from, for windows of a query."""
     exclusive: bool = True
     """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple choice."""
-    effective_n: _Floats | None = None
-    """For each label, as many equally weighted reports have the same error, if reports have weights."""
+    score_law: tuple[_Floats, _Floats, _Floats] | None = None
+    """For each label, two coins and a number of reports with the same variance at any share, where `support` and n do not say
+    it (:mod:`deniable.estimation.score_laws`)."""
+    rare: NDArray[np.bool_] | None = None
+    """With `score_law`: for each label, whether so few reports may support it that its limits must be exact."""
     conservative: bool = False
     """Whether the variance is an upper bound, so that intervals cover at least as often as stated."""
 
@@ -127,8 +130,8 @@ class Estimate(Result):
         - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; for
           strata, combined by square-and-add). It is valid from 30 reports on and for rare labels; for populations of up to 200
           people the exact law of the reports replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased
-          estimate below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the edge. Needs reports
-          that support a label or do not: a general matrix has no variance that depends on one share alone.
+          estimate below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the edge. Needs a
+          variance that depends on one share alone (`support` or `score_law`).
         - ``"exact"``: all shares under which a count at least as extreme has more than half of 1 - confidence on its side
           (Clopper and Pearson). It covers at least as often as stated, whatever the share. Needs what "score" needs.
         - None: score if available, otherwise normal; exact if so few reports can support a label that score intervals would
@@ -145,7 +148,7 @@ class Estimate(Result):
             reach = self.plus_minus(confidence, simultaneous)
             limits = np.column_stack([centre - reach, centre + reach])
         else:
-            free = np.full(centre.size, math.inf) if self.effective_n is None or self.degrees is None else self.degrees
+            free = np.full(centre.size, math.inf) if self.score_law is None or self.degrees is None else self.degrees
             z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
             limits = self._by_law(method, z)
         if self.unbiased is not None:
@@ -180,6 +183,8 @@ class Estimate(Result):
 
     def _rare(self, method: str | None) -> NDArray[np.bool_]:
         """The labels whose limits are exact."""
+        if method is None and self.score_law is not None and self.rare is not None:
+            return self.rare
         if method is not None or self.support is None:
             return np.full(self.proportions.size, method == "exact")
         return few_reports(self.n, *self.support)
@@ -195,11 +200,18 @@ class Estimate(Result):
     def _has_score(self) -> bool:
         if self.strata:
             return all(part._has_score for _, part in self.strata)
-        return self.support is not None
+        return self.support is not None or self.score_law is not None
+
+    @property
+    def _law(self) -> tuple[_Floats, _Floats, _Floats] | None:
+        """For each label, the coins and the number of reports that its score interval is made from."""
+        if self.score_law is not None or self.support is None:
+            return self.score_law
+        return (*self.support, np.full(self.proportions.size, float(self.n)))
 
     def _few_counts(self) -> NDArray[np.int64] | None:
         """How many reports support each label, if the population is small enough for exact intervals."""
-        if self.strata or self.support is None or self.effective_n is not None:
+        if self.strata or self.support is None or self.score_law is not None:
             return None
         if self.population is None or not 0 < self.n <= self.population <= LARGEST:
             return None
@@ -225,12 +237,12 @@ class Estimate(Result):
         centre = self.proportions if self.unbiased is None else self.unbiased
         if self.strata:
             return square_and_add(centre, [(w, part.proportions, part._uncut(method, reach)) for w, part in self.strata])
-        assert self.support is not None  # noqa: S101 - as _has_score has seen
-        n = np.full(centre.size, float(self.n)) if self.effective_n is None else self.effective_n
-        limits, rare = score_limits(centre, self.support, n, self.population, reach), self._rare(method)
+        law = self._law
+        assert law is not None  # noqa: S101 - as _has_score has seen
+        a, b, n = law
+        limits, rare = score_limits(centre, (a, b), n, self.population, reach), self._rare(method)
         if rare.any():
-            a, b = (each[rare] for each in self.support)
-            limits[rare] = rare_limits(centre[rare], (a, b), n[rare], self.population, reach[rare])
+            limits[rare] = rare_limits(centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare])
         return limits
 
     def counts(self, size: int | None = None) -> _Floats:

@@ -33,7 +33,7 @@ _BALANCE = 1 / 3
 """What a difference between the two tails costs, against missing the confidence: of 0.2 to 0.5 it made the steps least felt."""
 
 
-def few_reports(n: int, a: _Floats, b: _Floats) -> NDArray[np.bool_]:
+def few_reports(n: float, a: _Floats, b: _Floats) -> NDArray[np.bool_]:
     """Whether a true share exists at which the count of supporting reports has a variance below `FEWEST`.
 
     It depends on the number of reports and on the coins alone, not on the counts: what an interval claims must not depend on the

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result
 
-__all__ = ["IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
+__all__ = [
+    "IntervalLaw",
+    "LikelihoodLaw",
+    "OwnVarianceLaw",
+    "QuadraticLaw",
+    "QuantileLaw",
+    "ShareLaw",
+    "WidenedLaw",
+]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -150,6 +158,60 @@ class WidenedLaw(Result):
         if self.law is not None and self.interval(confidence) == self.law.interval(confidence):
             return bool(self.law.covers_more(confidence))
         return self.value != self.unbiased
+
+
+@dataclass(frozen=True, eq=False)
+class OwnVarianceLaw(Result):
+    """For an estimate whose variance at a true value x is constant + slope x - x^2/n: the values within z of their own errors."""
+
+    value: float
+    constant: float
+    slope: float
+    n: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        squared = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2
+        middle, lead = self.value + squared * self.slope / 2, 1 + squared / self.n
+        root = math.sqrt(max(middle**2 - lead * (self.value**2 - squared * self.constant), 0.0))
+        return (middle - root) / lead, (middle + root) / lead
+
+    def covers_more(self, confidence: float) -> bool:
+        """It covers as stated."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodLaw(Result):
+    """For a share in [0, 1] that mixes two known distributions of reports: the shares that a likelihood-ratio test accepts."""
+
+    value: float
+    counts: NDArray[np.int64]
+    without: _Floats
+    """The probabilities of the reports of people without the property."""
+    having: _Floats
+    """The same of people with it."""
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        drop = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2 / 2
+        most = self._likelihood(self.value)
+        ends = []
+        for edge in (0.0, 1.0):
+            inside, outside = self.value, edge
+            if most - self._likelihood(edge) > drop:
+                for _ in range(60):
+                    middle = (inside + outside) / 2
+                    inside, outside = (inside, middle) if most - self._likelihood(middle) > drop else (middle, outside)
+            ends.append(outside)
+        return ends[0], ends[1]
+
+    def covers_more(self, confidence: float) -> bool:
+        """It covers as stated."""
+        return False
+
+    def _likelihood(self, share: float) -> float:
+        from scipy.special import xlogy  # noqa: PLC0415 - slow to import
+
+        return float(xlogy(self.counts, share * self.having + (1 - share) * self.without).sum())
 
 
 @dataclass(frozen=True, eq=False)

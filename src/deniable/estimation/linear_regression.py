@@ -179,7 +179,7 @@ def regress_linear(
     coefficients = np.linalg.solve(left, right)
     contributions = values * target.values - products @ coefficients
     if sample is None:
-        degrees = target.n - len(all_names)
+        degrees = float(target.n - len(all_names))
         if degrees < 1:
             raise FitError(f"{target.n} people are too few for {len(all_names)} coefficients")
         contributions = _left_out(products, left, contributions)

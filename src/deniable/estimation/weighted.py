@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.exact_intervals import few_reports
 from deniable.estimation.guesses import answer_guesses
 from deniable.estimation.sampling import Sample
 from deniable.estimation.unbias import support_rates
@@ -90,8 +91,8 @@ def weighted_estimate(
         n=sample.n,
         mechanism=type(mechanism).__name__,
         epsilon=mechanism.epsilon,
-        support=support,
-        effective_n=None if support is None else _effective_n(proportions, variance, support, sample),
+        score_law=None if support is None else (*support, _effective_n(proportions, variance, support, sample)),
+        rare=None if support is None else few_reports(sample.effective_n, *support),
         degrees=np.full(proportions.size, degrees),
         conservative=degrees < _FEW_DEGREES,
         notes=(f"{_METHODS[method]}, {spread}; errors {how}, {degrees:.4g} degrees of freedom",),

@@ -103,6 +103,13 @@ class MatrixMechanism(IndexReports):
         within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"
         return fit.proportions, f"maximum likelihood (EM), {within}: biased, because it stays on the simplex"
 
+    def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Any = ()) -> solving.Estimate:
+        found = super().describe(moments, n, population, notes)
+        if found.support is not None or len(self.domain) > solving.largest_covariance():
+            return found
+        law, rare = solving.matrix_law(moments[0], n, self._inverse, self._matrix)
+        return dataclasses.replace(found, score_law=law, rare=rare)
+
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""
         return self._matrix.copy()

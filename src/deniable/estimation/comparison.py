@@ -31,6 +31,8 @@ class Comparison(Result):
     """Degrees of freedom of each variance (Welch and Satterthwaite)."""
     n: tuple[int, int]
     covariance: _Floats | None = None
+    alike: _Floats | None = None
+    """The covariance of the differences if the groups are alike, in infinite populations."""
     groups: tuple[Estimate, Estimate] | None = None
     """Both estimates, if their reports support labels or do not: then their intervals are asymmetric, and so is this one's."""
 
@@ -72,15 +74,25 @@ class Comparison(Result):
         return np.asarray(np.any([np.zeros(len(self.labels), dtype=bool), *more], axis=0))
 
     def overall(self) -> tuple[float, int, float]:
-        """One test for all labels together: the statistic d' C^+ d, its degrees of freedom, and the p-value (chi-square)."""
-        from scipy.special import chdtrc  # noqa: PLC0415 - slow to import
+        """One test for all labels together: the statistic d' C^+ d, its degrees of freedom q, and the p-value.
 
-        covariance = np.diag(self.variance) if self.covariance is None else self.covariance
+        C is the covariance that the difference has if the groups are alike: both groups' covariances of one report, averaged by
+        their sizes. It is estimated from n reports in all, so the statistic is Hotelling's T^2: T^2 (n - 1 - q)/((n - 2) q) has
+        an F distribution with q and n - 1 - q degrees of freedom.
+        """
+        from scipy.special import fdtrc  # noqa: PLC0415 - slow to import
+
+        covariance = self.alike
+        if covariance is None:
+            covariance = np.diag(self.variance) if self.covariance is None else self.covariance
         weights, directions = np.linalg.eigh(covariance)
         kept = weights > 1e-9 * max(weights[-1], 0.0)
         along = directions[:, kept].T @ self.difference
         statistic, degrees = float((along**2 / weights[kept]).sum()), int(kept.sum())
-        return statistic, degrees, float(chdtrc(degrees, statistic)) if degrees else 1.0
+        left = sum(self.n) - 1 - degrees
+        if degrees == 0 or left < 1:
+            return statistic, degrees, 1.0
+        return statistic, degrees, float(fdtrc(degrees, left, statistic * left / ((left + degrees - 1) * degrees)))
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with intervals."""
@@ -140,5 +152,16 @@ def compare(first: Estimate, second: Estimate) -> Comparison:
         degrees=welch_satterthwaite([first.variance, second.variance], [first, second]),
         n=(first.n, second.n),
         covariance=covariance,
+        alike=_if_alike(first, second),
         groups=(first, second) if first._has_score and second._has_score else None,
     )
+
+
+def _if_alike(first: Estimate, second: Estimate) -> _Floats | None:
+    """The covariance of the difference of two groups with the same proportions; None where it is not known."""
+    known = [part.covariance is not None and part.population is None and not part.strata for part in (first, second)]
+    if not all(known) or first.mechanism != second.mechanism or first.epsilon != second.epsilon:
+        return None
+    assert first.covariance is not None and second.covariance is not None  # noqa: S101, PT018 - just seen
+    of_one_report = (first.n**2 * first.covariance + second.n**2 * second.covariance) / (first.n + second.n)
+    return of_one_report * (1 / first.n + 1 / second.n)

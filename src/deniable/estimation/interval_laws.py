@@ -19,6 +19,7 @@ __all__ = [
     "QuadraticLaw",
     "QuantileLaw",
     "ShareLaw",
+    "ShortfallLaw",
     "WidenedLaw",
 ]
 
@@ -75,8 +76,12 @@ class QuadraticLaw(Result):
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
 
     def covers_more(self, confidence: float) -> bool:
-        """An interval that begins at 0 cannot miss a true 0 from above."""
-        return self.interval(confidence)[0] == 0
+        """Always: an interval cannot miss a true 0 from above, and covers more often near it.
+
+        To say so only of intervals that begin at 0 would leave those that do not with a plain claim, and of a true 0 all of
+        them are wrong.
+        """
+        return True
 
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
@@ -96,6 +101,22 @@ class QuadraticLaw(Result):
             middle = (low + high) / 2
             low, high = (middle, high) if self._below(middle) > level else (low, middle)
         return high
+
+
+@dataclass(frozen=True, eq=False)
+class ShortfallLaw(Result):
+    """For a statistic with a maximum, near which its gradient vanishes, such as an entropy: the maximum less a squared length."""
+
+    maximum: float
+    shortfall: QuadraticLaw
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.shortfall.interval(confidence)
+        return max(self.maximum - high, 0.0), self.maximum - low
+
+    def covers_more(self, confidence: float) -> bool:
+        """As of the distance from the maximum."""
+        return self.shortfall.covers_more(confidence)
 
 
 @dataclass(frozen=True, eq=False)

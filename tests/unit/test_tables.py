@@ -255,7 +255,7 @@ def test_nothing_is_said_given_what_seems_not_to_happen() -> None:
     with pytest.raises(ParameterError, match="of now = c must be positive"):
         table.given(now="c")
     rare = next(t for t in crowds.tables(50) if t.marginal("now").proportions[2] > 0)
-    assert "± is rough given now = c" in rare.conditional("next", given="now").notes[0]
+    assert "intervals are rough given now = c" in rare.conditional("next", given="now").notes[0]
 
 
 # --- other forms --------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_a_table_prints_as_a_grid_or_as_a_list() -> None:
     lines = str(joint(mechanisms, answers, population=40)).splitlines()
     assert [line.split() for line in lines[:2]] == [["age,", "%"], ["pet", "young", "old"]]
     assert lines[2].split()[:2] == ["cat", "25.00"]
-    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; ± covers 95 %"
+    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; intervals cover 95 %"
     single = str(joint(mechanisms, answers).marginal("pet")).splitlines()
     assert single[0].split()[:3] == ["cat", "75.00", "%"]
 

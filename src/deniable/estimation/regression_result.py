@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pandas
+from deniable.display import Bar, Display, coverage_text, limits_text, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -191,7 +191,7 @@ class Regression(Result):
 
     @property
     def conservative(self) -> bool:
-        """Whether the reports are so few for this model that the ± covers more than nominal, up to 99 % in simulations."""
+        """Whether the reports are so few for this model that intervals cover more than nominal, up to 99 % in simulations."""
         return self.typical is not None and bool((self.stderr.ravel() * self.typical).max() > _ROUGH)
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
@@ -343,18 +343,20 @@ class Regression(Result):
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))
-        reach, lines = self.reach(), []
+        limits, lines = self.interval(), []
         for row, label in enumerate(self.labels[1:]):
             lines.append(f"log-odds of {label} against {self.labels[0]}")
-            for name, value, error, z, p in zip(
-                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p_value[row], strict=True
+            spans = [limits_text(ends, 4, sign="+") for ends in limits[row]]
+            wide = max(map(len, spans))
+            for name, value, span, z, p in zip(
+                self.names, self.coefficients[row], spans, self.z[row], self.p_value[row], strict=True
             ):
-                lines.append(f"  {name:<{width}}  {value:+9.4f} ± {reach * error:.4f}   z = {z:+.2f}   {p_text(p)}")
+                lines.append(f"  {name:<{width}}  {value:+9.4f}   {span:>{wide}}   z = {z:+.2f}   {p_text(p)}")
         for name, value in self.rates.items():
             low, high = self.rate_interval(name)
             lines.append(f"  {name:<{width}}  {value:9.4f}, {low:.4f} to {high:.4f}")
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        covers = "± covers at least 95 %" if self.conservative else "± covers 95 %"
+        covers = f"intervals cover {coverage_text(at_least=self.conservative)}"
         likelihood = "" if self.errors == "sandwich" else f"log-likelihood {self.log_likelihood:.2f}; "
         lines.append(
             f"{self.n:,} reports; epsilon {loss} per report; {likelihood}{covers}, standard errors {ERRORS[self.errors]}"

@@ -42,10 +42,10 @@ class MultipleChoice(UnaryReports):
     >>> news = MultipleChoice(["paper", "radio", "web"], epsilon=3.0, most=2)
     >>> answers = [["web"]] * 600 + [["radio", "web"]] * 300 + [[]] * 100
     >>> print(news.estimate(news.privatize(answers, source=seeded_source(2))))
-    paper     1.09 % ± 5.99
-    radio    30.31 % ± 6.61
-    web      88.30 % ± 6.28
-    1,000 reports; epsilon 3 per report; ± covers 95 %
+    paper     1.09 %     0.00 to 7.26
+    radio    30.31 %   23.80 to 36.97
+    web      88.30 %   81.89 to 94.42
+    1,000 reports; epsilon 3 per report; intervals cover 95 %
     a person may choose several labels, or none: the shares need not sum to 100 %
     """
 

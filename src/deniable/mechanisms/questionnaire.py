@@ -64,9 +64,9 @@ class Questionnaire:
     (2.0, 1.4338, 1.4338)
     >>> rows = survey.privatize({"a": [1] * 6000, "b": [0] * 6000}, seeded_source(1))
     >>> print(survey.estimate("a", rows["a"].reports))
-    0    -1.38 % ± 3.06
-    1   101.38 % ± 3.06
-    6,000 reports; epsilon 1.434 per report; ± covers 95 %
+    0    -1.38 %      0.00 to 1.71
+    1   101.38 %   98.29 to 100.00
+    6,000 reports; epsilon 1.434 per report; intervals cover 95 %
     """
 
     mechanisms: Mapping[str, Mechanism]

@@ -31,8 +31,9 @@ class ItemCount:
 
     >>> survey = ItemCount(items=3)
     >>> print(survey.estimate_counts(control=[8, 132, 222, 227], treated=[19, 123, 229, 219, 34]))
-    pi   6.78 % ± 9.72
-    ItemCount(items=3): 589 + 624 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   6.78 %   -2.94 to 16.50
+    ItemCount(items=3): 589 + 624 people; epsilon infinite
+    intervals cover 95 %; standard errors by n - 1
     no coin protects an answer: a count of none or of all items gives the truth away, and epsilon is infinite
     """
 

@@ -38,8 +38,8 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     >>> town = survey.estimate(survey.privatize([1] * 300 + [0] * 700, coins), population=4_000)
     >>> country = survey.estimate(survey.privatize([1] * 200 + [0] * 200, coins), population=1_000)
     >>> print(stratified({"town": town, "country": country}, {"town": 4_000, "country": 1_000}))
-    0    65.73 %   62.77 to 68.59
-    1    34.27 %   31.41 to 37.23
+    0    65.73 %   62.78 to 68.60
+    1    34.27 %   31.40 to 37.22
     1,400 reports of 5,000 people; epsilon 2.197 per report; intervals cover 95 %
     the sum of 2 strata: town, country
     """

@@ -142,7 +142,7 @@ class ItemCount:
 
         >>> with_a, with_b = [[2, 1], [1, 1], [3, 2], [2, 2], [1, 0]], [[1, 2], [1, 1], [2, 2], [2, 3], [0, 1]]
         >>> print(ItemCount(items=3).estimate_two_lists(first=with_a, second=with_b)["pi"])
-        pi: 0.600 ± 0.339 (95 %, from 10 reports)
+        pi: 0.600, 0.261 to 0.939 (95 %, from 10 reports)
         """
         lists = [self._pairs(name, given) for name, given in (("first", first), ("second", second))]
         sums = [counts.sum(axis=1) for counts in lists]

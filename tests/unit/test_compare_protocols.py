@@ -143,3 +143,11 @@ def test_bad_input_gets_one_line(arguments: tuple[str, ...], rule: str) -> None:
     code, output = run(*arguments)
     assert code == 2
     assert rule in output
+
+
+def test_the_table_is_printed_even_if_the_picture_cannot_be_written(tmp_path: Path) -> None:
+    arguments = ["compare", "--values", "4", "--users", "200", "--epsilon", "1", "--runs", "2", "--protocol", "DirectEncoding"]
+    result = CliRunner().invoke(cli, [*arguments, "--plot", str(tmp_path / "missing" / "picture.png")])
+    assert result.exit_code != 0
+    assert "DirectEncoding" in result.stdout
+    assert "Mean squared error" in result.stdout

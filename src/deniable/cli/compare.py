@@ -64,8 +64,6 @@ def compare(
         found = compare_protocols(
             shares, users, epsilons, metric=metric, runs=runs, protocols=protocols or None, seed=seed, progress=progress
         )
-    if plot is not None:
-        save_figure(draw(found, metric, users, len(shares)), plot)
     if as_json_:
         content = {"values": len(shares), "users": users, "metric": metric, "runs": runs}
         say(as_json(content | {"protocols": [each.to_dict() for each in found]}))
@@ -74,6 +72,8 @@ def compare(
         say(as_csv(header, [[getattr(each, name) for name in header] for each in found]))
     else:
         say(_table(found, metric, users, len(shares), runs))
+    if plot is not None:  # after the table, which must not be lost if the picture cannot be drawn
+        save_figure(draw(found, metric, users, len(shares)), plot)
 
 
 def _epsilons(text: str) -> list[float]:

@@ -19,7 +19,7 @@ from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["Mechanism", "from_dict", "known_mechanisms"]
 
@@ -148,7 +148,7 @@ class Mechanism(ABC):
 
         `source` is for simulation; without it the coins are cryptographic.
         """
-        return Reports(self, self.draw(self.indices(values), source or system_source()))
+        return Reports(self, self.draw(self.indices(values), source_or_system(source)))
 
     def indices(self, values: Any) -> NDArray[np.intp]:
         """The index of each value in the domain."""

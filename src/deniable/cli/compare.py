@@ -9,10 +9,10 @@ from typing import Any
 import click
 import numpy as np
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
 from deniable.errors import ParameterError, ReleaseError
 from deniable.release import CodedTable
-from deniable.reproduce.protocols import METRICS, ProtocolErrors, compare_protocols, typical_shares
+from deniable.reproduce.protocols import METRICS, ProtocolErrors, ProtocolWarning, compare_protocols, typical_shares
 from deniable.survey.reading import read_chunks
 
 _FILE = click.Path(path_type=Path)
@@ -60,7 +60,7 @@ def compare(
     if (data is None) != (column is None):
         raise ParameterError("column", column, "and --data must be given together")
     shares = typical_shares(values) if data is None or column is None else _shares(data, column)
-    with progress_bar("comparing protocols") as progress:
+    with shown_warnings(ProtocolWarning), progress_bar("comparing protocols") as progress:
         found = compare_protocols(
             shares, users, epsilons, metric=metric, runs=runs, protocols=protocols or None, seed=seed, progress=progress
         )

@@ -34,7 +34,7 @@ class Kuk(SurveyDesign):
     :meth:`estimate_counts` is maximum likelihood, which for k > 1 is a different estimate with a smaller error.
 
     >>> print(Kuk(4 / 5, 3 / 10, draws=5).estimate_counts([60, 110, 130, 120, 110, 70]))
-    pi   41.33 %   36.49 to 46.17
+    pi   41.33 %   36.37 to 46.38
     Kuk(p1='4/5', p2='3/10', draws=5): 600 people; epsilon 6.264
     intervals cover 95 %; standard errors by n - 1
     """

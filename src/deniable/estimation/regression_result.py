@@ -175,7 +175,7 @@ class Regression(Result):
     notes: tuple[str, ...] = ()
     typical: _Floats | None = None
     """A typical size of each coefficient's covariate: a coefficient times that is a log-odds."""
-    reference: float | None = None
+    reference_error: float | None = None
     """The largest standard error in such log-odds if all coefficients were 0: by the covariates and the coins alone."""
     _fit: Fit | None = field(default=None, repr=False)
     """The model with its data, which are not written: a result read from a document has no profile intervals."""
@@ -211,15 +211,15 @@ class Regression(Result):
     def conservative(self) -> bool:
         """Whether the reports are so few for this model that intervals cover more than nominal, up to 99 % in simulations.
 
-        Judged by `reference` where that is known: estimated standard errors depend on the noise that decides whether an interval
+        Judged by `reference_error` where that is known: estimated standard errors depend on the noise that decides whether an interval
         contains the truth, and of 300 people with forced response, the 7 % of fits with the smallest ones covered 86.5 %.
         """
         if self.typical is None:
             return False
         estimated = float((self.stderr.ravel() * self.typical).max())
-        if self.reference is None:
+        if self.reference_error is None:
             return estimated > _ROUGH
-        return self.reference > _ROUGH_REFERENCE or estimated > _VERY_ROUGH
+        return self.reference_error > _ROUGH_REFERENCE or estimated > _VERY_ROUGH
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
         """Low and high of each coefficient, along the last axis.

@@ -211,8 +211,9 @@ class Regression(Result):
     def conservative(self) -> bool:
         """Whether the reports are so few for this model that intervals cover more than nominal, up to 99 % in simulations.
 
-        Judged by `reference_error` where that is known: estimated standard errors depend on the noise that decides whether an interval
-        contains the truth, and of 300 people with forced response, the 7 % of fits with the smallest ones covered 86.5 %.
+        Judged by `reference_error` where that is known: estimated standard errors depend on the noise that decides whether an
+        interval contains the truth, and of 300 people with forced response, the 7 % of fits with the smallest ones covered
+        86.5 %.
         """
         if self.typical is None:
             return False

@@ -273,6 +273,16 @@ def test_aronow_et_al_list_and_direct_question() -> None:
     )
     assert [f"{x:.3f}" for x in found.values] == ["0.187", "0.110", "1.008"]
     assert [f"{x:.3f}" for x in found.stderr] == ["0.074", "0.014", "0.237"]
+    # Equation 3 by hand: 500 people, 243 treated, 55 said yes.
+    s0, s1 = (
+        np.average((np.arange(len(c)) - np.average(np.arange(len(c)), weights=c)) ** 2, weights=c)
+        for c in (control_no, treated_no)
+    )
+    gap, admitted, treated = (found.values[0] - 0.11) / 0.89, 55 / 500, 243 / 500
+    variance = ((1 - gap) ** 2 * admitted * (1 - admitted) + (1 - admitted) * (s1 / treated + s0 / (1 - treated))) / 500
+    published = found.with_errors("published")
+    assert published.stderr[0] == pytest.approx(math.sqrt(variance))
+    assert "standard errors as published" in str(published)
     alone = design.estimate_counts(
         control=np.add(control_no, control_yes).tolist(), treated=np.add(treated_no, treated_yes).tolist()
     )["pi"]

@@ -393,3 +393,10 @@ def test_hadamard_responses_support_what_their_transform_says() -> None:
 def test_a_mechanism_whose_matrix_would_be_too_large_is_refused() -> None:
     with pytest.raises(ParameterError, match="more labels than a table allows"):
         joint({"a": DirectEncoding(5_000, 1.0)}, {"a": [1, 2]})
+
+
+def test_reports_in_place_of_the_mechanisms_are_refused_with_the_rule() -> None:
+    first = DirectEncoding(2, 1.0)
+    reports = first.privatize([0, 1], seeded_source(1))
+    with pytest.raises(ParameterError, match="mechanisms = 'Reports' must be a mapping from attributes to mechanisms"):
+        joint(reports, reports)  # type: ignore[arg-type]

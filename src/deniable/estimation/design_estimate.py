@@ -301,7 +301,7 @@ class DesignEstimate(Result):
         people = " + ".join(f"{n:,}" for n in self.n)
         of = "" if self.population is None else f" of {self.population:,}"
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        kind = {"n-1": "by n - 1", "n": "by n"}.get(self.errors, f"by the {self.errors} information")
+        kind = {"n-1": "by n - 1", "n": "by n", "published": "as published"}.get(self.errors, f"by the {self.errors} information")
         covers = coverage_text(confidence, bool(self.covers_more(confidence).any()))
         lines = [
             f"{self.design}: {people} people{of}; epsilon {loss}",

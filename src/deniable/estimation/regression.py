@@ -133,6 +133,7 @@ def regress(
         degrees=math.inf if sample is None else sample.effective_degrees,
         notes=_notes(outcome, fitted, sample),
         typical=fit.scale[:size],
+        reference_error=None if rates or randomized else fit.reference_error(size),
         _fit=fit,
     )
 

@@ -365,6 +365,9 @@ def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | 
     >>> table.conditional("stress", given="smoker").proportions.round(2).tolist()
     [[0.99, 0.01], [0.5, 0.5]]
     """
+    if not hasattr(mechanisms, "items"):
+        kind = type(mechanisms).__name__
+        raise ParameterError("mechanisms", kind, "must be a mapping from attributes to mechanisms, and reports one from them too")
     if not mechanisms:
         raise ParameterError("mechanisms", mechanisms, "must name at least one attribute and its mechanism")
     attributes = [attribute(name, mechanism, _column(reports, name)) for name, mechanism in mechanisms.items()]

@@ -19,7 +19,7 @@ from deniable.errors import ParameterError
 from deniable.graphs.graph import Graph
 from deniable.graphs.noise import discrete_laplace, laplace_quantile, laplace_variance, round_up, scale_for
 from deniable.mechanisms.exact import check_epsilon, check_number
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 from deniable.results import Result
 
 __all__ = [
@@ -108,7 +108,7 @@ def smooth_curator_triangles(
 
 
 def _noisy(values: NDArray[np.int64], scale: Fraction, epsilon: float, delta: float, source: Source | None) -> CuratorRelease:
-    noise = discrete_laplace(scale, values.size, source or system_source())
+    noise = discrete_laplace(scale, values.size, source_or_system(source))
     return CuratorRelease(values + noise, scale, epsilon, delta)
 
 

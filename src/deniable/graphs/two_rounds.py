@@ -49,7 +49,7 @@ from deniable.graphs.noise import (
 from deniable.graphs.reports import GraphReports, pack, read_labels, read_rows, unpack
 from deniable.graphs.response import EdgeChannel, EdgeResponse, Progress
 from deniable.mechanisms.exact import check_epsilon, check_number, check_probability
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["FirstRound", "TwoRoundReports", "TwoRounds"]
 
@@ -126,11 +126,11 @@ class TwoRounds:
 
     def report_degree(self, degree: int, source: Source | None = None) -> int:
         """What one person sends about their degree."""
-        return int(degree + discrete_laplace(self.degree_scale, 1, source or system_source())[0])
+        return int(degree + discrete_laplace(self.degree_scale, 1, source_or_system(source))[0])
 
     def first(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> FirstRound:
         """What everyone sends in the first round; all of it is then published."""
-        graph, source = Graph.of(graph), source or system_source()
+        graph, source = Graph.of(graph), source_or_system(source)
         degrees = graph.degrees + discrete_laplace(self.degree_scale, graph.nodes, source)
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
@@ -151,13 +151,13 @@ class TwoRounds:
         scales = self.count_scales(first.bounds[nodes])
         noisy = np.flatnonzero(scales)  # where a list has room for a pair, which is public
         out = np.zeros(nodes.size, dtype=np.int64)
-        out[noisy] = discrete_laplace_each(scales[noisy], source or system_source())
+        out[noisy] = discrete_laplace_each(scales[noisy], source_or_system(source))
         out[noisy] += first.counts(nodes[noisy], [lists[place] for place in noisy.tolist()])
         return out
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
         """What everyone sends in both rounds."""
-        graph, source = Graph.of(graph), source or system_source()
+        graph, source = Graph.of(graph), source_or_system(source)
         first = self.first(graph, source, progress)
         matrix = graph.to_sparse()
         matrix.sort_indices()

@@ -18,7 +18,7 @@ from deniable.mechanisms.domain import Domain, column, listed, missing
 from deniable.mechanisms.reports import Reports, require_reports
 from deniable.mechanisms.unary import BitChannel, UnaryReports
 from deniable.mechanisms.weights import bits_law, improbable_weight
-from deniable.randomness import ONE, Source, system_source
+from deniable.randomness import ONE, Source, source_or_system
 
 __all__ = ["MultipleChoice"]
 
@@ -86,7 +86,7 @@ class MultipleChoice(UnaryReports):
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
         """Randomize a column of answers, each a collection of labels; a single label means an answer with only that label."""
-        return Reports(self, self.draw_chosen(self.chosen(values), source or system_source()))
+        return Reports(self, self.draw_chosen(self.chosen(values), source_or_system(source)))
 
     def chosen(self, values: Any) -> NDArray[np.bool_]:
         """One row per person, one column per label: whether it was chosen."""

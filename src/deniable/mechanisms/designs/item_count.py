@@ -100,8 +100,9 @@ class ItemCount:
         """Prevalence if everyone was also asked directly: admissions count as such, and the list is used for the others.
 
         mu = D + (1 - D)(V1 - V0 among those who said no), where D is the proportion that said yes (Aronow, Coppock, Crawford and
-        Green 2015, equation 3 for the variance). It assumes that nobody admits falsely; `placebo`, the difference of means
-        among those who said yes, is 1 if that and the list's own assumptions hold.
+        Green 2015). It assumes that nobody admits falsely; `placebo`, the difference of means among those who said yes, is 1 if
+        that and the list's own assumptions hold. Standard errors "n-1" and "n" condition on how many of either sample said no;
+        "published" is the paper's equation 3, in which only the proportions of the treated and of those who said no appear.
         """
         no = self._check(control_no, treated_no)
         yes = self._check(control_yes, treated_yes)
@@ -120,6 +121,12 @@ class ItemCount:
             pi = (1 - gap) ** 2 * of_direct + (1 - direct) ** 2 * within
             cross = (1 - gap) * of_direct
             covariances[kind] = np.array([[pi, cross, 0.0], [cross, of_direct, 0.0], [0.0, 0.0, placebo]])
+        part = sum(int(counts.sum()) for counts in (no[1], yes[1])) / n
+        of_direct = direct * (1 - direct) / n
+        pi = (1 - gap) ** 2 * of_direct + (1 - direct) * (s1 / part + s0 / (1 - part)) / n
+        published = covariances["n"].copy()
+        published[0, 0] = pi
+        covariances["published"] = published
         values = np.array([value, direct, w1 - w0])
         return self._estimate(("pi", "direct", "placebo"), values, covariances, [n]).replaced(
             meanings={

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import pytest
 
-from deniable.client.guard import LARGEST_CELL
 from deniable.queries.signing import SignedQuery, authenticate
+from deniable.sql.guard import LARGEST_CELL
 from toolkit.devices import ORIGIN, make_policy
 from toolkit.leak_hunter import Finding, difference_of, differences, first_leak, shrink
 from toolkit.leak_hunter_device import SLOWNESS, Life, ProcessorClock, processor_seconds

@@ -107,8 +107,9 @@ def randomize(
     """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
     Columns that are neither randomized nor kept are left out, and rows come out in random order. OUTPUT.toml, written beside the
-    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options. What was randomized before is refused without --again: a
-    randomized file (which has the column randomized_by_deniable), and answers of which another file was made.
+    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options. What was randomized
+    before is refused without --again: a randomized file (which has the column randomized_by_deniable), and answers of which
+    another file was made.
     """
     given = given_mechanisms(columns, mechanisms)
     if given is None:

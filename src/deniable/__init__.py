@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.estimation.distances import euclidean, kantorovich, manhattan
     from deniable.estimation.estimate import Estimate
     from deniable.estimation.fit import FitTest, fit_test
+    from deniable.estimation.imputation import impute_answers, pool_imputations
     from deniable.estimation.independence import IndependenceTest, independence_test
     from deniable.estimation.laplace_comparison import (
         ErrorComparison,
@@ -105,6 +106,7 @@ _MODULES = {
     "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
     "deniable.estimation.estimate": ("Estimate",),
     "deniable.estimation.fit": ("FitTest", "fit_test"),
+    "deniable.estimation.imputation": ("impute_answers", "pool_imputations"),
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
@@ -236,12 +238,14 @@ __all__ = [
     "every_path",
     "fit_test",
     "guess",
+    "impute_answers",
     "independence_test",
     "joint",
     "kantorovich",
     "manhattan",
     "maximum_likelihood",
     "plan",
+    "pool_imputations",
     "posterior",
     "prevalence_posterior",
     "privacy",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from deniable.estimation.linear_regression import LinearRegression, regress_linear
     from deniable.estimation.list_regression import regress_list
+    from deniable.estimation.margins import average_effects, predicted_probabilities
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
@@ -111,6 +112,7 @@ _MODULES = {
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
     "deniable.estimation.list_regression": ("regress_list",),
+    "deniable.estimation.margins": ("average_effects", "predicted_probabilities"),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
@@ -230,6 +232,7 @@ __all__ = [
     "Vault",
     "Warner",
     "agreement_test",
+    "average_effects",
     "combine",
     "compare",
     "composite",
@@ -247,6 +250,7 @@ __all__ = [
     "plan",
     "pool_imputations",
     "posterior",
+    "predicted_probabilities",
     "prevalence_posterior",
     "privacy",
     "proportion_errors",

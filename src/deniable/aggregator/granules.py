@@ -148,6 +148,7 @@ def form_granules(connection: sqlite3.Connection, versions: Sequence[Query], epo
         "FROM panes AS p WHERE p.query = ? AND p.epoch >= ? AND p.epoch < ? AND p.n > released",
         (query.id, epochs.start, epochs.stop),
     ).fetchall()
+    formed: list[tuple[object, ...]] = []
     for version in versions:
         mine = sorted(_Unreleased(*rest) for serial, *rest in rows if serial == version.serial)
         for stratum, members in groupby(mine, lambda each: each.stratum):
@@ -155,7 +156,12 @@ def form_granules(connection: sqlite3.Connection, versions: Sequence[Query], epo
             sizes = [(epoch, each.n - each.released) for epoch, each in by_epoch.items()]
             for group in group_epochs(sizes, version.minimum_cohort, query.schedule):
                 keys = [PaneKey(query.id, version.serial, epoch, stratum) for epoch in group]
-                _store(connection, [(key, by_epoch[key.epoch]) for key in keys])
+                formed += _granule_rows(connection, [(key, by_epoch[key.epoch]) for key in keys])
+    connection.executemany(
+        "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        formed,
+    )
 
 
 class _Unreleased(NamedTuple):
@@ -169,22 +175,16 @@ class _Unreleased(NamedTuple):
     """How many of its reports are in granules."""
 
 
-def _store(connection: sqlite3.Connection, group: Sequence[tuple[PaneKey, _Unreleased]]) -> None:
-    """Store a granule; if there is one of the same epochs, it is added to that, and is from now on released with it."""
+def _granule_rows(connection: sqlite3.Connection, group: Sequence[tuple[PaneKey, _Unreleased]]) -> Iterator[tuple[object, ...]]:
+    """A granule as stored; if there is one of the same epochs, it is added to that, and is from now on released with it."""
     bounds = group[0][0].epoch, group[-1][0].epoch
-    rows = []
     for key, pane in group:
         n, counts, joined = pane.n, pane.counts, False
         if pane.released:  # what other granules have of it stays there
             others, joined = _granules_of(connection, key, bounds)
             left = np.frombuffer(counts, dtype="<i8") - others.counts
             n, counts = n - others.n, left.astype("<i8").tobytes()
-        rows.append((key.query, key.epoch, key.serial, key.stratum, *bounds, n, counts, joined))
-    connection.executemany(
-        "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
-    )
+        yield (key.query, key.epoch, key.serial, key.stratum, *bounds, n, counts, joined)
 
 
 def _granules_of(connection: sqlite3.Connection, key: PaneKey, bounds: tuple[int, int]) -> tuple[Pane, bool]:

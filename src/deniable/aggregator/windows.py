@@ -316,11 +316,11 @@ def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[
 def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
     """The largest change that one lying report can make: in the stratum and version where it weighs most."""
     used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
-    people = sum(_people(query, strata) for query, strata in used)
+    people = [_people(query, strata) for query, strata in used]
     worst = 0.0
-    for query, strata in used:
+    for (query, strata), mine in zip(used, people, strict=True):
         sizes = {stratum: _size(query, stratum, epochs) for stratum, epochs in strata.items()}
-        of_version = _people(query, strata) / people
+        of_version = mine / sum(people)
         for stratum, epochs in strata.items():
             weight = of_version * sizes[stratum] / sum(sizes.values())
             worst = max(worst, weight * float(query.mechanism.influence(sum(pane.n for pane in epochs)).max()))
@@ -335,7 +335,7 @@ def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[P
 
 def _people(query: Query, strata: Mapping[int, Sequence[Pane]]) -> float:
     """How many people could answer a version, each counted once per epoch: its answers divided by the sampling."""
-    return sum(pane.n / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items() for pane in epochs)
+    return sum(sum(pane.n for pane in epochs) / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items())
 
 
 def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.estimation.distances import euclidean, kantorovich, manhattan
     from deniable.estimation.estimate import Estimate
     from deniable.estimation.fit import FitTest, fit_test
+    from deniable.estimation.imputation import impute_answers, pool_imputations
     from deniable.estimation.independence import IndependenceTest, independence_test
     from deniable.estimation.laplace_comparison import (
         ErrorComparison,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     )
     from deniable.estimation.linear_regression import LinearRegression, regress_linear
     from deniable.estimation.list_regression import regress_list
+    from deniable.estimation.margins import average_effects, predicted_probabilities
     from deniable.estimation.maximum_likelihood import maximum_likelihood
     from deniable.estimation.one_person import Guess, guess, posterior
     from deniable.estimation.pooling import combine, stratified
@@ -106,10 +108,12 @@ _MODULES = {
     "deniable.estimation.distances": ("euclidean", "kantorovich", "manhattan"),
     "deniable.estimation.estimate": ("Estimate",),
     "deniable.estimation.fit": ("FitTest", "fit_test"),
+    "deniable.estimation.imputation": ("impute_answers", "pool_imputations"),
     "deniable.estimation.independence": ("IndependenceTest", "independence_test"),
     "deniable.estimation.laplace_comparison": ("ErrorComparison", "proportion_errors", "value_errors"),
     "deniable.estimation.linear_regression": ("LinearRegression", "regress_linear"),
     "deniable.estimation.list_regression": ("regress_list",),
+    "deniable.estimation.margins": ("average_effects", "predicted_probabilities"),
     "deniable.estimation.maximum_likelihood": ("maximum_likelihood",),
     "deniable.estimation.one_person": ("Guess", "guess", "posterior"),
     "deniable.estimation.pooling": ("combine", "stratified"),
@@ -231,6 +235,7 @@ __all__ = [
     "Vault",
     "Warner",
     "agreement_test",
+    "average_effects",
     "combine",
     "compare",
     "composite",
@@ -239,13 +244,16 @@ __all__ = [
     "every_path",
     "fit_test",
     "guess",
+    "impute_answers",
     "independence_test",
     "joint",
     "kantorovich",
     "manhattan",
     "maximum_likelihood",
     "plan",
+    "pool_imputations",
     "posterior",
+    "predicted_probabilities",
     "prevalence_posterior",
     "privacy",
     "proportion_errors",

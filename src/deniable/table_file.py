@@ -17,7 +17,17 @@ from typing import Any, BinaryIO, cast
 
 from deniable.errors import DeniableError, MissingExtraError, ParameterError
 
-__all__ = ["DELIMITERS", "STANDARD_STREAM", "TableFormat", "TextTable", "kind_of", "open_parquet", "open_sheet", "open_text"]
+__all__ = [
+    "DELIMITERS",
+    "STANDARD_STREAM",
+    "TableFormat",
+    "TextTable",
+    "kind_of",
+    "open_parquet",
+    "open_sheet",
+    "open_stata",
+    "open_text",
+]
 
 DELIMITERS = ",;\t|"
 STANDARD_STREAM = Path("-")
@@ -55,9 +65,9 @@ class TableFormat:
 
 
 def kind_of(path: Path) -> str:
-    """`"parquet"`, `"excel"` or `"text"`, by the file's name."""
-    suffix = path.suffix.lower()
-    return "parquet" if suffix in {".parquet", ".pq"} else "excel" if suffix in {".xlsx", ".xlsm"} else "text"
+    """`"parquet"`, `"excel"`, `"stata"` or `"text"`, by the file's name."""
+    kinds = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".dta": "stata"}
+    return kinds.get(path.suffix.lower(), "text")
 
 
 class _Rewound(io.RawIOBase):
@@ -194,6 +204,24 @@ def open_parquet(path: Path, refusal: Refusal) -> Iterator[Any]:
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
         # Arrow may quote the file's contents.
         raise refusal(f"{path} is not a Parquet file, or is damaged: {type(error).__name__}") from None
+
+
+@contextmanager
+def open_stata(path: Path, refusal: Refusal, rows: int) -> Iterator[Iterator[Any]]:
+    """A Stata file as data frames of at most so many rows, values with labels as their labels."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("pandas", "frames", "reading Stata files") from None
+    try:
+        with pd.read_stata(path, chunksize=rows) as reader:
+            yield reader
+    except DeniableError:
+        raise
+    except FileNotFoundError as error:
+        raise refusal(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # a damaged file makes pandas fail in many ways
+        raise refusal(f"{path} is not a Stata file (.dta), or is damaged: {type(error).__name__}") from None
 
 
 @contextmanager

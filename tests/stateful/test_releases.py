@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from deniable.aggregator import closing, granules
-from deniable.aggregator.history import file_catalogue, period_counts
+from deniable.aggregator.history import cuts, file_catalogue, history_answer, history_service, period_counts
 from deniable.aggregator.history.report_files import STEPS, ReportRows
 from deniable.aggregator.state import stored_panes
 from deniable.queries.query import Query, Stratum
@@ -161,6 +162,23 @@ def _parts_of_granules(connection: Any, query: str, epochs: range) -> list[granu
     ]
 
 
+def _every_pane_of(found: Iterable[granules.Granule]) -> list[granules.Granule]:
+    """Granules taken apart, as if every epoch could be published by itself."""
+    return [
+        each._replace(first=key.epoch, last=key.epoch, panes={key: pane}) for each in found for key, pane in each.panes.items()
+    ]
+
+
+def _parts_that_cut_granules(request: Any, versions: Any, found: Any, *rest: Any) -> list[cuts.Part]:
+    """Every part has what lies in it, also of a granule that lies in several."""
+    return cuts.cut_period(request, versions, _every_pane_of(found), *rest)
+
+
+def _epochs_by_themselves(connection: Any, query: str, epochs: range) -> list[granules.Granule]:
+    """The counts of every epoch, however small it is."""
+    return _every_pane_of(granules.released_granules(connection, query, epochs))
+
+
 def _drawn_anew(staged: file_catalogue.StagedReports) -> ReportRows:
     return ReportRows.drawn([(staged.key, staged.reports)])
 
@@ -169,6 +187,8 @@ PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
     "whatever was counted is released": [(granules, "group_epochs", _every_pane_by_itself)],
     "windows cut granules": [(closing, "released_granules", _parts_of_granules)],
     "periods cut granules": [(period_counts, "released_granules", _parts_of_granules)],
+    "parts cut granules": [(history_answer, "cut_period", _parts_that_cut_granules)],
+    "panes are published epoch by epoch": [(history_service, "released_granules", _epochs_by_themselves)],
     "fractions end anywhere": [(period_counts, "ends_a_block", lambda *_: True)],
     "slices are drawn for every answer": [(file_catalogue.StagedReports, "rows", _drawn_anew)],
 }

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deniable.aggregator.catalogue import publish, published
+from deniable.aggregator.granules import released_granules
 from deniable.aggregator.state import State
 from deniable.cli import cli
 from deniable.logs.share_logs import EmbeddedLog, HttpLog
@@ -163,6 +164,77 @@ def test_after_a_restore_no_result_differs_by_a_few_answers_from_one_that_the_ba
     engine.drain()
     last = {each.index: (each.n, each.held_back, each.final) for each in crowd.windows()}
     assert last == {0: (60, 2, True), 1: (0, 63, True), 2: (60, 0, True)}
+
+
+def test_after_a_restore_no_window_that_may_be_out_gets_a_second_figure(
+    crowd: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    epoch       0      1       2         cohort 50, no grace
+    answers    60    60+3     60
+    backup         ^                     when window 0 was out, and window 1 was not
+    failure                ^             window 1 is out without 3 answers: a proxy was away
+    """
+    crowd.query = minute_query(
+        proxies=crowd.query.proxies,
+        schedule=Schedule(ORIGIN, ORIGIN + 3600, 60, 60, 60),
+        minimum_cohort=50,
+    )
+    settings = crowd.folder / "aggregator.toml"
+    engine = crowd.engine(patience=120)
+    crowd.answer([1] * 60, 0)
+    crowd.mark(1)
+    crowd.now += 60
+    engine.drain()
+    done("aggregator", "backup", settings, tmp_path / "backup")
+    crowd.answer([1] * 60, 1)
+    waiting = crowd.answer([2] * 3, 1, proxies=[0])
+    crowd.mark(2, [0])
+    crowd.now += 181
+    engine.drain()
+    crowd.append(1, waiting[1], 1)
+    crowd.mark(2, [1])
+    published = [(each.index, each.n, each.condition) for each in crowd.windows()]
+    assert published == [(0, 60, "complete"), (1, 60, "proxy down")]
+    crowd.close()
+    monkeypatch.setattr("time.time", lambda: crowd.now)
+    report = done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert report["sealed"] == [{"query": crowd.query.id, "before": "2023-11-14T22:17:20Z"}]
+
+    engine = crowd.engine(publish_query=False, patience=120)
+    crowd.answer([3] * 60, 4)
+    crowd.mark(5)
+    crowd.now += 60
+    engine.drain()
+    last = {each.index: (each.n, each.held_back) for each in crowd.windows()}
+    assert last == {0: (60, 0), 1: (0, 63), 2: (0, 0), 3: (0, 0), 4: (60, 0)}
+    assert crowd.state is not None
+    known = released_granules(crowd.state.connection, crowd.query.id, range(9))
+    assert [(each.first, each.n) for each in known] == [(0, 60), (4, 60)]
+
+
+def test_a_short_grace_does_not_shorten_what_is_held_back_after_a_restore(
+    crowd: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results of a grace shorter than `early` (10 minutes) are final before the first early one is due."""
+    crowd.query = minute_query(
+        proxies=crowd.query.proxies,
+        schedule=Schedule(ORIGIN, ORIGIN + 3600, 60, 60, 60),
+        grace=60,
+        minimum_cohort=50,
+    )
+    settings = crowd.folder / "aggregator.toml"
+    engine = crowd.engine()
+    done("aggregator", "backup", settings, tmp_path / "backup")
+    crowd.answer([1] * 60, 0)
+    crowd.mark(1)
+    crowd.now += 121
+    engine.drain()
+    assert [(each.n, each.final) for each in crowd.windows()] == [(60, True)]
+    crowd.close()
+    monkeypatch.setattr("time.time", lambda: crowd.now)
+    report = done("aggregator", "restore", tmp_path / "backup", settings, "--replace")
+    assert report["sealed"] == [{"query": crowd.query.id, "before": "2023-11-14T22:14:20Z"}]
 
 
 def test_what_a_log_no_longer_holds_is_named_and_its_windows_say_so(crowd: Crowd, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.linear_regression import regress_linear
 from deniable.graphs import EdgeResponse, Graph, plan_graph
 from deniable.graphs.baselines import CuratorRelease
-from deniable.planning import Question, design_power, plan_questionnaire
+from deniable.planning import Question, compare_designs, design_power, plan_questionnaire
 from deniable.release.guarantee import Guarantee
 from deniable.release.histogram import ReleasedHistogram
 from deniable.reproduce.models import compare_models
@@ -154,6 +154,9 @@ def made_examples() -> list[Any]:
         regress_linear((yes_no, smokes), age, names=[NASTY]),
         deniable.plan(population=5000, epsilon=1.0),
         design_power(Crosswise(p=0.25), 0.2, 500),
+        compare_designs(0.1, 1.5, direct_denial=0.4),
+        deniable.ExtendedCrosswise(0.25).fit(same=(330, 180), n=(500, 500)),
+        deniable.pool_imputations([0.3, 0.32], [1e-4, 1e-4], name=NASTY),
         plan_questionnaire(questions, population=5000, epsilon=3.0),
         Survey(1000, {NASTY: estimate}, (table,)),
         release,

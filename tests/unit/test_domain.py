@@ -142,3 +142,18 @@ def test_a_domain_has_two_or_more_different_labels(k: Any) -> None:
 def test_numbered_labels_are_the_same_domain_as_their_number() -> None:
     assert Domain.of([0, 1, 2]) == Domain.of(3)
     assert Domain.of([1, 0]) != Domain.of(2)
+
+
+@pytest.mark.parametrize(
+    "values", [[True, False, True], [1, 0, 1], [1.0, 0.0, 1.0], np.array([True, False, True]), pd.Series([1, 0, 1])]
+)
+def test_true_and_one_are_yes_in_python_as_in_files(values: Any) -> None:
+    assert Domain.of(["no", "yes"]).indices(values).tolist() == [1, 0, 1]
+    assert Domain.of(["Yes", "No", "don't know"]).indices(values).tolist() == [0, 1, 0]
+
+
+def test_labels_that_are_not_yes_and_no_take_no_truth_values() -> None:
+    for labels in (["a", "b"], ["yes", "maybe"], ["yes", "YES", "no"]):
+        with pytest.raises(UnknownLabelError):
+            Domain.of(labels).indices([True])
+    assert Domain.of(["no", "yes", 1]).indices([1]).tolist() == [2]  # a label of its own

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import openpyxl
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -75,3 +77,25 @@ def test_errors_about_labels_name_the_labels_and_not_the_answer(tmp_path: Path) 
         randomize_file(tmp_path / "b.csv", tmp_path / "r.csv", {"news": NEWS})
     with pytest.raises(UnknownLabelError, match="is not one of the 2 labels of the domain: no, yes"):
         USED.privatize(["secret"])
+
+
+def test_stata_files_are_read_with_their_labels_and_written(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"used": pd.Categorical(["yes"] * 30 + ["no"] * 10), "age": [30.0] * 39 + [np.nan], "group": range(40)})
+    frame.to_stata(tmp_path / "a.dta", write_index=False)
+    (chunk,) = read_chunks(tmp_path / "a.dta", ["used", "age"])
+    assert chunk.columns["used"] == ["yes"] * 30 + ["no"] * 10
+    assert chunk.columns["age"][-1] is None
+    assert randomize_file(tmp_path / "a.dta", tmp_path / "r.dta", {"used": USED}, keep=["group"]) == 40
+    written = pd.read_stata(tmp_path / "r.dta")
+    assert list(written.columns) == ["used", "group", "randomized_by_deniable"]
+    assert sorted(written["used"].unique()) == ["no", "yes"]
+    assert estimate_file(tmp_path / "r.dta")["used"].proportions[1] == pytest.approx(0.75, abs=1e-6)
+    with pytest.raises(SurveyError, match="is already randomized"):
+        randomize_file(tmp_path / "r.dta", tmp_path / "twice.csv", {"used": USED})
+    (tmp_path / "b.csv").write_text("have you?\nyes\nno\n")
+    with pytest.raises(SurveyError, match="names must be valid in Stata"):
+        randomize_file(tmp_path / "b.csv", tmp_path / "b.dta", {"have you?": USED})
+    assert not (tmp_path / "b.dta").exists()
+    (tmp_path / "broken.dta").write_bytes((tmp_path / "a.dta").read_bytes()[:200])
+    with pytest.raises(SurveyError, match=r"is not a Stata file \(.dta\), or is damaged"):
+        list(read_chunks(tmp_path / "broken.dta", ["used"]))

@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from deniable.aggregator.api_documents import WindowDocument
 from deniable.aggregator.panes import Pane, PaneKey
 from deniable.aggregator.windows import Window, assemble
 from deniable.errors import DocumentError
@@ -418,3 +419,20 @@ def test_shares_that_were_changed_on_their_way_make_a_window_malformed_if_they_a
     (window,) = crowd.windows()
     assert (window.condition, window.n) == (condition, 300)
     assert {account["malformed"] for account in window.conservation["proxies"].values()} == {n_bad}
+
+
+def test_the_documented_conditions_are_those_that_windows_have() -> None:
+    query = minute_query(minimum_cohort=50)
+
+    def condition(n: int, missing: tuple[str, ...] = (), malformed: int = 0) -> str:
+        panes = {PaneKey(query.id, query.serial, 0, 0): pane(query, [1] * n)}
+        accounts = {"proxies": {"https://one.example": {"counted": n, "malformed": malformed}}}
+        return assemble([query], 0, panes, missing, accounts).condition
+
+    down = query.proxies[:1]
+    shown = {condition(n, missing, malformed) for n in (1, 100) for missing in ((), down) for malformed in (0, 100)}
+    assert shown == {"complete", "withheld", "proxy down", "malformed"}
+    assert set(get_args(WindowDocument.model_fields["condition"].annotation)) == shown
+    page = (Path(__file__).parents[2] / "docs" / "aggregator.md").read_text()
+    rows = page.partition("| condition | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert {row.split("`")[1] for row in rows} == shown

@@ -26,6 +26,7 @@ from deniable.aggregator.state import State, unsigned
 from deniable.errors import BackupError, DeniableError, QueryError, ResponseError
 from deniable.logs.share_logs import Reading
 from deniable.queries.keys import KeyRing
+from deniable.queries.query import Query
 from deniable.queries.signing import LARGEST_LIST, SignedQuery
 from deniable.queries.times import iso_time
 from deniable.service.backups import (
@@ -150,7 +151,7 @@ def restore_aggregator(backup: Path, settings_file: Path, replace: bool, now: in
             shown = _boards(settings)
             report["published_again"] = _publish_again(connection, settings, shown or [], int(manifest["made_seconds"]))
             report["not_shown"] = [] if shown is None else _not_shown(connection, shown, now)
-            report["sealed"] = _seal(connection, now - settings.limits.early)
+            report["sealed"] = _seal(connection, now, settings.limits.early)
             report["lost"] = [loss for i, proxy in enumerate(settings.proxies) for loss in _losses(state, i, proxy)]
     finally:
         state.close()
@@ -228,17 +229,25 @@ def _publish_again(connection: sqlite3.Connection, settings: Settings, shown: li
     return taken
 
 
-def _seal(connection: sqlite3.Connection, until: int) -> list[dict[str, Any]]:
-    """Release no more late answers of windows that may have been released early after the backup; names their queries.
+def _seal(connection: sqlite3.Connection, now: int, early: int) -> list[dict[str, Any]]:
+    """Release no answers of windows that may have been released after the backup; names their queries.
 
-    How many answers those results had is not known any more. The next one could differ from them by a few answers, and would
-    expose those. A query without a `grace` is not affected: its windows have one result, which is the same again.
+    Which answers those results had is not known any more. The same window could have a few more or fewer now: late ones, or
+    those of an epoch that was closed without a proxy. The difference would expose them. Where the minimum cohort is 1, nothing
+    is promised about differences, so everything is released again.
     """
+    versions: dict[str, list[Query]] = {}
+    for entry in published(connection):
+        versions.setdefault(entry.query.id, []).append(entry.query)
     sealed = []
-    for query in {entry.query.id: entry.query for entry in published(connection)}.values():
-        if query.grace is not None and (before := query.schedule.epochs_over(until)):
-            seal(connection, query.id, before)
-            sealed.append({"query": query.id, "before": iso_time(query.schedule.start_of_epoch(before))})
+    for name, each in versions.items():
+        newest = each[-1]
+        # With a grace, proxies mark an epoch no sooner than that after its end, and the first early result is due after `early`.
+        soonest = 0 if newest.grace is None else min(early, newest.grace)
+        before = newest.schedule.epochs_over(now - soonest)
+        if before and max(query.minimum_cohort for query in each) > 1:
+            seal(connection, name, before)
+            sealed.append({"query": name, "before": iso_time(newest.schedule.start_of_epoch(before))})
     return sealed
 
 

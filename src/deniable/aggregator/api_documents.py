@@ -98,7 +98,7 @@ class WindowDocument(BaseModel):
     start_time: str
     end: int
     end_time: str
-    condition: Literal["complete", "withheld", "proxy down"]
+    condition: Literal["complete", "withheld", "proxy down", "malformed"]
     n: int
     nothing: int
     held_back: int = 0

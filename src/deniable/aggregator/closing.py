@@ -67,21 +67,24 @@ def close_epoch(
     `missing` are the proxies without which it is closed; `first` is the first epoch of the channel that was ever counted.
     """
     state.close_epoch(channel.tag, epoch, {*missing, *state.lost(channel.tag, epoch)})
-    for versions in channel.queries().values():
+    queries = channel.queries()
+    for versions in queries.values():
         schedule = versions[-1].schedule
         epochs = last_segment(schedule, epoch) if epoch < schedule.n_epochs else None
         if epochs is not None:
             form_granules(state.connection, versions, epochs)
-    for versions, index in _ending_with(channel, epoch, first):
-        window = _final(state, _assembled(state, channel, versions, index, still_open=False))
-        _release(state, replace(window, revision=_next_revision(state, versions[-1], index, limits.early)), now)
+    for versions, index in _ending_with(queries, epoch, first):
+        before = state.last_revision(versions[-1].id, index)
+        window = _final(state, _assembled(state, channel, versions, index, still_open=False), before)
+        revision = _next_revision(state, versions[-1], index, before, limits.early)
+        _release(state, replace(window, revision=revision), now)
     oldest = now - max(limits.retention, channel.grace)
     n_forgotten = channel.schedule.epochs_over(oldest)
     if n_forgotten > 0:
-        state.forget(channel.tag, n_forgotten, channel.queries(), oldest)
+        state.forget(channel.tag, n_forgotten, queries, oldest)
     n_forgotten = channel.schedule.epochs_over(now - max(limits.retention, limits.pane_retention, channel.grace))
     if n_forgotten > 0:
-        state.forget_panes(channel.queries(), n_forgotten)
+        state.forget_panes(queries, n_forgotten)
 
 
 def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int, int], now: int, early: int) -> int:
@@ -97,7 +100,7 @@ def revise(state: State, channels: Iterable[CountedChannel], firsts: Mapping[int
             continue
         front = state.fronts()[channel.tag]
         for epoch in range(front, channel.epochs_over(now - early)):
-            for versions, index in _ending_with(channel, epoch, firsts[channel.tag]):
+            for versions, index in _ending_with(channel.queries(), epoch, firsts[channel.tag]):
                 n_released += _revise_window(state, channel, versions, index, now, early)
     return n_released
 
@@ -115,17 +118,16 @@ def _revise_window(state: State, channel: CountedChannel, versions: Sequence[Que
     if window.estimate is None or (before is not None and window.n <= before.n):
         return False
     window = replace(window, final=False, open_until=end + channel.grace, expected=_expected(state, query, window, now))
-    _release(state, replace(window, revision=_next_revision(state, query, index, early)), now)
+    _release(state, replace(window, revision=_next_revision(state, query, index, before, early)), now)
     return True
 
 
-def _next_revision(state: State, query: Query, index: int, early: int) -> int:
-    """The revision number of the next result of a window.
+def _next_revision(state: State, query: Query, index: int, before: Revision | None, early: int) -> int:
+    """The revision number of the next result of a window, whose last one is `before`.
 
     After a restore, results of windows that were over by then may have been released after the backup, and are not in it.
     There can have been one per doubling of the window's age, and a final one; numbers they may have had are not reused.
     """
-    before = state.last_revision(query.id, index)
     number = 0 if before is None else before.number + 1
     restored, end = state.restored_at(), query.schedule.bounds_of_window(index)[1]
     if restored is None or restored < end or (before is not None and before.made > restored):
@@ -138,9 +140,9 @@ def _doublings(age: int, early: int) -> int:
     return (age // early).bit_length() - 1
 
 
-def _ending_with(channel: CountedChannel, epoch: int, first: int) -> Iterator[tuple[list[Query], int]]:
+def _ending_with(queries: Mapping[str, list[Query]], epoch: int, first: int) -> Iterator[tuple[list[Query], int]]:
     """The queries of a channel, each with its window that ends with an epoch."""
-    for versions in channel.queries().values():
+    for versions in queries.values():
         schedule = versions[-1].schedule
         if epoch >= schedule.n_epochs:
             continue
@@ -162,12 +164,11 @@ def _assembled(state: State, channel: CountedChannel, versions: Sequence[Query],
     return assemble(versions, index, panes, missing, accounts, held_back=held_back, nothing=nothing)
 
 
-def _final(state: State, window: Window) -> Window:
+def _final(state: State, window: Window, before: Revision | None) -> Window:
     """The last result of a window: never of fewer answers than the one before it.
 
     It would be if the granules of the one before are not known here, because that was made before an upgrade or a restore.
     """
-    before = state.last_revision(window.query, window.index)
     if before is None or before.n <= window.n:
         return window
     earlier = Window.from_dict(json.loads(state.document(window.query, window.index, before.number)))

@@ -124,11 +124,13 @@ def _cohorts(sizes: Iterable[_Sized], cohort: int) -> tuple[list[list[int]], lis
     """Consecutive epochs that together have the cohort, each group as short as possible, and what is left at the end."""
     groups: list[list[int]] = []
     run: list[_Sized] = []
+    total = 0
     for sized in sizes:
         run.append(sized)
-        if sum(n for _, n in run) >= cohort:
+        total += sized[1]
+        if total >= cohort:
             groups.append([epoch for epoch, _ in run])
-            run = []
+            run, total = [], 0
     return groups, run
 
 
@@ -141,48 +143,63 @@ def form_granules(connection: sqlite3.Connection, versions: Sequence[Query], epo
     sealed = connection.execute("SELECT before FROM sealed WHERE query = ?", (query.id,)).fetchone()
     epochs = epochs if sealed is None else range(max(epochs.start, sealed[0]), epochs.stop)
     rows = connection.execute(
-        "SELECT p.serial, p.stratum, p.epoch, p.n - coalesce((SELECT sum(g.n) FROM granules AS g WHERE g.query = p.query "
-        "AND g.epoch = p.epoch AND g.serial = p.serial AND g.stratum = p.stratum), 0) AS unreleased FROM panes AS p "
-        "WHERE p.query = ? AND p.epoch >= ? AND p.epoch < ? AND unreleased > 0",
+        "SELECT p.serial, p.stratum, p.epoch, p.n, p.counts, coalesce((SELECT sum(g.n) FROM granules AS g "
+        "WHERE g.query = p.query AND g.epoch = p.epoch AND g.serial = p.serial AND g.stratum = p.stratum), 0) AS released "
+        "FROM panes AS p WHERE p.query = ? AND p.epoch >= ? AND p.epoch < ? AND p.n > released",
         (query.id, epochs.start, epochs.stop),
     ).fetchall()
+    formed: list[tuple[object, ...]] = []
     for version in versions:
-        mine = sorted((stratum, epoch, n) for serial, stratum, epoch, n in rows if serial == version.serial)
-        for stratum, members in groupby(mine, lambda each: each[0]):
-            sizes = [(epoch, n) for _, epoch, n in members]
+        mine = sorted(_Unreleased(*rest) for serial, *rest in rows if serial == version.serial)
+        for stratum, members in groupby(mine, lambda each: each.stratum):
+            by_epoch = {each.epoch: each for each in members}
+            sizes = [(epoch, each.n - each.released) for epoch, each in by_epoch.items()]
             for group in group_epochs(sizes, version.minimum_cohort, query.schedule):
                 keys = [PaneKey(query.id, version.serial, epoch, stratum) for epoch in group]
-                _store(connection, group, [(key, _unreleased(connection, key)) for key in keys])
+                formed += _granule_rows(connection, [(key, by_epoch[key.epoch]) for key in keys])
+    connection.executemany(
+        "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        formed,
+    )
 
 
-def _unreleased(connection: sqlite3.Connection, key: PaneKey) -> Pane:
-    """The reports of a pane that are in no granule yet."""
-    place = (key.query, key.serial, key.epoch, key.stratum)
-    where = "WHERE query = ? AND serial = ? AND epoch = ? AND stratum = ?"
-    n, counts = connection.execute(f"SELECT n, counts FROM panes {where}", place).fetchone()  # noqa: S608 - no input
-    left = np.frombuffer(counts, dtype="<i8").astype(np.int64)
-    for known, content in connection.execute(f"SELECT n, counts FROM granules {where}", place):  # noqa: S608 - no input
-        n -= known
-        left -= np.frombuffer(content, dtype="<i8")
-    return Pane(left, n)
+class _Unreleased(NamedTuple):
+    """A stored pane, some of whose reports are in no granule yet."""
+
+    stratum: int
+    epoch: int
+    n: int
+    counts: bytes
+    released: int
+    """How many of its reports are in granules."""
 
 
-def _store(connection: sqlite3.Connection, group: Sequence[int], parts: Iterable[tuple[PaneKey, Pane]]) -> None:
-    """Store a granule; if there is one of the same epochs, it is added to that, and is from now on released with it."""
-    for key, pane in parts:
-        place = (key.query, key.epoch, key.serial, key.stratum, group[0], group[-1])
-        known = connection.execute(
-            "SELECT n, counts FROM granules "
-            "WHERE query = ? AND epoch = ? AND serial = ? AND stratum = ? AND first = ? AND last = ?",
-            place,
-        ).fetchone()
-        if known:
-            pane += Pane(np.frombuffer(known[1], dtype="<i8"), known[0])  # noqa: PLW2901 - in place
-        connection.execute(
-            "INSERT OR REPLACE INTO granules (query, epoch, serial, stratum, first, last, n, counts, joined) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*place, pane.n, pane.counts.astype("<i8").tobytes(), known is not None),
-        )
+def _granule_rows(connection: sqlite3.Connection, group: Sequence[tuple[PaneKey, _Unreleased]]) -> Iterator[tuple[object, ...]]:
+    """A granule as stored; if there is one of the same epochs, it is added to that, and is from now on released with it."""
+    bounds = group[0][0].epoch, group[-1][0].epoch
+    for key, pane in group:
+        n, counts, joined = pane.n, pane.counts, False
+        if pane.released:  # what other granules have of it stays there
+            others, joined = _granules_of(connection, key, bounds)
+            left = np.frombuffer(counts, dtype="<i8") - others.counts
+            n, counts = n - others.n, left.astype("<i8").tobytes()
+        yield (key.query, key.epoch, key.serial, key.stratum, *bounds, n, counts, joined)
+
+
+def _granules_of(connection: sqlite3.Connection, key: PaneKey, bounds: tuple[int, int]) -> tuple[Pane, bool]:
+    """What the granules with other bounds have of a pane, and whether there is one with these."""
+    rows = connection.execute(
+        "SELECT first, last, n, counts FROM granules WHERE query = ? AND epoch = ? AND serial = ? AND stratum = ?",
+        (key.query, key.epoch, key.serial, key.stratum),
+    )
+    others, same = Pane(np.zeros(1, dtype=np.int64), 0), False
+    for first, last, n, counts in rows:
+        if (first, last) == bounds:
+            same = True
+        else:
+            others = Pane(others.counts + np.frombuffer(counts, dtype="<i8"), others.n + n)
+    return others, same
 
 
 def seal(connection: sqlite3.Connection, query: str, before: int) -> None:

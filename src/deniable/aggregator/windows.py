@@ -222,23 +222,24 @@ def assemble(
     start, end = versions[-1].schedule.bounds_of_window(index)
     missing = tuple(missing)
     newest, n, estimate = estimate_period(versions, panes, (start, end))
+    half_width = 0.0 if estimate is None else widest(estimate)  # only notes are added from here on
     if estimate is not None and missing:
         note = f"some epochs were closed without {', '.join(missing)}: answers are missing"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     wish = newest.budget.wish
-    if estimate is not None and wish is not None and widest(estimate) > wish:
-        note = f"the widest ± is {100 * widest(estimate):.2f} points, and ± {100 * wish:.2f} was wished for"
+    if estimate is not None and wish is not None and half_width > wish:
+        note = f"the widest ± is {100 * half_width:.2f} points, and ± {100 * wish:.2f} was wished for"
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
     spoiled, alone = (_lost(conservation or {}, outcome) for outcome in ("malformed", "orphaned"))
     condition = PROXY_DOWN if missing else COMPLETE if estimate is not None else WITHHELD
-    if estimate is not None and spoiled.proportion > widest(estimate):
+    if estimate is not None and spoiled.proportion > half_width:
         condition = PROXY_DOWN if missing else MALFORMED
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, spoiled.note("were malformed")))
-    if estimate is not None and not missing and alone.proportion > widest(estimate):
+    if estimate is not None and not missing and alone.proportion > half_width:
         # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the others' shares show this.
         note = alone.note(NO_COUNTERPART)
         estimate = dataclasses.replace(estimate, notes=(*estimate.notes, note))
-    if estimate is not None and held_back and held_back / (held_back + n) > widest(estimate):
+    if estimate is not None and held_back and held_back / (held_back + n) > half_width:
         note = (
             f"{held_back:,} answers are held back: they are too few to be released by themselves, "
             "and could move a proportion further than ± says"
@@ -315,11 +316,11 @@ def _counted(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> tuple[
 def _influence(versions: Sequence[Query], panes: Mapping[PaneKey, Pane]) -> float:
     """The largest change that one lying report can make: in the stratum and version where it weighs most."""
     used = [(query, _by_stratum(query, panes)) for query in _counted(versions, panes)[2]]
-    people = sum(_people(query, strata) for query, strata in used)
+    people = [_people(query, strata) for query, strata in used]
     worst = 0.0
-    for query, strata in used:
+    for (query, strata), mine in zip(used, people, strict=True):
         sizes = {stratum: _size(query, stratum, epochs) for stratum, epochs in strata.items()}
-        of_version = _people(query, strata) / people
+        of_version = mine / sum(people)
         for stratum, epochs in strata.items():
             weight = of_version * sizes[stratum] / sum(sizes.values())
             worst = max(worst, weight * float(query.mechanism.influence(sum(pane.n for pane in epochs)).max()))
@@ -334,7 +335,7 @@ def _by_stratum(query: Query, panes: Mapping[PaneKey, Pane]) -> dict[int, list[P
 
 def _people(query: Query, strata: Mapping[int, Sequence[Pane]]) -> float:
     """How many people could answer a version, each counted once per epoch: its answers divided by the sampling."""
-    return sum(pane.n / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items() for pane in epochs)
+    return sum(sum(pane.n for pane in epochs) / (query.sampling_of(stratum) / ONE) for stratum, epochs in strata.items())
 
 
 def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
@@ -473,10 +474,11 @@ def _described(mechanism: Mechanism) -> dict[str, Any]:
 
 def _notes(query: Query, estimate: Estimate, tally: Tally, panes: Sequence[Pane]) -> tuple[str, ...]:
     """The notes of an estimate, including what is improbable for reports that this query draws."""
-    mechanism = query.mechanism
-    assumed = mechanism.doubts(tally.counts, tally.n)
+    mechanism, unlabelled = query.mechanism, not query.buckets.complete
+    if query.ones == 1 and not query.memoize and not unlabelled:
+        return estimate.notes  # the mechanism assumes the same
+    assumed = mechanism.doubts(tally.counts, tally.n) if estimate.notes else ()
     other = tuple(note for note in estimate.notes if note not in assumed)
-    unlabelled = not query.buckets.complete
     largest = max(panes, key=lambda pane: pane.n)  # within an epoch the coins are independent
     if query.memoize and largest.n < query.minimum_cohort:
         return other  # what a part of a granule looks like is not published

@@ -62,8 +62,9 @@ def _spoken(report: dict[str, Any]) -> list[str]:
     for name in report.get("not_shown", ()):
         lines.append(f"runs again, though no proxy shows it: {name}; stop it if it was stopped after the backup")
     for sealed in report.get("sealed", ()):
-        why = "some may have been released since the backup, and a difference of a few would expose them"
-        lines.append(f"late answers to {sealed['query']} of epochs before {sealed['before']} are held back: {why}")
+        why = "results released since the backup may have some of them, and a second one could expose the others"
+        what = f"answers to {sealed['query']} of epochs before {sealed['before']}"
+        lines.append(f"held back, as far as no result in the backup has them: {what}; {why}")
     for loss in report["lost"]:
         lines.append(f"lost: {_spoken_loss(loss)}")
     if not report["lost"]:

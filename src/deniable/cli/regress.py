@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from deniable.cli.output import as_csv, as_json, confidence_option, output_options, progress_bar, say, shown_warnings
-from deniable.cli.survey import column_options, format_options, given_mechanisms, missing_option
+from deniable.cli.survey import column_options, format_options, given_mechanisms, missing_option, sample_options
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.linear_regression import LinearRegression
@@ -20,18 +19,6 @@ from deniable.table_file import TableFormat
 __all__ = ["correlate", "regress"]
 
 _FILE = click.Path(path_type=Path)
-
-
-def sample_options(command: Any) -> Any:
-    """The columns that say how people were sampled."""
-    for option in (
-        click.option("--clusters", metavar="COLUMN", help="The cluster each person was sampled in, such as a school."),
-        click.option("--strata", metavar="COLUMN", help="The stratum each person was sampled from."),
-        click.option("--probabilities", metavar="COLUMN", help="Inclusion probabilities, instead of weights."),
-        click.option("--weights", metavar="COLUMN", help="How many people in the population each person represents."),
-    ):
-        command = option(command)
-    return command
 
 
 _scores = click.option(

@@ -21,6 +21,8 @@ from deniable.estimation.tables import Table
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey import Survey, estimate_file, parse_columns, randomize_file, read_questionnaire
 from deniable.survey.files import Missing, columns_file
+from deniable.survey.regression_file import SampleColumns
+from deniable.survey.weighted_file import estimate_weighted_file
 from deniable.table_file import STANDARD_STREAM, TableFormat
 
 _FILE = click.Path(path_type=Path)
@@ -66,6 +68,18 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _columns(_mechanisms(command))
 
 
+def sample_options(command: Any) -> Any:
+    """The columns that say how people were sampled."""
+    for option in (
+        click.option("--clusters", metavar="COLUMN", help="The cluster each person was sampled in, such as a school."),
+        click.option("--strata", metavar="COLUMN", help="The stratum each person was sampled from."),
+        click.option("--probabilities", metavar="COLUMN", help="Inclusion probabilities, instead of weights."),
+        click.option("--weights", metavar="COLUMN", help="How many people in the population each person represents."),
+    ):
+        command = option(command)
+    return command
+
+
 def given_mechanisms(columns: tuple[str, ...], mechanisms: Path | None) -> Questionnaire | None:
     """How the columns named in the options were randomized; None if no column is named."""
     named = parse_columns(columns)
@@ -107,8 +121,9 @@ def randomize(
     """Randomize columns of CSV, TSV, Excel or Parquet FILEs (- is standard input), as each person's device would.
 
     Columns that are neither randomized nor kept are left out, and rows come out in random order. OUTPUT.toml, written beside the
-    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options. What was randomized before is refused without --again: a
-    randomized file (which has the column randomized_by_deniable), and answers of which another file was made.
+    output, records how each column was randomized, so that `deniable estimate OUTPUT` needs no options. What was randomized
+    before is refused without --again: a randomized file (which has the column randomized_by_deniable), and answers of which
+    another file was made.
     """
     given = given_mechanisms(columns, mechanisms)
     if given is None:
@@ -176,6 +191,7 @@ def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
     help="Estimate separately per group of a column that is not randomized; for a randomized one, conditionally on it.",
 )
 @click.option("--population", type=int, help="The size of the population, if those who reported are part of it.")
+@sample_options
 @confidence_option
 @click.option("--plot", type=_FILE, metavar="OUT.png", help="Plot the estimates with error bars.")
 @missing_option
@@ -191,6 +207,10 @@ def estimate(
     conditions: tuple[str, ...],
     by: str | None,
     population: int | None,
+    weights: str | None,
+    probabilities: str | None,
+    strata: str | None,
+    clusters: str | None,
     confidence: float,
     plot: Path | None,
     as_json_: bool,
@@ -200,15 +220,22 @@ def estimate(
 ) -> None:
     """Estimate what a crowd answered from CSV, TSV, Excel or Parquet FILEs of already randomized answers (- is standard input).
 
-    Several files are combined. Without --column or --mechanisms, FILE.toml says how the columns were randomized.
+    Several files are combined. --weights, --probabilities, --strata and --clusters name columns that say how people were sampled.
+    Without --column or --mechanisms, FILE.toml says how the columns were randomized.
     """
     check_confidence(confidence)
     given = given_mechanisms(columns, mechanisms)
     wanted: dict[str, Any] = {"tables": [_names(table) for table in tables], "conditional": _conditions(conditions), "by": by}
     options = _options(estimators, candidates)
     reading: dict[str, Any] = {"missing": missing, "layout": TableFormat(**layout)}
+    sample = SampleColumns(weights, probabilities, strata, clusters)
+    if sample.names and (any(wanted.values()) or options or population is not None):
+        raise SurveyError("weights, strata and clusters cannot be combined with tables, groups, estimators or a population")
     with shown_warnings(SurveyWarning), progress_bar(f"reading {files[0].name}") as progress:
-        survey = estimate_file(files, given, population=population, options=options, progress=progress, **wanted, **reading)
+        if sample.names:
+            survey = estimate_weighted_file(files, sample, given, progress=progress, **reading)
+        else:
+            survey = estimate_file(files, given, population=population, options=options, progress=progress, **wanted, **reading)
     if plot:
         save_figure(survey.plot(), plot)
     if as_json_:

@@ -36,6 +36,14 @@ def listed(labels: Sequence[Hashable]) -> str:
     return f"{len(labels)} labels of the domain: {shown}{', …' if len(labels) > _MOST_LISTED else ''}"
 
 
+def _truths(labels: Sequence[Hashable]) -> dict[Hashable, int]:
+    """Where one label is yes and one is no, true and false (and 1 and 0) mean them too, as in files."""
+    texts = [str(label).lower() for label in labels[:_MOST_LISTED]]  # a question with yes and no has few labels
+    if texts.count("yes") != 1 or texts.count("no") != 1:
+        return {}
+    return {True: texts.index("yes"), False: texts.index("no")}
+
+
 @dataclass(frozen=True)
 class Domain:
     """The values 0 … k - 1, or k user-defined labels, in order."""
@@ -90,7 +98,7 @@ class Domain:
         array = column(values)
         if self.numbered:
             return self._numbers(array)
-        index = {label: i for i, label in enumerate(self.labels)}
+        index = _truths(self.labels) | {label: i for i, label in enumerate(self.labels)}
         out = np.empty(array.size, dtype=np.intp)
         for position, value in enumerate(array.tolist()):
             try:

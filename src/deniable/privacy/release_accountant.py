@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from deniable.display import loss_text
@@ -88,7 +88,7 @@ class Releases:
     distinct: int = 1
     """For how many true answers, in each row, a permanent answer may be drawn."""
 
-    @property
+    @cached_property
     def local(self) -> StatedLoss:
         """One epoch, against anyone who sees who answered."""
         return StatedLoss(_times(_loss(self.mechanism), self.rows))

@@ -24,8 +24,12 @@ _CHANGES = {"INSERT": (_ADD,), "DELETE": (_TAKE,), "UPDATE": (_ADD, _TAKE)}
 
 
 def _row_check(*cells: object) -> int:
-    blobs = [cell for cell in cells if isinstance(cell, bytes) and len(cell) > _SHORT]
-    written = [len(cell) if isinstance(cell, bytes) and len(cell) > _SHORT else cell for cell in cells] if blobs else list(cells)
+    # For every row that is written: `is` takes half as long as isinstance, and SQLite gives no subclasses.
+    written, blobs = list(cells), []
+    for place, cell in enumerate(cells):
+        if type(cell) is bytes and len(cell) > _SHORT:
+            blobs.append(cell)
+            written[place] = len(cell)
     digest = blake2b(repr(written).encode(errors="surrogatepass"), digest_size=8)
     for blob in blobs:
         digest.update(blob)

@@ -1,4 +1,4 @@
-"""Read the columns of a CSV, Parquet or Excel file in chunks of rows."""
+"""Read the columns of a CSV, Parquet, Excel or Stata file in chunks of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from deniable.errors import SurveyError
 from deniable.survey.spelling import cell_text
-from deniable.table_file import STANDARD_STREAM, TableFormat, kind_of, open_parquet, open_sheet, open_text
+from deniable.table_file import STANDARD_STREAM, TableFormat, kind_of, open_parquet, open_sheet, open_stata, open_text
 
 __all__ = ["Chunk", "check_file", "read_chunks"]
 
@@ -96,7 +96,7 @@ def read_chunks(
     `-` is standard input, as delimited text. `check_header` is called with the file and the names of all its columns.
     """
     check_file(path)
-    read = {"parquet": _parquet_chunks, "excel": _excel_chunks, "text": _text_chunks}[kind_of(path)]
+    read = {"parquet": _parquet_chunks, "excel": _excel_chunks, "stata": _stata_chunks, "text": _text_chunks}[kind_of(path)]
     rows = 0
     for chunk in read(path, _Wanted(columns, check_header), progress or (lambda part: None), layout):
         rows += len(chunk)
@@ -129,6 +129,18 @@ def _excel_chunks(path: Path, wanted: _Wanted, progress: Progress, layout: Table
         if not header:
             raise SurveyError(f"{path} is empty: its first row must name the columns")
         yield from _chunks(path, header, _filled(rows, len(header)), wanted)
+    progress(1.0)
+
+
+def _stata_chunks(path: Path, wanted: _Wanted, progress: Progress, _: TableFormat | None) -> Iterator[Chunk]:
+    with open_stata(path, SurveyError, CHUNK_ROWS) as frames:
+        row = 0
+        for frame in frames:
+            columns = frame.astype(object).where(frame.notna(), None)
+            header = [str(name) for name in columns.columns]
+            for chunk in _chunks(path, header, columns.itertuples(index=False, name=None), wanted):
+                yield Chunk(row + 1, chunk.columns)
+            row += len(frame)
     progress(1.0)
 
 

@@ -1,4 +1,4 @@
-"""Write a table of reports: CSV, TSV or either with gzip, Parquet by its name, or CSV to standard output."""
+"""Write a table of reports: CSV, TSV or either with gzip, Parquet or Stata by its name, or CSV to standard output."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import io
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ Write = Callable[[dict[str, list[Any]]], None]
 def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
     """A function that appends rows; what it wrote takes the output's place, or goes to standard output, only if all went well."""
     if kind_of(output) == "excel":
-        raise SurveyError(f"{output}: Excel files are only read; name the output .csv, .tsv or .parquet")
+        raise SurveyError(f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet or .dta")
     try:
         if output == STANDARD_STREAM:
             with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:  # holds what is about to be published, and nothing else
@@ -43,6 +44,9 @@ def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
         try:
             if kind_of(output) == "parquet":
                 with _parquet_writer(partial, columns) as write:
+                    yield write
+            elif kind_of(output) == "stata":
+                with _stata_writer(partial, output, columns) as write:
                     yield write
             else:
                 with partial.open("wb") as file, _text_writer(file, output, columns) as write:
@@ -97,3 +101,30 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[Write]:
     finally:
         if writer:
             writer.close()
+
+
+@contextmanager
+def _stata_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterator[Write]:
+    """Stata files are written at once, from memory; texts are stored with value labels."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("pandas", "frames", "writing Stata files") from None
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
+
+    def write(rows: dict[str, list[Any]]) -> None:
+        for name in columns:
+            cells[name] += rows[name]
+
+    yield write
+    frame = pd.DataFrame(cells)
+    for name in columns:
+        if frame[name].dtype == object:
+            frame[name] = pd.Categorical(frame[name])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a name that Stata cannot have would be changed
+            frame.to_stata(partial, write_index=False)
+    except (ValueError, Warning):
+        rule = "names must be valid in Stata (letters, digits and underscores, at most 32)"
+        raise SurveyError(f"{output}: {rule}, or write CSV") from None

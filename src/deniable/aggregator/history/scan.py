@@ -34,7 +34,7 @@ from deniable.aggregator.panes import Pane, PaneKey
 from deniable.errors import DeniableError, HistoryCancelledError, ParameterError
 from deniable.queries.query import Query
 
-__all__ = ["Scan", "add_panes"]
+__all__ = ["Scan"]
 
 _BYTES_TO_COUNT = 32 << 20
 """Bytes of reports that a thread gathers before counting them: counting a few at a time would take longer than reading them."""
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of reports read, and of how many."""
 
 
-def add_panes(total: _Panes, more: Mapping[PaneKey, Pane]) -> _Panes:
+def _add_panes(total: _Panes, more: Mapping[PaneKey, Pane]) -> _Panes:
     """Add panes to `total`, key by key."""
     for key, pane in more.items():
         held = total.setdefault(key, Pane(np.zeros_like(pane.counts)))
@@ -101,7 +101,7 @@ class _Counter:
         data = np.concatenate(pieces).view(dtype).reshape(n, *shape)
         mechanism.check(data)
         self._bytes -= data.nbytes
-        add_panes(self.panes, {key: Pane(mechanism.count(data), n)})
+        _add_panes(self.panes, {key: Pane(mechanism.count(data), n)})
 
     def finish(self) -> _Panes:
         """The panes of all rows added."""
@@ -196,7 +196,7 @@ class Scan:
         self._tell(0)
 
     def _add(self, counter: _Counter) -> None:
-        add_panes(self.panes, counter.finish())
+        _add_panes(self.panes, counter.finish())
         for key, sizes in counter.steps.items():
             known = self.steps.setdefault(key, [0] * len(STEPS))
             known[:] = [n + more for n, more in zip(known, sizes, strict=True)]

@@ -39,6 +39,7 @@ from deniable import (
     statistics,
 )
 from deniable.aggregator.windows import Window
+from deniable.audit.attempts import Attempt, ServiceAudit
 from deniable.audit.mechanisms import audit_mechanism
 from deniable.audit.rehearsal.rehearsal import Rehearsal, ScenarioOutcome
 from deniable.audit.rehearsal.scoring import Accuracy
@@ -60,7 +61,7 @@ from deniable.survey import Survey
 mpl.use("Agg")
 
 ROOMS = ("estimation", "planning", "survey", "curator", "graphs", "release", "reproduce", "audit", "sizing", "aggregator.windows")
-NOT_RESULTS = {"Filter", "Protection", "ExactCheck"}
+NOT_RESULTS = {"Filter", "Protection", "ExactCheck", "Attempt"}
 """Parts of what was asked or of a result, which print themselves but are not results."""
 NASTY = '<script>alert("x")</script> & co'
 
@@ -173,6 +174,7 @@ def made_examples() -> list[Any]:
         compare_models({"city": [NASTY] * 600 + ["b"] * 400}, "city", labels=[NASTY, "b"], repetitions=2),
         audit_mechanism(DirectEncoding(2, 1.0), n=40_000, source=seeded_source(1)),
         window,
+        ServiceAudit(NASTY, (Attempt(NASTY, "two tokens", "400", "holds"), Attempt("headers", "none", "nothing", "not tried"))),
         Rehearsal(NASTY, 100, 2, 1, (NASTY, "b"), np.array([0.6, 0.4]), 1, (), (played,)),
     ]
 

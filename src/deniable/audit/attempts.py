@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from deniable.display import Bar, Display
 from deniable.errors import ParameterError, ResponseError
 from deniable.results import Result, fields_of
 
@@ -48,6 +49,13 @@ class ServiceAudit(Result):
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
         return {**fields_of(self), "holds": self.holds}
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = ("attack", "verdict", "tried", "seen")
+        rows = [(each.name, each.verdict, each.tried, each.seen) for each in self.attempts]
+        verdicts = [each.verdict for each in self.attempts]
+        bars = [Bar(verdict, float(verdicts.count(verdict))) for verdict in ("holds", "broken", "not tried")]
+        return Display(columns, rows, tuple(str(self).splitlines()[:1]), bars, "attacks")
 
     def __str__(self) -> str:
         n = sum(each.verdict != "not tried" for each in self.attempts)

@@ -394,7 +394,7 @@ def test_the_documented_conditions_are_those_that_windows_have() -> None:
         accounts = {"proxies": {"https://one.example": {"counted": n, "malformed": malformed}}}
         return assemble([query], 0, panes, missing, accounts).condition
 
-    down = query.proxies[:1]
+    down = tuple(query.proxies[:1])
     shown = {condition(n, missing, malformed) for n in (1, 100) for missing in ((), down) for malformed in (0, 100)}
     assert shown == {"complete", "withheld", "proxy down", "malformed"}
     assert set(get_args(WindowDocument.model_fields["condition"].annotation)) == shown

@@ -20,7 +20,9 @@ __all__ = [
     "Bar",
     "Display",
     "Displayed",
+    "coverage_text",
     "draw_bars",
+    "limits_text",
     "loss_text",
     "pad",
     "pandas",
@@ -87,6 +89,20 @@ def loss_text(epsilon: float) -> str:
         return f"{epsilon:g}"
     digits = 3 - math.floor(math.log10(epsilon))
     return f"{math.ceil(round(epsilon * 10**digits, 6)) / 10**digits:.4g}"
+
+
+def limits_text(limits: Any, digits: int = 2, factor: float = 1.0, sign: str = "") -> str:
+    """The ends of an interval: the one form in which every result prints its error.
+
+    >>> limits_text((0.784, 0.807), 1, factor=100), limits_text((-0.2, 1.1), sign="+")
+    ('78.4 to 80.7', '-0.20 to +1.10')
+    """
+    return " to ".join(f"{factor * float(end):{sign},.{digits}f}" for end in limits)
+
+
+def coverage_text(confidence: float = 0.95, at_least: bool = False) -> str:
+    """How often intervals cover, such as "95 %" or "at least 95 %"."""
+    return f"{'at least ' if at_least else ''}{100 * confidence:g} %"
 
 
 def elided(labels: Sequence[str], most: int) -> list[str]:

@@ -30,7 +30,16 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, RandomnessError
 
-__all__ = ["ONE", "Categorical", "ScriptedSource", "Source", "every_path", "seeded_source", "system_source"]
+__all__ = [
+    "ONE",
+    "Categorical",
+    "ScriptedSource",
+    "Source",
+    "every_path",
+    "seeded_source",
+    "source_or_system",
+    "system_source",
+]
 
 ONE = 1 << 64
 """A probability of 1: all probabilities are integers over this."""
@@ -370,16 +379,28 @@ def system_source() -> Source:
     return _default
 
 
-def seeded_source(seed: int | str | bytes) -> Source:
+def source_or_system(source: Source | None) -> Source:
+    """The source given, which must be one, or else the system's.
+
+    A seed or a NumPy generator in its place is refused: neither draws exact coins, and only the system's are unpredictable.
+    """
+    if source is None:
+        return system_source()
+    if not isinstance(source, Source):
+        raise ParameterError("source", type(source).__name__, "must be a Source, such as seeded_source(1) for simulation")
+    return source
+
+
+def seeded_source(seed: int | np.integer[Any] | str | bytes) -> Source:
     """A source that draws the same bits for the same seed. For simulation and tests: anyone who knows the seed knows the answers.
 
     >>> seeded_source(7).below(6, 5).tolist() == seeded_source(7).below(6, 5).tolist()
     True
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | str | bytes):
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer | str | bytes):
         raise ParameterError("seed", seed, "must be an integer, a text or bytes")
-    if isinstance(seed, int):
-        seed = f"integer {seed}"
+    if isinstance(seed, int | np.integer):
+        seed = f"integer {int(seed)}"
     return _Keystream(seed if isinstance(seed, bytes) else seed.encode())
 
 

@@ -62,7 +62,7 @@ def test_a_randomized_outcome_is_explained_with_intervals_that_cover() -> None:
     def survey(rng: np.random.Generator) -> Any:
         x = covariates(rng)
         fit = regress(FORCED, reported(rng, FORCED, rng.random(PEOPLE) < expit(BETA[0] + x @ BETA[1:])), x)
-        said.append("± covers 95 %" in str(fit))
+        said.append("intervals cover 95 %" in str(fit))
         return inside(fit.interval(), BETA)
 
     np.testing.assert_allclose(coverage(survey), 0.95, atol=0.023)

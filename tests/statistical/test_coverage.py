@@ -10,6 +10,7 @@ everybody of few takes part (s = 0.99) and the coins hardly ever lie, nothing va
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -102,7 +103,9 @@ FROM_30 = [(320, 0.1), (110, 0.3), (55, 0.6), (38, 0.9), (33, 0.99)]
 @pytest.mark.parametrize("mechanism", MANY_LIES + FEW_LIES, ids=repr)
 def test_intervals_cover_95_percent_from_100_reports_on(mechanism: Mechanism, population: int, s: float) -> None:
     covered = coverages(mechanism, SHARES, population, s)
-    assert all(0.94 <= c <= 0.96 for c in covered.values()), covered
+    fewest = round(population * s - 5 * math.sqrt(population * s * (1 - s)))  # of all trials but one in millions
+    at_least = trials_as_labels(mechanism, np.array([0]), fewest, population).covers_more()[0]
+    assert all(0.94 <= c <= (1.0 if at_least else 0.96) for c in covered.values()), covered
 
 
 @pytest.mark.parametrize(("population", "s"), FROM_30)

@@ -62,6 +62,11 @@ TWO_SAMPLES: list[tuple[TwoGroupDesign, tuple[float, float]]] = [
 ]
 
 
+def most_of(estimate: DesignEstimate) -> float:
+    """The largest coverage that an estimate may have, by what it says."""
+    return 0.98 if estimate.covers_more().any() else 0.96
+
+
 def held(limits: Floats, truth: float) -> float:
     return float(((limits[:, 0] <= truth) & (truth <= limits[:, 1])).mean())
 
@@ -78,18 +83,19 @@ def test_a_design_is_unbiased_and_covers(design: SurveyDesign, pi: float) -> Non
     assert abs(values.mean() - pi) < FALSE_ALARM * values.std() / math.sqrt(SURVEYS)
     assert stderr.mean() == pytest.approx(values.std(), rel=FALSE_ALARM / math.sqrt(2 * SURVEYS))
     assert design.expected_stderr(PEOPLE, pi) == pytest.approx(values.std(), rel=FALSE_ALARM / math.sqrt(2 * SURVEYS))
-    assert 0.94 <= held(limits, pi) <= 0.96
+    assert 0.94 <= held(limits, pi) <= most_of(estimates[0])
 
 
 @pytest.mark.parametrize("design", [d for d in ONE_SAMPLE if len(d.report_domain) == 2], ids=repr)
 def test_the_coverage_of_one_sample_is_right_at_every_prevalence_by_the_exact_law(design: SurveyDesign) -> None:
     yes = np.arange(PEOPLE + 1)
     limits = np.array([design.estimate_counts([PEOPLE - count, count]).interval()[0] for count in yes.tolist()])
+    most = most_of(design.estimate_counts([PEOPLE, 0]))
     for pi in np.linspace(0.05, 0.95, 91):
         rate = design.rates(float(pi))[1]
         if 0.05 <= rate <= 0.95:
             inside = (limits[:, 0] <= pi) & (pi <= limits[:, 1])
-            assert 0.94 <= stats.binom.pmf(yes, PEOPLE, rate) @ inside <= 0.96, (pi, rate)
+            assert 0.94 <= stats.binom.pmf(yes, PEOPLE, rate) @ inside <= most, (pi, rate)
 
 
 @pytest.mark.parametrize(("design", "truth"), TWO_SAMPLES, ids=str)
@@ -103,7 +109,7 @@ def test_a_compliance_model_is_unbiased_and_covers_in_every_parameter(design: Tw
     values = np.array([e.values for e in estimates])[which.reshape(-1)]
     expected = [*truth, 1 - sum(truth)][: len(design.names)]
     for at, (name, true) in enumerate(zip(design.names, expected, strict=True)):
-        assert 0.94 <= held(limits[:, at], true) <= 0.96, name
+        assert 0.94 <= held(limits[:, at], true) <= most_of(estimates[0]), name
         error = FALSE_ALARM * values[:, at].std() / math.sqrt(SURVEYS)
         if name != "t":  # a ratio, biased by the order of its variance: a tenth of a standard error allows for it
             assert abs(values[:, at].mean() - true) < error, name

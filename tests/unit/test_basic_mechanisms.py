@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,12 @@ from deniable import (
     BinaryResponse,
     DesignMatrix,
     DirectEncoding,
+    HadamardResponse,
+    LaplaceEncoding,
     Mechanism,
     OptimizedUnary,
+    SubsetSelection,
+    SummedHistogram,
     SymmetricUnary,
     ThresholdHistogram,
     UnaryEncoding,
@@ -151,3 +156,34 @@ def mechanisms_and_variances() -> list[tuple[Mechanism, object]]:
 @pytest.mark.parametrize(("mechanism", "variance"), mechanisms_and_variances(), ids=lambda x: type(x).__name__)
 def test_simulated_errors_are_the_stated_ones(mechanism: Mechanism, variance: object) -> None:
     assert_errors_are_as_stated(mechanism, variance, SHARES)  # type: ignore[arg-type]
+
+
+# --- more epsilon ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize(
+    "kind", [DirectEncoding, OptimizedUnary, SymmetricUnary, SubsetSelection, HadamardResponse, SummedHistogram, LaplaceEncoding]
+)
+def test_the_mean_squared_error_never_rises_with_epsilon(kind: Any, k: int) -> None:
+    """By the exact variance, for even and for uneven shares."""
+    for shares in (np.ones(k), np.arange(1.0, k + 1) ** -1.5):
+        true = shares / shares.sum()
+        errors = [float((kind(k, epsilon).expected_errors(1_000, true) ** 2).mean()) for epsilon in np.arange(0.2, 6.1, 0.2)]
+        assert (np.diff(errors) <= 1e-9 * np.array(errors[:-1])).all()
+
+
+@pytest.mark.parametrize("kind", [DirectEncoding, OptimizedUnary, SymmetricUnary, HadamardResponse, SubsetSelection])
+def test_the_error_of_the_worst_share_rises_with_epsilon_only_where_the_docs_say(kind: Any) -> None:
+    rises = {}
+    for k in (5, 64):
+        worst = []
+        for epsilon in np.arange(0.2, 6.1, 0.1):
+            a, b = (float(each[0]) for each in kind(k, float(epsilon)).support())
+            rates = b + (a - b) * np.linspace(0, 1, 101)
+            worst.append((rates * (1 - rates)).max() / (a - b) ** 2)
+        rises[k] = float((np.array(worst[1:]) / np.array(worst[:-1])).max() - 1)
+    if kind is SubsetSelection:
+        assert rises == {5: pytest.approx(0.124, abs=0.001), 64: pytest.approx(0.741, abs=0.001)}
+    else:
+        assert max(rises.values()) <= 1e-9

@@ -64,7 +64,7 @@ def test_what_is_randomized_here_is_estimated_there(tmp_path: Path, rounds: str)
     assert rows[0] == "figure,node,estimate,stderr,low,high,coverage"
     assert sum(row.startswith("degree,") for row in rows) == 50
     assert all(row.rpartition(",")[2] in {"as stated", "at least", "all possible"} for row in rows[1:])
-    assert "± and intervals cover 95 %" in run(*command).output
+    assert "; intervals cover 95 %" in run(*command).output
 
 
 def test_methods_are_compared_on_a_graph_one_holds(tmp_path: Path) -> None:

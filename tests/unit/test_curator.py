@@ -103,7 +103,7 @@ def test_the_largest_and_smallest_value_are_those_that_enough_people_have() -> N
     assert largest.interval() == (59.5, 95)
     assert curator.minimum("age", epsilon=1, bounds=BOUNDS, step=1).interval() == (18, 20.5)
     hidden = str(Curator(FRAME, 1).minimum("age", epsilon=1, bounds=BOUNDS))  # six people are too few
-    assert hidden == "minimum of age: 95 (95 %: 18 to 95); epsilon 1, add-remove neighbours, one row per person"
+    assert hidden == "minimum of age: 95, 18 to 95 (at least 95 %); epsilon 1, add-remove neighbours, one row per person"
 
 
 def test_each_result_names_its_cost_and_whom_it_protects() -> None:
@@ -126,9 +126,11 @@ def test_each_result_names_its_cost_and_whom_it_protects() -> None:
 def test_results_print_their_error() -> None:
     curator = Curator(FRAME, 10)
     released = curator.sum("age", epsilon=1, bounds=BOUNDS, step=1)
-    assert str(released) == f"sum of age: {released.value:.0f} ± 285 (95 %); epsilon 1, add-remove neighbours, one row per person"
+    limits = f"{released.value - 285:,.0f} to {released.value + 285:,.0f} (at least 95 %)"
+    terms = "epsilon 1, add-remove neighbours, one row per person"
+    assert str(released) == f"sum of age: {released.value:,.0f}, {limits}; {terms}"
     assert str(Curator(FRAME, 1, neighbours="replace-one").count(epsilon=1)) == (
-        "count: 6 ± 0 (95 %); public, replace-one neighbours, one row per person"
+        "count: 6; public, replace-one neighbours, one row per person"
     )
     lines = str(curator.group_by("city", ["Oslo", "Rome"]).count(epsilon=1)).splitlines()
     assert lines[0] == "city = Oslo"

@@ -42,7 +42,8 @@ def test_a_release_is_printed_with_its_error_and_paid_from_the_budget_beside_the
     result = run(table, "--epsilon", 1, *AGES)
     assert result.exit_code == 0
     first, budget = result.stdout.splitlines()
-    assert re.fullmatch(r"mean of age: \d+\.\d+ ± 0\.\d+ \(95 %\); epsilon 1, add-remove neighbours, one row per person", first)
+    figure = r"mean of age: \d+\.\d+, \d+\.\d+ to \d+\.\d+ \(at least 95 %\)"
+    assert re.fullmatch(rf"{figure}; epsilon 1, add-remove neighbours, one row per person", first)
     assert budget == "Budget: 1 of 1 spent, 0 left"
     assert json.loads((table.parent / "people.csv.budget.json").read_text())["epsilon"] == "1"
 
@@ -122,8 +123,10 @@ def test_a_histogram_and_groups_are_readable(table: Path) -> None:
     result = run(table, "--epsilon", 1, "--total", 9, "--histogram", "city", "--labels", "city=Oslo|Paris|Rome")
     lines = result.stdout.splitlines()
     assert lines[0] == "histogram of city"
-    assert re.fullmatch(r"  Oslo   +\d+ ± 3   +3\d\.\d\d %", lines[1])
-    assert re.fullmatch(r"  about \d+ rows; epsilon 1, add-remove neighbours, one row per person; ± covers 95 %", lines[5])
+    assert re.fullmatch(r"  Oslo   +\d+   +\d+ to \d+   +3\d\.\d\d %", lines[1])
+    assert re.fullmatch(
+        r"  about \d+ rows; epsilon 1, add-remove neighbours, one row per person; intervals cover at least 95 %", lines[5]
+    )
     grouped = run(table, "--epsilon", 1, "--group-by", "city", "--labels", "city=Oslo|Rome", *AGES).stdout.splitlines()
     assert grouped[:2] == ["mean of age", "  city = Oslo"]
 

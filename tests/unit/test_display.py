@@ -287,7 +287,7 @@ def test_a_table_of_three_axes_is_read_as_tables_of_two() -> None:
     assert lines[1].strip() == "third, %"
     assert lines[5] == "first = y"
     assert lines[3].split()[1] == f"{100 * table.proportions[0, 0, 0]:.2f}"
-    assert lines[9].split()[4] == f"{100 * table.proportions[1, 1, 1]:.2f}"
+    assert lines[9].split()[5] == f"{100 * table.proportions[1, 1, 1]:.2f}"
 
 
 def test_numbers_are_shown_as_mean_median_and_quartiles() -> None:

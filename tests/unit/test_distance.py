@@ -177,7 +177,7 @@ def test_the_default_estimator_does_not_lose_to_direct_encoding_at_few_reports()
     assert mean["default"] < 0.75 * mean["inverse"]
     notes = ordered.estimate(ordered.privatize([3] * 50)).notes
     assert "maximum likelihood (EM)" in notes[0]
-    assert "± is that of the unbiased estimate" in notes[0]
+    assert "intervals are those of the unbiased estimate" in notes[0]
 
 
 @pytest.mark.parametrize("kernel", ["thesis", "full"])

@@ -176,7 +176,7 @@ def test_a_matrix_offers_it_and_says_what_it_did_to_bias(estimator: str) -> None
         fitted.proportions, em(np.bincount(reports.data, minlength=4), mechanism.channel(), smooth=estimator == "ems")
     )
     assert "biased" in fitted.notes[0]
-    assert "± is that of the unbiased estimate" in str(fitted)
+    assert "intervals are those of the unbiased estimate" in str(fitted)
     np.testing.assert_array_equal(fitted.variance, plain.variance)
     assert not plain.notes
     via_tally = mechanism.tally().update(reports).estimate(population=1000, estimator=estimator)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from fractions import Fraction
 
 import networkx as nx
@@ -25,6 +27,24 @@ def test_an_edge_loses_no_more_than_asked_for_over_both_rounds() -> None:
         assert spent <= Fraction(protocol.epsilon)
         assert protocol.epsilon <= epsilon
         assert protocol.epsilon > 0.99 * epsilon
+
+
+@pytest.mark.parametrize("cut", [0.02, 0.1])
+def test_a_triangle_is_lost_no_more_often_than_stated_and_more_often_than_one_list_is_cut(cut: float) -> None:
+    """1,500 first rounds of the karate club at epsilon 1: how often the list of a triangle's owner is longer than its bound."""
+    graph = nx.karate_club_graph()
+    protocol, degrees = TwoRounds(1.0, cut=cut), np.array([degree for _, degree in graph.degree])
+    triangles = np.array([nodes for nodes in itertools.combinations(graph, 3) if graph.subgraph(nodes).size() == 3])
+    matrix, rng, q = nx.to_numpy_array(graph, weight=None), np.random.default_rng(1), math.exp(-1 / float(protocol.degree_scale))
+    shortened = []
+    for _ in range(1_500):
+        noisy = degrees + rng.geometric(1 - q, 34) - rng.geometric(1 - q, 34)  # discrete Laplace
+        ranks = np.argsort(np.argsort(noisy, kind="stable"))
+        owned = (matrix * (ranks[None, :] > ranks[:, None])).sum(axis=1)
+        bounds = np.clip(noisy + protocol.margin, 0, 33 - ranks)
+        owners = np.take_along_axis(triangles, ranks[triangles].argmin(axis=1)[:, None], axis=1)[:, 0]
+        shortened.append((owned > bounds)[owners].mean())
+    assert 1.5 * cut < np.mean(shortened) <= protocol.lost == pytest.approx(1 - (1 - cut) ** 3)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -143,7 +143,7 @@ def test_the_floor_is_noted_where_it_applies_and_only_there() -> None:
     mechanism = RandomProjection(20, 1.0)
     tally = mechanism.tally().update(mechanism.privatize(np.arange(20)))
     assert tally.estimate().notes == ()
-    assert "± does not cover that" in tally.estimate(estimator="paper").notes[0]
+    assert "intervals do not cover that" in tally.estimate(estimator="paper").notes[0]
 
 
 def test_an_unknown_estimator_is_refused() -> None:

@@ -8,12 +8,13 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from deniable import ScriptedSource, every_path, randomness, seeded_source, system_source
+from deniable import DirectEncoding, ScriptedSource, every_path, randomness, seeded_source, system_source
 from deniable.errors import ParameterError, RandomnessError
 from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
 
@@ -291,3 +292,13 @@ def test_threads_never_get_the_same_words() -> None:
     for thread in threads:
         thread.join()
     assert len(set(drawn)) == 8 * 200 * 5
+
+
+def test_a_numpy_integer_seeds_as_the_same_integer_does() -> None:
+    assert seeded_source(np.int64(7)).below(1000, 5).tolist() == seeded_source(7).below(1000, 5).tolist()
+
+
+@pytest.mark.parametrize(("source", "kind"), [(1, "int"), (np.random.default_rng(1), "Generator")], ids=str)
+def test_a_seed_or_a_generator_in_place_of_a_source_is_refused(source: Any, kind: str) -> None:
+    with pytest.raises(ParameterError, match=f"source = '{kind}' must be a Source, such as seeded_source"):
+        DirectEncoding(3, 1.0).privatize([0, 1, 2], source)

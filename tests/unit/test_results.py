@@ -190,6 +190,8 @@ HARD: dict[tuple[str, str], st.SearchStrategy[Any]] = {
     ("Protection", "rows"): st.integers(1, 5),
     ("KAnonymity", "k"): st.integers(1, 9),
     ("WidenedLaw", "law"): st.none(),
+    ("Comparison", "groups"): st.none(),
+    ("AgreementTest", "parts"): st.none(),
     ("RootError", "error"): st.none(),
     ("Estimate", "strata"): st.sampled_from([(), ((0.5, PART), (0.5, PART))]),
     ("Released", "found"): st.none(),

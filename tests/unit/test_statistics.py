@@ -87,7 +87,7 @@ def test_cramers_v_is_the_root_of_phi_square_less_what_noise_alone_makes_it() ->
 
 def test_a_statistic_prints_and_gives_intervals() -> None:
     statistic = Statistic("mean of age", 41.25, 0.5, n=10_000, notes=("a remark",))
-    assert str(statistic) == "mean of age: 41.250 ± 0.980 (95 %, from 10,000 reports)\na remark"
+    assert str(statistic) == "mean of age: 41.250, 40.270 to 42.230 (95 %, from 10,000 reports)\na remark"
     assert statistic.interval(0.9) == pytest.approx((41.25 - 0.8224268, 41.25 + 0.8224268))
     assert float(statistic) == 41.25
     assert statistic.to_dict()["high"] == pytest.approx(42.22998)

@@ -226,7 +226,7 @@ def test_all_forms_of_output_tell_the_same(tmp_path: Path) -> None:
     assert [row["label"] for row in rows[-2:]] == ["Rome × 0", "Rome × 1"]
     assert float(rows[-1]["stderr"]) == content["tables"][0]["stderr"][2][1]
     text = run(*arguments).stdout
-    assert f"{100 * city['estimate'][0]:.2f} % ±" in text
+    assert f"{100 * city['estimate'][0]:.2f} %  " in text
 
 
 def test_numbers_and_open_texts_have_their_own_estimators(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from deniable import (
     Kuk,
     Mechanism,
     OptimizedUnary,
+    Reports,
     Sample,
     Scrambling,
     Warner,
@@ -143,7 +144,7 @@ def test_hajek_errors_are_the_spread_of_clusters_within_strata_written_out() -> 
         variance += len(own) * float(np.var(totals, ddof=1))
     assert found.variance[1] == pytest.approx(variance / sample.weights.sum() ** 2)
     assert found.degrees is not None
-    assert found.degrees[1] == 38
+    assert found.degrees[1] == sample.effective_degrees < sample.degrees == 38
 
 
 def test_replicates_agree_with_linearisation() -> None:
@@ -311,3 +312,44 @@ def test_what_does_not_fit_is_refused_in_one_clear_line(call: Callable[[], Any],
         call()
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+# --- how often weighted intervals cover ----------------------------------------------------------------------------------------
+
+
+def weighted_coverage(weights: Callable[[Any], Floats], share: float, trials: int, **groups: Any) -> tuple[float, bool]:
+    """How often intervals from Warner's design with these weights hold the truth, and whether they say "at least"."""
+    design, rng, held = Warner(0.8), np.random.default_rng(11), 0
+    for _ in range(trials):
+        drawn = weights(rng)
+        said = rng.random(drawn.size) < np.where(rng.random(drawn.size) < share, 0.8, 0.2)
+        found = weighted_estimate(design, Reports(design, said.astype(np.uint8)), Sample(weights=drawn, **groups))
+        low, high = found.interval()[1]
+        held += bool(low <= share <= high)
+    return held / trials, bool(found.covers_more()[1])
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_log_normal_weights_leave_few_degrees_of_freedom_and_the_interval_knows(share: float) -> None:
+    """91.8 % with Student's quantile of n - 1. 600 surveys of 100 people: three standard errors are 2.7 points."""
+    covered, at_least = weighted_coverage(lambda rng: rng.lognormal(size=100), share, 600)
+    assert at_least
+    assert covered >= 0.935
+
+
+def test_few_clusters_with_unequal_weights_have_the_degrees_of_freedom_of_the_heaviest() -> None:
+    """Four strata of four clusters: 12 degrees of freedom were claimed, and 91.8 % covered."""
+    groups = {"strata": np.repeat(np.arange(4), 40), "clusters": np.repeat(np.arange(16), 10)}
+    heavy = np.repeat([1.0, 2.0, 4.0, 8.0], 40)
+    assert Sample(weights=heavy, **groups).effective_degrees == pytest.approx(3 * 85**2 / (1 + 16 + 256 + 4096))
+    covered, at_least = weighted_coverage(lambda _: heavy, 0.3, 500, **groups)
+    assert at_least
+    assert covered >= 0.935
+
+
+def test_equal_weights_leave_the_plain_claim_and_nearly_all_degrees() -> None:
+    covered, at_least = weighted_coverage(lambda _: np.ones(400), 0.1, 400)
+    assert not at_least
+    assert 0.917 <= covered <= 0.983  # three standard errors
+    assert Sample(weights=np.ones(400)).effective_degrees == pytest.approx(399)
+    assert Sample(weights=np.ones(1_000)).effective_degrees == pytest.approx(1_000, rel=0.01)

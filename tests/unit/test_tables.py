@@ -255,7 +255,7 @@ def test_nothing_is_said_given_what_seems_not_to_happen() -> None:
     with pytest.raises(ParameterError, match="of now = c must be positive"):
         table.given(now="c")
     rare = next(t for t in crowds.tables(50) if t.marginal("now").proportions[2] > 0)
-    assert "± is rough given now = c" in rare.conditional("next", given="now").notes[0]
+    assert "intervals are rough given now = c" in rare.conditional("next", given="now").notes[0]
 
 
 # --- other forms --------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_a_table_prints_as_a_grid_or_as_a_list() -> None:
     lines = str(joint(mechanisms, answers, population=40)).splitlines()
     assert [line.split() for line in lines[:2]] == [["age,", "%"], ["pet", "young", "old"]]
     assert lines[2].split()[:2] == ["cat", "25.00"]
-    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; ± covers 95 %"
+    assert lines[4] == "4 reports of 40 people; epsilon 60 per person, all attributes together; intervals cover 95 %"
     single = str(joint(mechanisms, answers).marginal("pet")).splitlines()
     assert single[0].split()[:3] == ["cat", "75.00", "%"]
 
@@ -393,3 +393,10 @@ def test_hadamard_responses_support_what_their_transform_says() -> None:
 def test_a_mechanism_whose_matrix_would_be_too_large_is_refused() -> None:
     with pytest.raises(ParameterError, match="more labels than a table allows"):
         joint({"a": DirectEncoding(5_000, 1.0)}, {"a": [1, 2]})
+
+
+def test_reports_in_place_of_the_mechanisms_are_refused_with_the_rule() -> None:
+    first = DirectEncoding(2, 1.0)
+    reports = first.privatize([0, 1], seeded_source(1))
+    with pytest.raises(ParameterError, match="mechanisms = 'Reports' must be a mapping from attributes to mechanisms"):
+        joint(reports, reports)  # type: ignore[arg-type]

@@ -77,8 +77,8 @@ def test_conditional_cells_with_too_few_answers_claim_no_95_percent() -> None:
     for n, narrow in ((20_000, True), (100_000, False)):
         indices = np.random.default_rng(3).choice(1024, n).astype(np.intp)
         table = window_of(query, indices, 1).table(of="next", given="current")
-        assert ("± covers 95 %" not in str(table)) == narrow
-        assert ("± covers somewhat less than 95 %: a cell has only about 20 answers" in str(table)) == narrow
+        assert ("intervals cover 95 %" not in str(table)) == narrow
+        assert ("intervals cover somewhat less than 95 %: a cell has only about 20 answers" in str(table)) == narrow
 
 
 def test_what_makes_no_table_is_refused_with_the_reason() -> None:

@@ -29,7 +29,7 @@ from deniable.aggregator.shuffled_loss import sampled_loss, shuffled_loss
 from deniable.display import Display, loss_text
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, ReportCounts, covariances_up_to
-from deniable.estimation.pooling import stratified
+from deniable.estimation.pooling import stratified, with_estimated_sizes
 from deniable.estimation.tables import Table
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.permanent import MemoizedMechanism
@@ -344,6 +344,13 @@ def _size(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
     return float(of) if of is not None else sum(pane.n for pane in epochs) / (query.sampling_of(stratum) / ONE)
 
 
+def _size_variance(query: Query, stratum: int, epochs: Sequence[Pane]) -> float:
+    """The variance of a stratum's size if it is estimated from its answers, each of which was sampled with probability s."""
+    of = query.strata[stratum].population if query.strata else query.population
+    s = query.sampling_of(stratum) / ONE
+    return 0.0 if of is not None else sum(pane.n for pane in epochs) * (1 - s) / s**2
+
+
 def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: tuple[int, int]) -> Estimate:
     parts = []
     for query in versions:
@@ -353,7 +360,7 @@ def _estimate(versions: Sequence[Query], panes: Mapping[PaneKey, Pane], window: 
         total = parts[0]
     else:
         # These are the same people, and asking them in two ways does not make them more: so the parts state no population.
-        bare = [dataclasses.replace(part, population=None, support=None) for part in parts]
+        bare = [dataclasses.replace(part, population=None, support=None, score_law=None) for part in parts]
         people = [_people(query, _by_stratum(query, panes)) for query in versions]
         total = _pooled(bare, people, f"{len(parts)} versions of the query, weighted by the people they were put to")
         total = dataclasses.replace(total, population=parts[-1].population)
@@ -384,9 +391,9 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
     if query.recipe.get("inverted"):
         notes.append("answers were inverted: devices randomized for each bucket that they are not in it")
     if query.rows == "several":
-        notes.append("a person may have sent several rows; ± treats them as independent")
+        notes.append("a person may have sent several rows; intervals treat them as independent")
     if query.memoize and len({key.epoch for key in panes}) > 1:
-        notes.append("devices answer from permanent answers: ± allows for people who are counted in several epochs")
+        notes.append("devices answer from permanent answers: intervals allow for people who are counted in several epochs")
     silent = [each.name for i, each in enumerate(query.strata) if i not in strata]
     if silent:
         notes.append(f"too few answers from {', '.join(silent)}: the estimate is of the other strata")
@@ -397,6 +404,9 @@ def _estimate_version(query: Query, panes: Mapping[PaneKey, Pane]) -> Estimate:
         names = ", ".join(query.strata[stratum].name for stratum in strata)
         total = _pooled(parts, sizes, f"strata {names}, weighted {how}")
         total = _without_small_parts(total, query.minimum_cohort)
+        if not known and len(parts) > 1:
+            spread = [_size_variance(query, stratum, epochs) for stratum, epochs in strata.items()]
+            total = with_estimated_sizes(total, parts, sizes, spread)
     return dataclasses.replace(total, notes=(*total.notes, *notes))
 
 
@@ -427,11 +437,18 @@ def _estimate_stratum(query: Query, panes: Sequence[Pane], population: int | Non
     repeated = _repeated(query, panes, sampling) if query.memoize else 1.0
     if query.memoize:
         covariance = None if estimate.covariance is None else estimate.covariance * repeated
-        estimate = dataclasses.replace(estimate, variance=estimate.variance * repeated, covariance=covariance, support=None)
+        estimate = dataclasses.replace(
+            estimate,
+            variance=estimate.variance * repeated,
+            covariance=covariance,
+            support=None,
+            score_law=None,
+        )
     # An interval made from the support would take `population` for what n was drawn from; over several epochs it is not.
-    support = estimate.support if person_epochs in (None, population) else None
+    if person_epochs not in (None, population):
+        estimate = dataclasses.replace(estimate, support=None, score_law=None)
     reports = ReportCounts(_described(mechanism), counts, person_epochs, repeated) if query.ones == 1 else None
-    return dataclasses.replace(estimate, population=population, support=support, notes=(*estimate.notes, *note), reports=reports)
+    return dataclasses.replace(estimate, population=population, notes=(*estimate.notes, *note), reports=reports)
 
 
 def _repeated(query: Query, panes: Sequence[Pane], sampling: float) -> float:

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import numpy as np
 
-from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say
+from deniable.cli.output import as_csv, as_json, output_options, progress_bar, save_figure, say, shown_warnings
 from deniable.errors import ParameterError, ReleaseError
 from deniable.release import CodedTable
-from deniable.reproduce.protocols import METRICS, ProtocolErrors, compare_protocols, typical_shares
+from deniable.reproduce.protocols import METRICS, ProtocolErrors, ProtocolWarning, compare_protocols, typical_shares
 from deniable.survey.reading import read_chunks
 
 _FILE = click.Path(path_type=Path)
@@ -60,12 +60,10 @@ def compare(
     if (data is None) != (column is None):
         raise ParameterError("column", column, "and --data must be given together")
     shares = typical_shares(values) if data is None or column is None else _shares(data, column)
-    with progress_bar("comparing protocols") as progress:
+    with shown_warnings(ProtocolWarning), progress_bar("comparing protocols") as progress:
         found = compare_protocols(
             shares, users, epsilons, metric=metric, runs=runs, protocols=protocols or None, seed=seed, progress=progress
         )
-    if plot is not None:
-        save_figure(draw(found, metric, users, len(shares)), plot)
     if as_json_:
         content = {"values": len(shares), "users": users, "metric": metric, "runs": runs}
         say(as_json(content | {"protocols": [each.to_dict() for each in found]}))
@@ -74,6 +72,8 @@ def compare(
         say(as_csv(header, [[getattr(each, name) for name in header] for each in found]))
     else:
         say(_table(found, metric, users, len(shares), runs))
+    if plot is not None:  # after the table, which must not be lost if the picture cannot be drawn
+        save_figure(draw(found, metric, users, len(shares)), plot)
 
 
 def _epsilons(text: str) -> list[float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deniable.curator.error_laws import ErrorLaw, NoError
 from deniable.curator.law import DiscreteLaplace, choice_shortfall, proportion_limits, sum_reach
 from deniable.curator.protection import Protection
-from deniable.display import Bar, Display, pad, text_width
+from deniable.display import Bar, Display, coverage_text, limits_text, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import check_confidence
@@ -39,6 +39,11 @@ class Release(Statistic):
         """Low and high, which cover the exact value with at least the given probability."""
         return self.error.limits(self.value, confidence)
 
+    def covers_more(self, confidence: float = 0.95) -> bool:
+        """True if there is noise: its law is inverted tail by tail, in whole steps."""
+        check_confidence(confidence)
+        return self.epsilon > 0
+
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with an interval."""
         return {**super().to_dict(confidence), **self.protection.terms()}
@@ -48,10 +53,9 @@ class Release(Statistic):
         reach = max(high - self.value, self.value - low)
         whole = all(number.is_integer() for number in (low, self.value, high))
         digits = 0 if whole else decimals_for(reach)
-        if abs((high - self.value) - (self.value - low)) <= 0.05 * (high - low):
-            shown = f"{self.value:.{digits}f} ± {reach:.{digits}f} (95 %)"
-        else:
-            shown = f"{self.value:.{digits}f} (95 %: {low:.{digits}f} to {high:.{digits}f})"
+        shown = f"{self.value:,.{digits}f}"
+        if high > low:
+            shown += f", {limits_text((low, high), digits)} ({coverage_text(at_least=self.covers_more())})"
         cost = f"epsilon {self.epsilon:.4g}" if self.epsilon else "public"
         return "\n".join([f"{self.name}: {shown}; {cost}, {self.protection}", *self.notes])
 
@@ -60,7 +64,7 @@ class Release(Statistic):
 class Histogram(Estimate):
     """Proportions from noisy counts; an Estimate like any other, so that it can be compared with one from randomized reports.
 
-    The ± covers the noise, which is the only error: the exact proportions are those of the rows in the table.
+    The intervals cover the noise, which is the only error: the exact proportions are those of the rows in the table.
     """
 
     noisy_counts: _Floats = field(default_factory=lambda: np.empty(0))
@@ -99,6 +103,11 @@ class Histogram(Estimate):
         limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
         return limits
 
+    def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
+        """True of every label: the noise is of whole numbers, and its law is inverted tail by tail."""
+        check_confidence(confidence)
+        return np.full(len(self.labels), True)
+
     def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """How far the noise reaches to either side of each proportion."""
         level = self._level(confidence, simultaneous)
@@ -127,19 +136,19 @@ class Histogram(Estimate):
     def _size(self) -> str:
         return f"{self.n:,} rows" if self.total is not None else f"about {self.n:,} rows"
 
-    def privacy_line(self) -> str:
-        """What it cost, whom it protects, and what the ± covers."""
-        return f"{self._size}; epsilon {self.epsilon:.4g}, {self.protection}; ± covers 95 %"
+    def privacy_line(self, confidence: float = 0.95) -> str:
+        """What it cost, whom it protects, and what the intervals cover."""
+        return f"{self._size}; epsilon {self.epsilon:.4g}, {self.protection}; {self._coverage_line(confidence)}"
 
     def __str__(self) -> str:
-        reach = self.law.reach(0.95)
         shown = len(self.labels) if len(self.labels) <= _ROWS_SHOWN else _ROWS_SHOWN - 4
         width = max(text_width(str(label)) for label in self.labels[:shown])
         counts = [f"{count:,.0f}" for count in self.noisy_counts[:shown]]
-        wide = max(map(len, counts))
+        spans = [limits_text(limits, 0) for limits in self.count_interval()[:shown]]
+        wide, far = max(map(len, counts)), max(map(len, spans))
         rows = [
-            f"{pad(str(label), width)}  {count:>{wide}} ± {reach:,.0f}  {100 * share:6.2f} %"
-            for label, count, share in zip(self.labels, counts, self.proportions, strict=False)
+            f"{pad(str(label), width)}  {count:>{wide}}   {span:>{far}}   {100 * share:6.2f} %"
+            for label, count, span, share in zip(self.labels, counts, spans, self.proportions, strict=False)
         ]
         more = [] if shown == len(self.labels) else [f"… and {len(self.labels) - shown} more"]
         return "\n".join([*rows, *more, self.privacy_line(), *self.notes])

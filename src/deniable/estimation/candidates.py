@@ -49,7 +49,7 @@ class CandidateEstimate(Estimate):
 
     def projected(self) -> Estimate:
         """The nearest proper shares: none negative, sum at most 1, because there may be other texts. Biased."""
-        note = "projected onto shares that sum to at most 1: biased towards them; ± is that of the unbiased estimate"
+        note = "projected onto shares that sum to at most 1: biased towards them; intervals are those of the unbiased estimate"
         return changed(self, _proper(self.proportions), note)
 
     def to_frame(self, confidence: float = 0.95) -> Any:

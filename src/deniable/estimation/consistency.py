@@ -61,7 +61,7 @@ def norm_sub(estimate: Estimate) -> Estimate:
     return changed(
         estimate,
         project(estimate.proportions),
-        "projected onto the simplex (norm-sub): biased towards it; ± is that of the unbiased estimate",
+        "projected onto the simplex (norm-sub): biased towards it; intervals are those of the unbiased estimate",
     )
 
 
@@ -84,6 +84,7 @@ def norm(estimate: Estimate) -> Estimate:
         variance=variance,
         covariance=covariance,
         support=None,
+        score_law=None,
         strata=(),
         notes=(*estimate.notes, f"{note}: still unbiased"),
     )
@@ -107,7 +108,7 @@ def base_cut(estimate: Estimate, false_alarm: float = 0.05) -> Estimate:
         estimate,
         kept,
         f"{np.count_nonzero(kept)} of {kept.size} labels stand out from the noise, the others are set to 0 (base-cut): "
-        "biased for those; ± is that of the unbiased estimate",
+        "biased for those; intervals are those of the unbiased estimate",
     )
 
 
@@ -124,7 +125,8 @@ def smoothed(estimate: Estimate, passes: int | None = None) -> Estimate:
     return changed(
         estimate,
         smooth(estimate.proportions, passes),
-        f"smoothed over neighbouring labels, {passes} times: biased towards their mean; ± is that of the unbiased estimate",
+        f"smoothed over neighbouring labels, {passes} times: biased towards their mean; "
+        "intervals are those of the unbiased estimate",
     )
 
 

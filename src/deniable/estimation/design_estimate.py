@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pad, pandas, text_width
+from deniable.display import Bar, Display, coverage_text, limits_text, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
-from deniable.estimation.intervals import p_text, skewed_reach
-from deniable.estimation.statistic import Statistic, normal_reach
-from deniable.results import Result, fields_of
+from deniable.estimation.interval_laws import IntervalLaw, ShareLaw
+from deniable.estimation.intervals import cut_to_shares, p_text, skewed_reach
+from deniable.estimation.statistic import Statistic, decimals_for, normal_reach
+from deniable.results import Result, encode, fields_of
 
 __all__ = ["DesignEstimate", "ModelFitTest", "ParameterTest"]
 
@@ -25,34 +26,52 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ParameterTest(Result):
-    """A test of whether a parameter has a given value."""
+    """A test of whether a parameter has a given value.
+
+    The score test takes the standard error that the estimate has *if the value is right*, as
+    :func:`~deniable.planning.design_power.design_power` does: its size is the stated one and its power the promised one. The Wald
+    test takes the estimated standard error.
+    """
 
     name: str
     estimate: float
     value: float
     stderr: float
+    null_stderr: float | None = None
+    """The standard error if the parameter has the value; None for a Wald test."""
+
+    @property
+    def method(self) -> str:
+        """The test that `z` and `p_value` are of."""
+        return "Wald" if self.null_stderr is None else "score"
 
     @property
     def z(self) -> float:
         """The distance in standard errors."""
-        return (
-            (self.estimate - self.value) / self.stderr if self.stderr > 0 else math.copysign(math.inf, self.estimate - self.value)
-        )
+        return self._distance(self.stderr if self.null_stderr is None else self.null_stderr)
 
     @property
     def p_value(self) -> float:
         """Two-sided."""
-        return math.erfc(abs(self.z) / math.sqrt(2))
+        return _two_sided(self.z)
+
+    def _distance(self, stderr: float) -> float:
+        gap = self.estimate - self.value
+        return gap / stderr if stderr > 0 else math.copysign(math.inf, gap) if gap else 0.0
 
     def _display(self, confidence: float = 0.95) -> Display:
-        reach = normal_reach(confidence) * self.stderr
-        rows = [(self.name, self.estimate, self.stderr, self.value, self.z, self.p_value)]
-        bars = [Bar(self.name, self.estimate, self.estimate - reach, self.estimate + reach)]
-        columns = ("parameter", "estimate", "stderr", "compared with", "z", "p")
-        return Display(columns, rows, (str(self),), bars, "estimate", self.value)
+        rows = [(self.name, self.estimate, self.stderr, self.value, self.z, self.p_value, self.method)]
+        columns = ("parameter", "estimate", "stderr", "compared with", "z", "p", "test")
+        return Display(columns, rows, (str(self),), [Bar(self.name, self.estimate)], "estimate", self.value)
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.value:g}: estimate {self.estimate:.4g}, z = {self.z:+.2f}, {p_text(self.p_value)}"
+        tested = f"z = {self.z:+.2f}, {p_text(self.p_value)} ({self.method} test"
+        other = "" if self.null_stderr is None else f"; Wald: {p_text(_two_sided(self._distance(self.stderr)))}"
+        return f"{self.name} = {self.value:g}: estimate {self.estimate:.4g}, {tested}{other})"
+
+
+def _two_sided(z: float) -> float:
+    return math.erfc(abs(z) / math.sqrt(2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +126,8 @@ class DesignEstimate(Result):
     """Whether the parameters are proportions, to be shown as percentages and cut to [0, 1]."""
     shapes: _Floats | None = None
     """Skewness and kurtosis of one person's contribution to each parameter, if far from normal."""
+    law: IntervalLaw | None = None
+    """Of a single parameter: the law of its interval, if that is neither of the above."""
 
     @classmethod
     def linear(
@@ -148,9 +169,9 @@ class DesignEstimate(Result):
         return self.replaced(covariances=first | {name: c for name, c in self.covariances.items() if name != kind})
 
     def __getitem__(self, name: str) -> Statistic:
-        """One parameter, as a value with its standard error."""
+        """One parameter, as a value with its standard error and its interval."""
         at = self._place(name)
-        return Statistic(name, float(self.values[at]), float(self.stderr[at]), sum(self.n))
+        return Statistic(name, float(self.values[at]), float(self.stderr[at]), sum(self.n), law=ShareLaw(self, at))
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -160,9 +181,10 @@ class DesignEstimate(Result):
     def interval(self, confidence: float = 0.95, method: str | None = None) -> _Floats:
         """One row per parameter: low and high.
 
-        "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1]:
-        with 500 people it covers 94 to 96 % for any rate from 5 to 95 %. "wald" is the estimate ± the normal quantile times the
-        standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
+        "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1].
+        If the design lets a rate come so close to 0 or 1 that no interval covers just as stated (see
+        :meth:`covers_more`), that rate's limits are Clopper and Pearson's. "wald" is the estimate ± the normal quantile times
+        the standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
         (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
         (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
@@ -174,15 +196,40 @@ class DesignEstimate(Result):
         if self.shapes is not None and method is None:
             reach = np.array([skewed_reach(skewness, kurtosis, sum(self.n), confidence) for skewness, kurtosis in self.shapes])
             return self.values[:, None] + reach * self.stderr[:, None]
+        if self.law is not None and method is None:
+            return cut_to_shares(np.array([self.law.interval(confidence)]), self.stderr)
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
-        return np.clip(limits, 0, 1) if self.proportions else limits
+        return cut_to_shares(limits, self.stderr) if self.proportions else limits
 
-    def test(self, name: str, value: float = 0.0) -> ParameterTest:
-        """Whether a parameter has the given value, by its standard error (Wald)."""
+    def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
+        """For each parameter, whether its default interval covers at least, not just, as often as stated.
+
+        It depends on the design and the numbers of people, not on their answers.
+        """
+        normal_reach(confidence)
+        rare = self.groups is not None and self.shapes is None and any(self.groups.rare)
+        return np.full(len(self.names), rare)
+
+    def test(self, name: str, value: float = 0.0, method: str | None = None) -> ParameterTest:
+        """Whether a parameter has the given value: by the score test where there are rates of yes, otherwise by Wald's.
+
+        "score" takes the standard error at that value, with the other parameter at its most likely value there; "wald" the
+        estimated one. Over 300 people and the unrelated question, Wald's test of level 5 % rejects a true null of 5 % in 6.7 % of
+        surveys.
+
+        >>> from deniable import UnrelatedQuestion
+        >>> print(UnrelatedQuestion(0.7, 0.25).estimate_counts(yes=31, n=300).test("pi", 0.0))
+        pi = 0: estimate 0.04048, z = +1.86, p = 0.0624 (score test; Wald: p = 0.108)
+        """
         at = self._place(name)
-        return ParameterTest(name, float(self.values[at]), float(value), float(self.stderr[at]))
+        if method not in {None, "score", "wald"}:
+            raise ParameterError("method", method, "must be 'score' or 'wald'")
+        if method == "score" and self.groups is None:
+            raise ParameterError("method", method, "needs an estimate from rates of yes; use 'wald' for this one")
+        null = None if self.groups is None or method == "wald" else self.groups.null_stderr(at, float(value), self.population)
+        return ParameterTest(name, float(self.values[at]), float(value), float(self.stderr[at]), null)
 
     # --- made from another ------------------------------------------------------------------------------------------
 
@@ -200,24 +247,36 @@ class DesignEstimate(Result):
         return self.replaced(names=names, values=by @ self.values + shift, covariances=covariances, groups=groups)
 
     def ratio(self, name: str, numerator: int, denominator: int) -> DesignEstimate:
-        """The denominator's parameter, and the numerator's over it, by the delta method."""
+        """The denominator's parameter, and the numerator's over it, by the delta method.
+
+        If the denominator is not above 0, the ratio has no estimate (NaN), but still an interval: all that is possible.
+        """
         above, below = float(self.values[numerator]), float(self.values[denominator])
         gradient = np.zeros((2, len(self.names)))
         gradient[0, denominator] = 1
-        gradient[1, numerator], gradient[1, denominator] = 1 / below, -above / below**2
+        if below > 0:
+            gradient[1, numerator], gradient[1, denominator] = 1 / below, -above / below**2
         groups = self.groups
         if groups is not None:
             order = [denominator, numerator]
             groups = dataclasses.replace(groups, weights=groups.weights[order], shift=groups.shift[order], ratio=(1, 0))
         covariances = {kind: gradient @ covariance @ gradient.T for kind, covariance in self.covariances.items()}
-        values = np.array([below, above / below])
-        return self.replaced(names=(self.names[denominator], name), values=values, covariances=covariances, groups=groups)
+        notes = self.notes
+        if below <= 0:
+            known = np.array([[1.0, math.nan], [math.nan, math.nan]])
+            covariances = {kind: covariance * known for kind, covariance in covariances.items()}
+            notes = (*notes, f"{self.names[denominator]} is estimated at or below 0, so {name} cannot be estimated")
+        values = np.array([below, above / below if below > 0 else math.nan])
+        names = (self.names[denominator], name)
+        return self.replaced(names=names, values=values, covariances=covariances, groups=groups, notes=notes)
 
     # --- other forms ------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with the standard errors."""
-        return {**fields_of(self), "stderr": self.stderr.tolist()}
+        """Ready for JSON: what :meth:`from_dict` reads, with the standard errors and 95 % intervals."""
+        low, high = self.interval().T
+        limits = {"low": encode(low), "high": encode(high), "confidence": 0.95, "covers_more": self.covers_more().tolist()}
+        return {**fields_of(self), "stderr": encode(self.stderr), **limits}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row per parameter, with estimate, stderr, low and high."""
@@ -225,22 +284,32 @@ class DesignEstimate(Result):
         columns = {"estimate": self.values, "stderr": self.stderr, "low": low, "high": high}
         return pandas().DataFrame(columns, index=list(self.names))
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
-        """Name, value, ± and meaning of each parameter, as texts."""
-        reach = normal_reach(0.95) * self.stderr if self.shapes is None else np.diff(self.interval())[:, 0] / 2
-        if self.proportions:
-            shown = [(f"{100 * v:.2f} %", f"{100 * r:.2f}") for v, r in zip(self.values, reach, strict=True)]
-        else:
-            shown = [(f"{v:.5g}", f"{r:.3g}") for v, r in zip(self.values, reach, strict=True)]
-        return [(name, *pair, self.meanings.get(name, "")) for name, pair in zip(self.names, shown, strict=True)]
+    def _cells(self, confidence: float = 0.95) -> list[tuple[str, str, str, str]]:
+        """Name, value, interval and meaning of each parameter, as texts."""
+        cells = []
+        for name, value, limits in zip(self.names, self.values, self.interval(confidence), strict=True):
+            if self.proportions:
+                shown = "unknown" if math.isnan(value) else f"{100 * value:.2f} %"
+                pair = shown, limits_text(limits, factor=100)
+            else:
+                digits = decimals_for(float(limits[1] - limits[0]) / 2)
+                pair = f"{value:,.{digits}f}", limits_text(limits, digits)
+            cells.append((name, *pair, self.meanings.get(name, "")))
+        return cells
 
-    def _provenance(self) -> list[str]:
+    def _provenance(self, confidence: float = 0.95) -> list[str]:
         people = " + ".join(f"{n:,}" for n in self.n)
         of = "" if self.population is None else f" of {self.population:,}"
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        kind = {"n-1": "by n - 1", "n": "by n"}.get(self.errors, f"by the {self.errors} information")
-        lines = [f"{self.design}: {people} people{of}; epsilon {loss}; ± covers 95 %, standard errors {kind}"]
-        outside = [name for name, value in zip(self.names, self.values, strict=True) if self.proportions and not 0 <= value <= 1]
+        kind = {"n-1": "by n - 1", "n": "by n", "published": "as published"}.get(self.errors, f"by the {self.errors} information")
+        covers = coverage_text(confidence, bool(self.covers_more(confidence).any()))
+        lines = [
+            f"{self.design}: {people} people{of}; epsilon {loss}",
+            f"intervals cover {covers}; standard errors {kind}",
+        ]
+        outside = [
+            name for name, value in zip(self.names, self.values, strict=True) if self.proportions and (value < 0 or value > 1)
+        ]
         if outside:
             lines.append(f"{' and '.join(outside)} outside 0 to 100 %: chance, or people did not follow the instructions")
         return [*lines, *self.notes]
@@ -249,7 +318,7 @@ class DesignEstimate(Result):
         cells = self._cells()
         widths = [max(text_width(row[column]) for row in cells) for column in range(3)]
         rows = [
-            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)} ± {pad(c, widths[2], True)}   {d}".rstrip()
+            f"{pad(a, widths[0])}  {pad(b, widths[1] + 1, True)}   {pad(c, widths[2], True)}   {d}".rstrip()
             for a, b, c, d in cells
         ]
         return "\n".join([*rows, *self._provenance()])
@@ -264,9 +333,9 @@ class DesignEstimate(Result):
             Bar(f"{name}: {meaning}" if (meaning := self.meanings.get(name)) else name, *(factor * x for x in (v, low, high)))
             for name, v, _, low, high in rows
         ]
-        texts = [("", "estimate", "± (95 %)", "meaning"), *((a, b, f"± {c}", d) for a, b, c, d in self._cells())]
-        unit = "%" if self.proportions else ""
-        return Display(("name", "estimate", "stderr", "low", "high"), rows, tuple(self._provenance()), bars, unit, texts=texts)
+        texts = [("", "estimate", f"{coverage_text(confidence)} interval", "meaning"), *self._cells(confidence)]
+        unit, notes = "%" if self.proportions else "", tuple(self._provenance(confidence))
+        return Display(("name", "estimate", "stderr", "low", "high"), rows, notes, bars, unit, texts=texts)
 
     def __repr__(self) -> str:
         return f"<DesignEstimate of {', '.join(self.names)} by {self.design}>"

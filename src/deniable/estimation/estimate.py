@@ -13,12 +13,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, loss_text, pad, pandas, text_width
+from deniable.display import Bar, Display, coverage_text, limits_text, loss_text, pad, pandas, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
-from deniable.estimation.exact_intervals import LARGEST, small_population_limits
+from deniable.estimation.exact_intervals import LARGEST, few_reports, rare_limits, small_population_limits
 from deniable.estimation.interval_laws import ShareLaw
-from deniable.estimation.intervals import Stratum, check_confidence, critical_values, score_limits, stratified_limits
+from deniable.estimation.intervals import (
+    Stratum,
+    check_confidence,
+    critical_values,
+    cut_to_shares,
+    stratified_limits,
+)
+from deniable.estimation.score_laws import combined_law
 from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
 from deniable.results import Result, fields_of
 
@@ -48,8 +55,6 @@ _Floats = NDArray[np.float64]
 _ROWS_SHOWN = 24
 _FEWEST_PLACES = 8
 """From this many numeric labels on, a scale is summarized by its mean and quantiles."""
-_EDGE = 0.1
-"""The least width, in standard errors, of an interval at the edge of [0, 1]: visible, but too small to raise coverage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +74,7 @@ class ReportCounts(Result):
 class Estimate(Result):
     """Estimated proportions of the population, one per label, with the covariance of their errors.
 
-    The proportions are unbiased, so some may lie below 0 or above 1, as a fair error bar around a small share does.
+    The proportions are unbiased, so some may lie below 0 or above 1; the intervals of shares do not.
     :meth:`projected` gives a proper distribution, by name.
     """
 
@@ -104,6 +109,13 @@ class Estimate(Result):
     """The counts it was solved from, for windows of a query."""
     exclusive: bool = True
     """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple choice."""
+    score_law: tuple[_Floats, _Floats, _Floats] | None = None
+    """For each label, two coins and a number of reports with the same variance at any share, where `support` and n do not say
+    it (:mod:`deniable.estimation.score_laws`)."""
+    rare: NDArray[np.bool_] | None = None
+    """With `score_law`: for each label, whether so few reports may support it that its limits must be exact."""
+    conservative: bool = False
+    """Whether the variance is an upper bound, so that intervals cover at least as often as stated."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",
@@ -128,29 +140,61 @@ class Estimate(Result):
         - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; for
           strata, of their sum). It is valid from 30 reports on and for rare labels; for populations of up to 200
           people the exact law of the reports replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased
-          estimate below 0; if no share fits the reports, it is a tenth of a standard error wide at the edge. Needs reports that
-          support a label or do not: a general matrix has no variance that depends on one share alone.
-        - None: score if available, otherwise normal.
+          estimate below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the edge. Needs a
+          variance that depends on one share alone (`support` or `score_law`).
+        - ``"exact"``: all shares under which a count at least as extreme has more than half of 1 - confidence on its side
+          (Clopper and Pearson). It covers at least as often as stated, whatever the share. Needs what "score" needs.
+        - None: score if available, otherwise normal; exact if so few reports can support a label that score intervals would
+          miss at some shares. :meth:`covers_more` says for which labels that is.
 
         `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is
         still that of the unbiased proportions, extended if necessary to contain the changed one, so it covers at least as often.
         """
         check_confidence(confidence)
-        if method not in {None, "normal", "score"}:
-            raise ParameterError("method", method, "must be 'normal' or 'score'")
+        if method not in {None, "normal", "score", "exact"}:
+            raise ParameterError("method", method, "must be 'normal', 'score' or 'exact'")
         centre = self.proportions if self.unbiased is None else self.unbiased
         if method == "normal" or (method is None and not self._has_score):
             reach = self.plus_minus(confidence, simultaneous)
             limits = np.column_stack([centre - reach, centre + reach])
         else:
-            free = np.full(centre.size, math.inf)
+            free = np.full(centre.size, math.inf) if self.score_law is None or self.degrees is None else self.degrees
             z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
-            counts = self._few_counts()
-            limits = self._shares(self._score(z)) if counts is None else self._small(counts, z)
+            limits = self._by_law(method, z)
         if self.unbiased is not None:
             limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
             limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
         return limits
+
+    def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
+        """For each label, whether its interval covers at least, not just, as often as stated.
+
+        It does for labels that few reports can support (see :meth:`interval`), for conservative variances, and for proportions
+        that :meth:`consistent` changed.
+        """
+        check_confidence(confidence)
+        more = self._rare(None) | self.conservative
+        if self.unbiased is not None:
+            more |= self.unbiased != self.proportions
+        return more
+
+    def _by_law(self, method: str | None, reach: _Floats) -> _Floats:
+        """Score or exact limits, cut to [0, 1]."""
+        if not self._has_score:
+            raise ParameterError("method", method, "needs reports that support a label or do not; use 'normal' for this estimate")
+        counts = self._few_counts()
+        if counts is not None:
+            return self._small(counts, reach, self._rare(method))
+        return cut_to_shares(self._uncut(method, reach), self.stderr)
+
+    def _rare(self, method: str | None) -> NDArray[np.bool_]:
+        """The labels whose limits are exact."""
+        law = self._law
+        if method is not None or law is None:
+            return np.full(self.proportions.size, method == "exact")
+        if not self.strata and self.score_law is not None:
+            return np.zeros(self.proportions.size, dtype=bool) if self.rare is None else self.rare
+        return few_reports(law[2], law[0], law[1])
 
     def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """How far the normal interval reaches to either side of each proportion."""
@@ -163,11 +207,24 @@ class Estimate(Result):
     def _has_score(self) -> bool:
         if self.strata:
             return all(part._has_score for _, part in self.strata)
-        return self.support is not None
+        return self.support is not None or self.score_law is not None
+
+    @property
+    def _law(self) -> tuple[_Floats, _Floats, _Floats] | None:
+        """For each label, the coins and the number of reports that its score interval is made from; of strata, of their sum."""
+        if self.strata:
+            leaves = self._leaves(1.0) if self._has_score else []
+            weights = np.array([np.full(self.proportions.size, leaf.weight) for leaf in leaves])
+            return combined_law(weights, [(*leaf.support, np.asarray(leaf.n)) for leaf in leaves]) if leaves else None
+        if self.score_law is not None or self.support is None:
+            return self.score_law
+        return (*self.support, np.full(self.proportions.size, float(self.n)))
 
     def _few_counts(self) -> NDArray[np.int64] | None:
         """How many reports support each label, if the population is small enough for exact intervals."""
-        if self.strata or self.support is None or self.population is None or not 0 < self.n <= self.population <= LARGEST:
+        if self.strata or self.support is None or self.score_law is not None:
+            return None
+        if self.population is None or not 0 < self.n <= self.population <= LARGEST:
             return None
         a, b = self.support
         counts = self.n * (b + (a - b) * (self.proportions if self.unbiased is None else self.unbiased))
@@ -176,42 +233,37 @@ class Estimate(Result):
             whole.astype(np.int64) if np.abs(counts - whole).max() < 1e-6 and 0 <= whole.min() <= whole.max() <= self.n else None
         )
 
-    def _small(self, counts: NDArray[np.int64], reach: _Floats) -> _Floats:
+    def _small(self, counts: NDArray[np.int64], reach: _Floats, rare: NDArray[np.bool_]) -> _Floats:
         """The interval of a small population; labels with the same coins are looked up together."""
         assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
         out = np.empty((counts.size, 2))
-        kinds, which = np.unique(np.column_stack([*self.support, reach]), axis=0, return_inverse=True)
-        for i, (a, b, z) in enumerate(kinds.tolist()):
-            chosen = which.reshape(-1) == i
-            out[chosen] = small_population_limits(counts[chosen], self.n, self.population, a, b, math.erf(z / math.sqrt(2)))
+        kinds, which = np.unique(np.column_stack([*self.support, reach, rare]), axis=0, return_inverse=True)
+        for i, (a, b, z, at_least) in enumerate(kinds.tolist()):
+            chosen, level = which.reshape(-1) == i, math.erf(z / math.sqrt(2))
+            out[chosen] = small_population_limits(counts[chosen], self.n, self.population, a, b, level, bool(at_least))
         return out
 
-    def _score(self, reach: _Floats) -> _Floats:
-        """Score limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""
+    def _uncut(self, method: str | None, reach: _Floats) -> _Floats:
+        """Score or exact limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""
+        leaves, law, rare = self._leaves(1.0), self._law, self._rare(method)
+        assert law is not None  # noqa: S101 - as _has_score has seen
+        a, b, n = law
         centre = self.proportions if self.unbiased is None else self.unbiased
-        if self.strata:
-            return stratified_limits(self._leaves(1.0), reach)
-        if self.support is None:
-            raise ParameterError(
-                "method", "score", "needs reports that support a label or do not; use 'normal' for this estimate"
-            )
-        return score_limits(centre, self.support, self.n, self.population, reach)
+        limits = stratified_limits(leaves, reach)
+        if rare.any():
+            exact = rare_limits(centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare])
+            limits[rare] = exact if len(leaves) == 1 else _hull(limits[rare], exact)
+        return limits
 
     def _leaves(self, weight: float) -> list[Stratum]:
-        """The strata, and those of strata that have some themselves."""
+        """The strata, and those of strata that have some themselves; an estimate without strata is its only one."""
         if self.strata:
             return [leaf for part_weight, part in self.strata for leaf in part._leaves(weight * part_weight)]
-        assert self.support is not None  # noqa: S101 - as _has_score has seen
+        law = self._law
+        assert law is not None  # noqa: S101 - as _has_score has seen
+        a, b, n = law
         centre = self.proportions if self.unbiased is None else self.unbiased
-        return [Stratum(weight, centre, self.support, self.n, self.population)]
-
-    def _shares(self, limits: _Floats) -> _Floats:
-        """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""
-        cut = np.clip(limits, 0, 1)
-        edge = _EDGE * self.stderr
-        cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
-        cut[:, 0] = np.minimum(cut[:, 0], np.maximum(1 - edge, 0))
-        return cut
+        return [Stratum(weight, centre, (a, b), n, self.population, None if self.score_law is None else self.degrees)]
 
     def counts(self, size: int | None = None) -> _Floats:
         """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""
@@ -220,10 +272,10 @@ class Estimate(Result):
         return self.proportions * (size if size is not None else self.population or self.n)
 
     def consistent(self, method: str, **options: Any) -> Estimate:
-        """The estimate turned into a distribution by one of several methods; the ± stays that of the unbiased estimate.
+        """The estimate turned into a distribution by one of several methods; intervals stay those of the unbiased one.
 
         - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as :meth:`projected`.
-        - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its ± is its own.
+        - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its intervals are its own.
         - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or more wrongly kept).
         - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default the number with the smallest estimated
           squared error).
@@ -234,7 +286,7 @@ class Estimate(Result):
         return make_consistent(self, method, **options)
 
     def projected(self) -> Estimate:
-        """The nearest proper distribution: none negative, sum 1. Biased; the ± stays that of the unbiased estimate."""
+        """The nearest proper distribution: none negative, sum 1. Biased; intervals stay those of the unbiased one."""
         return make_consistent(self, "norm-sub")
 
     def without_bias(self) -> Estimate:
@@ -255,6 +307,7 @@ class Estimate(Result):
             "low": [_finite(limit) for limit in low.tolist()],
             "high": [_finite(limit) for limit in high.tolist()],
             "confidence": confidence,
+            "covers_more": self.covers_more(confidence).tolist(),
         }
 
     @property
@@ -291,8 +344,8 @@ class Estimate(Result):
 
     def _display(self, confidence: float = 0.95) -> Display:
         if self.numeric:
-            return displayed_statistics(self.summary(), (self.privacy_line(), *self.notes), confidence)
-        limits, reach, order = self.interval(confidence), self.plus_minus(confidence), self._order()
+            return displayed_statistics(self.summary(), (self.privacy_line(confidence), *self.notes), confidence)
+        limits, order = self.interval(confidence), self._order()
         rows: list[tuple[Any, ...]] = [
             (self.labels[at], float(self.proportions[at]), float(self.stderr[at]), *map(float, limits[at])) for at in order
         ]
@@ -300,15 +353,15 @@ class Estimate(Result):
             (
                 label_text(self.labels[at]),
                 f"{100 * self.proportions[at]:.2f} %",
-                f"± {100 * reach[at]:.2f}",
-                f"{100 * limits[at, 0]:.2f} to {100 * limits[at, 1]:.2f}",
+                limits_text(limits[at], factor=100),
             )
             for at in order
         ]
-        header = ("", "share", "±", f"{100 * confidence:g} % interval")
+        header = ("", "share", f"{coverage_text(confidence)} interval")
         bars = [Bar(label_text(row[0]), 100 * row[1], 100 * row[3], 100 * row[4]) for row in rows]
         columns = ("label", "estimate", "stderr", "low", "high")
-        return Display(columns, rows, (self.privacy_line(), *self.notes), bars, "share (%)", texts=[header, *texts])
+        notes = (self.privacy_line(confidence), *self.notes)
+        return Display(columns, rows, notes, bars, "share (%)", texts=[header, *texts])
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row per label, with estimate, stderr, low and high."""
@@ -323,12 +376,22 @@ class Estimate(Result):
 
         return plot_estimate(self, ax, truth=truth, confidence=confidence)
 
-    def privacy_line(self) -> str:
-        """How many reported, how private each report is, and what the ± covers, as the last line of the printed table."""
+    def privacy_line(self, confidence: float = 0.95) -> str:
+        """How many reported, how private each report is, and what intervals cover: the last line of the printed table."""
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = sampled_text(self.sampled_epsilon, self.sampled_delta, self.sampled_crowd)
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        return f"{self.n:,} reports{of}; epsilon {loss}{sampled} per report; ± covers 95 %"
+        return f"{self.n:,} reports{of}; epsilon {loss}{sampled} per report; {self._coverage_line(confidence)}"
+
+    def _coverage_line(self, confidence: float) -> str:
+        if self.numeric:  # each of its statistics says for itself what it covers
+            return f"intervals cover {coverage_text(confidence)}"
+        more = self.covers_more(confidence)
+        if more.any() and not more.all():
+            named = [label_text(label) for label, at_least in zip(self.labels, more.tolist(), strict=True) if at_least]
+            shown = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+            return f"intervals cover {coverage_text(confidence)}, of {shown} at least"
+        return f"intervals cover {coverage_text(confidence, bool(more.any()))}"
 
     def __str__(self) -> str:
         return "\n".join([*_rows(self), self.privacy_line(), *self.notes])
@@ -359,6 +422,11 @@ def _is_whole(number: Any) -> bool:
     return bool(1 <= number < 1 << 63 and number == int(number))
 
 
+def _hull(first: _Floats, second: _Floats) -> _Floats:
+    """The smallest intervals that contain both, row by row."""
+    return np.column_stack([np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])])
+
+
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
@@ -371,13 +439,15 @@ def label_text(label: Any) -> str:
 def _rows(estimate: Estimate) -> list[str]:
     if estimate.numeric:
         return aligned_statistics(estimate.summary())
-    reach, order = estimate.plus_minus(0.95), estimate._order()
+    limits, order = estimate.interval(0.95), estimate._order()
     shown = order if len(order) <= _ROWS_SHOWN else order[: _ROWS_SHOWN - 4]
     names = [label_text(estimate.labels[at]) for at in shown]
     width = max(map(text_width, names))
+    spans = [limits_text(limits[at], factor=100) for at in shown]
+    wide = max(map(len, spans))
     rows = [
-        f"{pad(name, width)}  {100 * estimate.proportions[at]:7.2f} % ± {100 * reach[at]:.2f}"
-        for name, at in zip(names, shown, strict=True)
+        f"{pad(name, width)}  {100 * estimate.proportions[at]:7.2f} %   {span:>{wide}}"
+        for name, at, span in zip(names, shown, spans, strict=True)
     ]
     if len(shown) < len(order):
         rest = 100 * estimate.proportions[order[len(shown)]]

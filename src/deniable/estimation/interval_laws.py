@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from deniable.estimation.intervals import check_confidence
 from deniable.results import Result
 
-__all__ = ["BinnedQuantileLaw", "IntervalLaw", "QuadraticLaw", "QuantileLaw", "ShareLaw", "WidenedLaw"]
+__all__ = [
+    "BinnedQuantileLaw",
+    "IntervalLaw",
+    "LikelihoodLaw",
+    "OwnVarianceLaw",
+    "QuadraticLaw",
+    "QuantileLaw",
+    "ShareLaw",
+    "ShortfallLaw",
+    "WidenedLaw",
+]
 
 _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
@@ -67,8 +77,12 @@ class QuadraticLaw(Result):
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
 
     def covers_more(self, confidence: float) -> bool:
-        """An interval that begins at 0 cannot miss a true 0 from above."""
-        return self.interval(confidence)[0] == 0
+        """Always: an interval cannot miss a true 0 from above, and covers more often near it.
+
+        To say so only of intervals that begin at 0 would leave those that do not with a plain claim, and of a true 0 all of
+        them are wrong.
+        """
+        return True
 
     def _below(self, length: float) -> float:
         """P(Z <= observed) if |mu|^2 = length."""
@@ -88,6 +102,22 @@ class QuadraticLaw(Result):
             middle = (low + high) / 2
             low, high = (middle, high) if self._below(middle) > level else (low, middle)
         return high
+
+
+@dataclass(frozen=True, eq=False)
+class ShortfallLaw(Result):
+    """For a statistic with a maximum, near which its gradient vanishes, such as an entropy: the maximum less a squared length."""
+
+    maximum: float
+    shortfall: QuadraticLaw
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        low, high = self.shortfall.interval(confidence)
+        return max(self.maximum - high, 0.0), self.maximum - low
+
+    def covers_more(self, confidence: float) -> bool:
+        """As of the distance from the maximum."""
+        return self.shortfall.covers_more(confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +212,60 @@ class WidenedLaw(Result):
 
 
 @dataclass(frozen=True, eq=False)
+class OwnVarianceLaw(Result):
+    """For an estimate whose variance at a true value x is constant + slope x - x^2/n: the values within z of their own errors."""
+
+    value: float
+    constant: float
+    slope: float
+    n: int
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        squared = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2
+        middle, lead = self.value + squared * self.slope / 2, 1 + squared / self.n
+        root = math.sqrt(max(middle**2 - lead * (self.value**2 - squared * self.constant), 0.0))
+        return (middle - root) / lead, (middle + root) / lead
+
+    def covers_more(self, confidence: float) -> bool:
+        """It covers as stated."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodLaw(Result):
+    """For a share in [0, 1] that mixes two known distributions of reports: the shares that a likelihood-ratio test accepts."""
+
+    value: float
+    counts: NDArray[np.int64]
+    without: _Floats
+    """The probabilities of the reports of people without the property."""
+    having: _Floats
+    """The same of people with it."""
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        drop = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2 / 2
+        most = self._likelihood(self.value)
+        ends = []
+        for edge in (0.0, 1.0):
+            inside, outside = self.value, edge
+            if most - self._likelihood(edge) > drop:
+                for _ in range(60):
+                    middle = (inside + outside) / 2
+                    inside, outside = (inside, middle) if most - self._likelihood(middle) > drop else (middle, outside)
+            ends.append(outside)
+        return ends[0], ends[1]
+
+    def covers_more(self, confidence: float) -> bool:
+        """It covers as stated."""
+        return False
+
+    def _likelihood(self, share: float) -> float:
+        from scipy.special import xlogy  # noqa: PLC0415 - slow to import
+
+        return float(xlogy(self.counts, share * self.having + (1 - share) * self.without).sum())
+
+
+@dataclass(frozen=True, eq=False)
 class ShareLaw(Result):
     """For the share of one label: the interval that the whole estimate gives it."""
 
@@ -193,9 +277,8 @@ class ShareLaw(Result):
         return low, high
 
     def covers_more(self, confidence: float) -> bool:
-        """Making the estimate consistent may have extended the interval."""
-        whole = self.estimate
-        return whole.unbiased is not None and bool(whole.unbiased[self.place] != whole.proportions[self.place])
+        """As the whole estimate says of this label."""
+        return bool(self.estimate.covers_more(confidence)[self.place])
 
 
 def _normal_quantile(level: float) -> float:

@@ -15,6 +15,7 @@ __all__ = [
     "Stratum",
     "check_confidence",
     "critical_values",
+    "cut_to_shares",
     "p_text",
     "score_limits",
     "skewed_reach",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 _Floats = NDArray[np.float64]
+_EDGE = 0.02
+"""The least width, in standard errors, of an interval at the edge of [0, 1]: visible, but too small to raise coverage."""
 _DRAWS = 30_000
 _LARGEST_SIMULATED = 128
 """Beyond this many labels, Šidák's bound is as good and much cheaper."""
@@ -82,7 +85,7 @@ def _largest(confidence: float, covariance: _Floats) -> float:
 
 
 def score_limits(
-    shares: _Floats, support: tuple[_Floats, _Floats], n: int, population: int | None, reach: float | _Floats
+    shares: _Floats, support: tuple[_Floats, _Floats], n: float | _Floats, population: int | None, reach: float | _Floats
 ) -> _Floats:
     """The shares r that are at most `reach` of their own standard errors away from the estimate: one row per label, low and high.
 
@@ -115,8 +118,11 @@ class Stratum(NamedTuple):
     weight: float
     proportions: _Floats
     support: tuple[_Floats, _Floats]
-    n: int
+    n: float | _Floats
+    """Of reports; one number per label where the coins stand for another variance (`Estimate.score_law`)."""
     population: int | None
+    degrees: _Floats | None = None
+    """Degrees of freedom of the variance of each label, where reports are not all of equal weight."""
 
 
 def stratified_limits(strata: Sequence[Stratum], reach: _Floats) -> _Floats:
@@ -137,24 +143,35 @@ def stratified_limits(strata: Sequence[Stratum], reach: _Floats) -> _Floats:
         return score_limits(strata[0].proportions, strata[0].support, strata[0].n, strata[0].population, reach)
     centre = sum((part.weight * part.proportions for part in strata), np.zeros(reach.size))
     variance, slope, square, total, noise = np.zeros((5, reach.size))
-    for weight, shares, (a, b), n, population in strata:
+    for weight, shares, (a, b), reports, population, degrees in strata:
         gap, of_all = a - b, 0.0 if population is None else 1 / population
+        n, alone = np.broadcast_to(reports, reach.shape), np.broadcast_to(reports, reach.shape) <= 1
         linear = (1 - 2 * b) / (n * gap) - of_all
         pooled = np.clip(centre, 0, 1)
         typical = b * (1 - b) / (n * gap**2) + linear * pooled + (of_all - 1 / n) * pooled**2
         rate = b + gap * shares
-        own = rate * (1 - rate) / (gap**2 * (n - 1)) if n > 1 else typical
-        own = own - (shares * (1 - shares) + own) * of_all if n > 1 else own
+        others = np.where(alone, 1, n - 1)
+        own = rate * (1 - rate) / (gap**2 * others)
+        own = np.where(alone, typical, own - (shares * (1 - shares) + own) * of_all)
         variance += weight**2 * own
         slope += weight**2 * (linear + 2 * shares * (of_all - 1 / n))
         square += weight**2 * (1 / n - of_all)
         term = weight**2 * np.maximum(typical, 1e-30)
         total += term
-        noise += term**2 / (n * (n - 1) if n > 1 else 1)
+        noise += term**2 / (np.where(alone, 1, n * others) if degrees is None else degrees)
     t_squared = stdtrit(np.minimum(total**2 / noise, 1e10), ndtr(reach)) ** 2
     lead, half = 1 + t_squared * square, t_squared * slope / 2
     root = np.sqrt(np.maximum(half**2 + lead * t_squared * np.maximum(variance, 0), 0))
     return np.column_stack([centre + (half - root) / lead, centre + (half + root) / lead])
+
+
+def cut_to_shares(limits: _Floats, stderr: _Floats) -> _Floats:
+    """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point would claim certainty."""
+    cut = np.clip(limits, 0, 1)
+    edge = _EDGE * np.where(np.isfinite(stderr), stderr, 0.0)
+    cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
+    cut[:, 0] = np.minimum(cut[:, 0], np.maximum(1 - edge, 0))
+    return cut
 
 
 def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]) -> _Floats:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Display, pandas
+from deniable.display import Display, limits_text, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.covariates import check_rank, design_matrix, named_columns
 from deniable.estimation.guesses import Variable, numeric_variable, predictor_variable
 from deniable.estimation.intervals import check_confidence, p_text
 from deniable.estimation.regression_result import CoefficientTest, coefficient_display, columns_named
 from deniable.estimation.sampling import Sample
+from deniable.estimation.statistic import decimals_for
 from deniable.results import Result, encode, fields_of
 
 __all__ = ["LinearRegression", "regress_linear"]
@@ -35,7 +36,7 @@ class LinearRegression(Result):
     coefficients: _Floats
     covariance: _Floats
     n: int
-    degrees: int
+    degrees: float
     """Degrees of freedom: people minus coefficients, or clusters minus strata."""
     outcome: str
     epsilon: float
@@ -107,12 +108,17 @@ class LinearRegression(Result):
         return coefficient_display(self.rows(confidence), str(self), "coefficient")
 
     def __str__(self) -> str:
-        width, reach = max(map(len, self.names)), self._reach(0.95)
-        lines = [f"mean of {self.outcome}"]
-        for name, value, error, t, p in zip(self.names, self.coefficients, self.stderr, self.t, self.p_value, strict=True):
-            lines.append(f"  {name:<{width}}  {value:+11.5g} ± {reach * error:<8.4g}   t = {t:+.2f}   {p_text(p)}")
+        width, lines = max(map(len, self.names)), [f"mean of {self.outcome}"]
+        limits = self.interval()
+        digits = [decimals_for(float(high - low) / 2) for low, high in limits]
+        spans = [limits_text(ends, places, sign="+") for ends, places in zip(limits, digits, strict=True)]
+        wide = max(map(len, spans))
+        for name, value, span, places, t, p in zip(
+            self.names, self.coefficients, spans, digits, self.t, self.p_value, strict=True
+        ):
+            lines.append(f"  {name:<{width}}  {value:+11,.{places}f}   {span:>{wide}}   t = {t:+.2f}   {p_text(p)}")
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        lines.append(f"{self.n:,} people; epsilon {loss} per person; ± covers 95 %, standard errors {ERRORS[self.errors]}")
+        lines.append(f"{self.n:,} people; epsilon {loss} per person; intervals cover 95 %, standard errors {ERRORS[self.errors]}")
         return "\n".join([*lines, *self.notes])
 
     def __repr__(self) -> str:
@@ -150,10 +156,10 @@ def regress_linear(
     >>> reports = survey.privatize(np.where(used, "yes", "no"), seeded_source(1))
     >>> print(regress_linear(hours, age, names=["age"], randomized={"used": (survey, reports)}, outcome_name="hours"))
     mean of hours
-      (intercept)      +8.0178 ± 0.06534    t = +240.60   p < 1e-16
-      age             +0.52992 ± 0.06414    t = +16.20   p < 1e-16
-      used[yes]        -2.2516 ± 0.213      t = -20.73   p < 1e-16
-    3,000 people; epsilon 1.386 per person; ± covers 95 %, standard errors by the jackknife (HC3)
+      (intercept)      +8.0178   +7.9525 to +8.0832   t = +240.60   p < 1e-16
+      age              +0.5299   +0.4658 to +0.5941   t = +16.20   p < 1e-16
+      used[yes]         -2.252     -2.465 to -2.039   t = -20.73   p < 1e-16
+    3,000 people; epsilon 1.386 per person; intervals cover 95 %, standard errors by the jackknife (HC3)
     """
     given = scores if isinstance(scores, Mapping) else {} if scores is None else {outcome_name: scores}
     unknown = set(given) - {outcome_name, *(randomized or {})}
@@ -178,13 +184,13 @@ def regress_linear(
     coefficients = np.linalg.solve(left, right)
     contributions = values * target.values - products @ coefficients
     if sample is None:
-        degrees = target.n - len(all_names)
+        degrees = float(target.n - len(all_names))
         if degrees < 1:
             raise FitError(f"{target.n} people are too few for {len(all_names)} coefficients")
         contributions = _left_out(products, left, contributions)
         spread = contributions.T @ contributions
     else:
-        degrees, spread = sample.degrees, sample.covariance(contributions)
+        degrees, spread = sample.effective_degrees, sample.covariance(contributions)
     inverse = np.linalg.inv(left)
     return LinearRegression(
         names=all_names,
@@ -195,7 +201,7 @@ def regress_linear(
         outcome=outcome_name,
         epsilon=target.epsilon + sum(variable.epsilon for variable in hidden),
         errors="jackknife" if sample is None else "sandwich",
-        notes=() if sample is None else (f"weighted; {sample.degrees:,} degrees of freedom",),
+        notes=() if sample is None else (f"weighted; {sample.effective_degrees:.4g} degrees of freedom",),
     )
 
 

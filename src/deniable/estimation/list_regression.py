@@ -57,9 +57,9 @@ def regress_list(
     >>> counts = rng.binomial(3, 0.5, n) + treated * has
     >>> print(regress_list(ItemCount(3), counts, treated, age, names=["age"]))  # doctest: +ELLIPSIS
     log-odds of yes against no
-      (intercept)    -1.3608 ± 0.3427   z = -7.78   p = 7.05e-15
-      age            +1.1264 ± 0.3675   z = +6.01   p = 1.89e-09
-    3,000 reports; epsilon infinite per report; log-likelihood -3981.29; ± covers 95 %, ...
+      (intercept)    -1.3608   -1.7035 to -1.0182   z = -7.78   p = 7.05e-15
+      age            +1.1264   +0.7589 to +1.4939   z = +6.01   p = 1.89e-09
+    3,000 reports; epsilon infinite per report; log-likelihood -3981.29; ...
     assumes that the harmless items are binomial, and independent of the sensitive one given the covariates
     """
     y, has_list = _counts(design, counts, treated)
@@ -95,7 +95,7 @@ def regress_list(
         mechanism="ItemCount",
         epsilon=design.epsilon,
         errors=kind,
-        degrees=np.inf if sample is None else sample.degrees,
+        degrees=np.inf if sample is None else sample.effective_degrees,
         notes=("assumes that the harmless items are binomial, and independent of the sensitive one given the covariates",),
         typical=scale,
         _fit=fit,

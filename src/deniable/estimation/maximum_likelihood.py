@@ -28,7 +28,7 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
     Maximises the sum over reports of ln sum_v pi_v P(report | v) by expectation maximisation (:mod:`deniable.estimation.em`),
     whether the channel is a matrix or reports support labels: equal reports are counted together, and likelihoods matter only up
     to a factor. It uses which bits occurred together, which inverting the counts of bits ignores, and stays on the simplex, which
-    biases it; the ± stays that of the unbiased estimate. `smooth` is for ordered labels.
+    biases it; the intervals stay those of the unbiased estimate. `smooth` is for ordered labels.
 
     >>> from deniable import OptimizedUnary, seeded_source
     >>> colours = OptimizedUnary(["red", "green", "blue"], 1.0)
@@ -45,7 +45,7 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
         raise ParameterError("different reports", first.size, rule)
     found = em.fit(counts, likelihoods(mechanism, received[first]), smooth=smooth)
     kind = "maximum likelihood with smoothing (EMS)" if smooth else "maximum likelihood (EM)"
-    note = f"{kind}: biased, because it stays on the simplex; ± is that of the unbiased estimate"
+    note = f"{kind}: biased, because it stays on the simplex; intervals are those of the unbiased estimate"
     return dataclasses.replace(
         unbiased, proportions=found.proportions, unbiased=unbiased.proportions, notes=(*unbiased.notes, note)
     )

@@ -34,9 +34,9 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
     >>> drinks = DirectEncoding(["tea", "coffee", "none"], 1.0)
     >>> estimate = drinks.estimate(drinks.privatize(["tea"] * 3000 + ["coffee"] * 5000 + ["none"] * 2000, seeded_source(6)))
     >>> print(merged(estimate, [("hot drink", [0, 1]), ("none", [2])]))
-    hot drink    80.05 % ± 2.43
-    none         19.95 % ± 2.43
-    10,000 reports; epsilon 1 per report; ± covers 95 %
+    hot drink    80.05 %   77.62 to 82.48
+    none         19.95 %   17.52 to 22.38
+    10,000 reports; epsilon 1 per report; intervals cover 95 %
     """
     estimate = estimate.without_bias()
     matrix = _matrix(groups, len(estimate.labels))
@@ -60,6 +60,7 @@ def merged(estimate: Estimate, groups: Sequence[Group]) -> Estimate:
         variance=np.diagonal(covariance).clip(min=0.0).copy(),
         covariance=covariance,
         support=None,
+        score_law=None,
         strata=(),
         degrees=degrees,
         reports=None,
@@ -88,10 +89,11 @@ def proportions_among(estimate: Estimate, groups: Sequence[Group], condition: st
         covariance=covariance,
         population=None,
         support=None,
+        score_law=None,
         strata=(),
         degrees=None,
         reports=None,
-        notes=(*parts.notes, f"among those with {condition}, {100 * total:.2f} % ± {100 * 1.96 * spread:.2f} of all"),
+        notes=(*parts.notes, f"among those with {condition}, {100 * total:.2f} % of all"),
     )
 
 
@@ -105,7 +107,7 @@ def _matrix(groups: Sequence[Group], k: int) -> NDArray[np.float64]:
 
 
 def _renamed(estimate: Estimate, labels: tuple[Hashable, ...], places: NDArray[np.intp]) -> Estimate:
-    pair = estimate.support
+    pair, law = estimate.support, estimate.score_law
     return dataclasses.replace(
         estimate,
         labels=labels,
@@ -113,6 +115,8 @@ def _renamed(estimate: Estimate, labels: tuple[Hashable, ...], places: NDArray[n
         variance=estimate.variance[places],
         covariance=None if estimate.covariance is None else estimate.covariance[np.ix_(places, places)],
         support=None if pair is None else (pair[0][places], pair[1][places]),
+        score_law=None if law is None else (law[0][places], law[1][places], law[2][places]),
+        rare=None if estimate.rare is None else estimate.rare[places],
         degrees=None if estimate.degrees is None else estimate.degrees[places],
         reports=None,
         strata=tuple((weight, _renamed(part, labels, places)) for weight, part in estimate.strata),

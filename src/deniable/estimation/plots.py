@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.display import draw_bars, pyplot, text_width, wrapped
+from deniable.display import draw_bars, limits_text, pyplot, text_width, wrapped
 from deniable.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def plot_estimate(
 
 
 def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confidence: float = 0.95) -> Any:
-    """Draw a table of two axes as a heat map, each cell with its share and ±; returns the axes."""
+    """Draw a table of two axes as a heat map, each cell with its share and interval; returns the axes."""
     if len(table.axes) != 2:
         raise ParameterError("table", table.axes, "must have two axes to be drawn: take a marginal() of two")
     plt = pyplot()
@@ -85,12 +85,12 @@ def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confid
         _, ax = plt.subplots(figsize=(1.6 + 0.95 * columns, 1.4 + 0.5 * rows), layout="constrained")
     shares = 100 * table.proportions
     image = ax.imshow(shares, cmap="Blues", aspect="auto", vmin=min(0.0, float(shares.min())))
-    reach = 100 * (table.interval(confidence)[..., 1] - table.proportions)
+    limits = table.interval(confidence)
     dark = (shares.max() + min(0.0, shares.min())) / 2
     if shares.size <= 200:
         for row in range(rows):
             for column in range(columns):
-                text = f"{shares[row, column]:.1f}\n± {reach[row, column]:.1f}"
+                text = f"{shares[row, column]:.1f}\n{limits_text(limits[row, column], 1, factor=100)}"
                 colour = "white" if shares[row, column] > dark else "black"
                 ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_xlabel(table.axes[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,17 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.score_laws import combined_law
 from deniable.estimation.unbias import Moments, finite
 
-__all__ = ["check_poolable", "combine", "pooled_covariance", "stratified", "welch_satterthwaite"]
+__all__ = [
+    "check_poolable",
+    "combine",
+    "pooled_covariance",
+    "stratified",
+    "welch_satterthwaite",
+    "with_estimated_sizes",
+]
 
 _Floats = NDArray[np.float64]
 
@@ -29,9 +38,9 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     >>> town = survey.estimate(survey.privatize([1] * 300 + [0] * 700, coins), population=4_000)
     >>> country = survey.estimate(survey.privatize([1] * 200 + [0] * 200, coins), population=1_000)
     >>> print(stratified({"town": town, "country": country}, {"town": 4_000, "country": 1_000}))
-    0    65.73 % ± 2.92
-    1    34.27 % ± 2.92
-    1,400 reports of 5,000 people; epsilon 2.197 per report; ± covers 95 %
+    0    65.73 %   62.78 to 68.60
+    1    34.27 %   31.40 to 37.22
+    1,400 reports of 5,000 people; epsilon 2.197 per report; intervals cover 95 %
     the sum of 2 strata: town, country
     """
     names = list(estimates) if isinstance(estimates, Mapping) else list(range(len(estimates)))
@@ -58,6 +67,21 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     )
 
 
+def with_estimated_sizes(
+    total: Estimate, parts: Sequence[Estimate], sizes: Sequence[float], variances: Sequence[float]
+) -> Estimate:
+    """A stratified estimate with the error of sizes that were estimated, independently and with these variances.
+
+    r = sum B_i r_i / B changes by (r_i - r)/B per person of stratum i, so Var(B_i) (r_i - r)(r_i - r)'/B^2 is added. There is no
+    score interval then: the sizes' error is not one of the strata.
+    """
+    people = sum(sizes)
+    gaps = np.array([part.proportions - total.proportions for part in parts]) / people
+    extra = np.array(variances)[:, None] * gaps**2
+    covariance = None if total.covariance is None else total.covariance + (gaps.T * np.array(variances)) @ gaps
+    return replace(total, variance=total.variance + extra.sum(axis=0), covariance=covariance, strata=())
+
+
 def combine(estimates: Sequence[Estimate]) -> Estimate:
     """One estimate from batches of different people that measure the same proportions with different epsilons or mechanisms.
 
@@ -75,10 +99,10 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     >>> drinks = ["tea", "coffee", "none"]
     >>> first, second = DirectEncoding(drinks, 1.0), OptimizedUnary(drinks, 2.0)
     >>> print(combine([first.estimate(first.privatize(crowd, coins)), second.estimate(second.privatize(crowd, coins))]))
-    tea       30.64 % ± 1.65
-    coffee    49.60 % ± 1.76
-    none      19.97 % ± 1.56
-    20,000 reports; epsilon 2 per report; ± covers 95 %
+    tea       30.64 %   29.00 to 32.30
+    coffee    49.60 %   47.85 to 51.37
+    none      19.97 %   18.42 to 21.55
+    20,000 reports; epsilon 2 per report; intervals cover 95 %
     2 batches of different people, combined by inverse variance; epsilon is the largest of theirs
     """
     parts = check_poolable(list(estimates))
@@ -101,6 +125,7 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         covariance=covariance,
         population=population,
         degrees=welch_satterthwaite([w**2 * v for w, (_, v, _) in zip(weights, moments, strict=True)], parts),
+        **_score_law(weights, parts),
         **_description(
             parts, f"{len(parts)} batches of different people, combined by inverse variance; epsilon is the largest of theirs"
         ),
@@ -209,6 +234,15 @@ def _variance_function(part: Estimate) -> Any:
     return variance
 
 
+def _score_law(weights: _Floats, parts: Sequence[Estimate]) -> dict[str, Any]:
+    """What the score interval of combined batches is made from, if each has one; exact where that of any batch is."""
+    laws = [part._law for part in parts if not part.strata]
+    if len(laws) < len(parts) or any(law is None for law in laws):
+        return {}
+    rare = np.any([part._rare(None) for part in parts], axis=0)
+    return {"score_law": combined_law(weights, [law for law in laws if law is not None]), "rare": rare}
+
+
 def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
     """What describes all the parts: reports add up, and the largest epsilon counts."""
     sampled = [part for part in parts if part.sampled_epsilon is not None]
@@ -219,6 +253,7 @@ def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
         "n": sum(part.n for part in parts),
         "mechanism": " + ".join(dict.fromkeys(part.mechanism for part in parts)),
         "epsilon": max(part.epsilon for part in parts),
+        "conservative": any(part.conservative for part in parts),
         # People in a batch without sampling are protected only by the local epsilon.
         "sampled_epsilon": None if least is None else least.sampled_epsilon,
         "sampled_delta": None if least is None else least.sampled_delta,

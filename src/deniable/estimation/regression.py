@@ -69,9 +69,9 @@ def regress(
     >>> truth = rng.random(2_000) < 1 / (1 + np.exp(1 - 0.8 * age))
     >>> print(regress(survey, survey.privatize(truth, seeded_source(1)), age, names=["age"]))
     log-odds of 1 against 0
-      (intercept)    -1.0071 ± 0.1700   z = -11.61   p < 1e-16
-      age            +0.8723 ± 0.1563   z = +10.94   p < 1e-16
-    2,000 reports; epsilon 2 per report; log-likelihood -1208.71; ± covers 95 %, standard errors by the observed information
+      (intercept)    -1.0071   -1.1771 to -0.8371   z = -11.61   p < 1e-16
+      age            +0.8723   +0.7160 to +1.0286   z = +10.94   p < 1e-16
+    2,000 reports; epsilon 2 per report; log-likelihood -1208.71; intervals cover 95 %, ...
     """
     outcome = _outcome(mechanism, reports, group)
     found, columns = named_columns(covariates, names, outcome.n)
@@ -130,9 +130,10 @@ def regress(
         epsilon=epsilon,
         rates=dict(zip(rates, shown[size:kept].tolist(), strict=True)),
         errors=kind,
-        degrees=math.inf if sample is None else sample.degrees,
+        degrees=math.inf if sample is None else sample.effective_degrees,
         notes=_notes(outcome, fitted, sample),
         typical=fit.scale[:size],
+        reference_error=None if rates or randomized else fit.reference_error(size),
         _fit=fit,
     )
 
@@ -243,5 +244,5 @@ def _notes(outcome: _Outcome, model: Model, sample: Sample | None) -> tuple[str,
     if isinstance(model, RandomInterceptModel):
         notes.append(f"sigma is the standard deviation of the intercepts of {model.n_clusters:,} clusters")
     if sample is not None:
-        notes.append(f"weighted pseudo-likelihood; {sample.degrees:,} degrees of freedom")
+        notes.append(f"weighted pseudo-likelihood; {sample.effective_degrees:.4g} degrees of freedom")
     return tuple(notes)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, pandas
+from deniable.display import Bar, Display, coverage_text, limits_text, pandas
 from deniable.errors import FitError, ParameterError
 from deniable.estimation.answer_models import softmax
 from deniable.estimation.covariates import design_matrix, named_columns
@@ -40,6 +40,10 @@ ERRORS = {
 """The kinds of standard errors, and how they are printed."""
 _ROUGH = 0.25
 """Standard errors above this, in log-odds for a typical covariate, mean a skewed likelihood: the interval covers more."""
+_ROUGH_REFERENCE = 0.18
+"""The same of standard errors at coefficients of 0, which are smaller."""
+_VERY_ROUGH = 0.5
+"""Estimated standard errors above this mean one even if those at coefficients of 0 are small, as with rare answers."""
 _LEAST_INFORMATION = 1e-3
 """Below this the standard error is above 30, in log-odds for a typical covariate: the maximum lies at infinity."""
 
@@ -90,6 +94,18 @@ class Fit:
     def shown(self) -> _Floats:
         """The parameters as the result shows them."""
         return self.parameters / self.scale
+
+    def reference_error(self, coefficients: int) -> float | None:
+        """The largest standard error of a coefficient, in log-odds for a typical covariate, if all were 0; None if not known.
+
+        It follows from the covariates and the coins alone, not from the reports.
+        """
+        at = np.zeros_like(self.parameters)
+        information = expected_information(self.model, at)
+        if information is None or not is_definite(information):
+            return None
+        repeats = 1.0 if self.sample is None else self.sample.n / self.sample.effective_n
+        return math.sqrt(repeats * float(np.diagonal(np.linalg.inv(information))[:coefficients].max()))
 
     def covariance(self, errors: str) -> _Floats:
         """Of the shown parameters, by one kind of standard errors."""
@@ -159,6 +175,8 @@ class Regression(Result):
     notes: tuple[str, ...] = ()
     typical: _Floats | None = None
     """A typical size of each coefficient's covariate: a coefficient times that is a log-odds."""
+    reference_error: float | None = None
+    """The largest standard error in such log-odds if all coefficients were 0: by the covariates and the coins alone."""
     _fit: Fit | None = field(default=None, repr=False)
     """The model with its data, which are not written: a result read from a document has no profile intervals."""
 
@@ -191,8 +209,18 @@ class Regression(Result):
 
     @property
     def conservative(self) -> bool:
-        """Whether the reports are so few for this model that the ± covers more than nominal, up to 99 % in simulations."""
-        return self.typical is not None and bool((self.stderr.ravel() * self.typical).max() > _ROUGH)
+        """Whether the reports are so few for this model that intervals cover more than nominal, up to 99 % in simulations.
+
+        Judged by `reference_error` where that is known: estimated standard errors depend on the noise that decides whether an
+        interval contains the truth, and of 300 people with forced response, the 7 % of fits with the smallest ones covered
+        86.5 %.
+        """
+        if self.typical is None:
+            return False
+        estimated = float((self.stderr.ravel() * self.typical).max())
+        if self.reference_error is None:
+            return estimated > _ROUGH
+        return self.reference_error > _ROUGH_REFERENCE or estimated > _VERY_ROUGH
 
     def interval(self, confidence: float = 0.95, method: str = "wald") -> _Floats:
         """Low and high of each coefficient, along the last axis.
@@ -343,18 +371,20 @@ class Regression(Result):
 
     def __str__(self) -> str:
         width = max(map(len, [*self.names, *self.rates]))
-        reach, lines = self.reach(), []
+        limits, lines = self.interval(), []
         for row, label in enumerate(self.labels[1:]):
             lines.append(f"log-odds of {label} against {self.labels[0]}")
-            for name, value, error, z, p in zip(
-                self.names, self.coefficients[row], self.stderr[row], self.z[row], self.p_value[row], strict=True
+            spans = [limits_text(ends, 4, sign="+") for ends in limits[row]]
+            wide = max(map(len, spans))
+            for name, value, span, z, p in zip(
+                self.names, self.coefficients[row], spans, self.z[row], self.p_value[row], strict=True
             ):
-                lines.append(f"  {name:<{width}}  {value:+9.4f} ± {reach * error:.4f}   z = {z:+.2f}   {p_text(p)}")
+                lines.append(f"  {name:<{width}}  {value:+9.4f}   {span:>{wide}}   z = {z:+.2f}   {p_text(p)}")
         for name, value in self.rates.items():
             low, high = self.rate_interval(name)
             lines.append(f"  {name:<{width}}  {value:9.4f}, {low:.4f} to {high:.4f}")
         loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        covers = "± covers at least 95 %" if self.conservative else "± covers 95 %"
+        covers = f"intervals cover {coverage_text(at_least=self.conservative)}"
         likelihood = "" if self.errors == "sandwich" else f"log-likelihood {self.log_likelihood:.2f}; "
         lines.append(
             f"{self.n:,} reports; epsilon {loss} per report; {likelihood}{covers}, standard errors {ERRORS[self.errors]}"

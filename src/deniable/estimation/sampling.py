@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from deniable.errors import ParameterError
 __all__ = ["Sample"]
 
 _Floats = NDArray[np.float64]
+_LARGEST_DENSE = 800
+"""Up to this many clusters, degrees of freedom take the subtracted means into account: it takes the square in numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,36 @@ class Sample:
     def degrees(self) -> int:
         """Degrees of freedom of the errors: clusters minus strata."""
         return int(self._drawn.sum()) - self._drawn.size
+
+    @property
+    def effective_n(self) -> float:
+        """As many people of equal weight would estimate a proportion as well: (sum w)^2 / sum w^2 (Kish 1965)."""
+        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+    @cached_property
+    def effective_degrees(self) -> float:
+        """Degrees of freedom of the errors if people of equal variance have these weights (Satterthwaite; Bell and McCaffrey
+        2002).
+
+        The linearised variance is a sum of squares of clusters' weighted residuals. If few of them carry most of the weight, it
+        varies as one of few squares. With A their covariance for answers of variance 1, the degrees of freedom are
+        (tr A)^2 / tr A^2; they depend on the weights alone, not on the answers.
+
+        >>> round(Sample(strata=["a"] * 40 + ["b"] * 40, weights=[1.0] * 40 + [9.0] * 40).effective_degrees, 1)
+        40.0
+        """
+        m = self._drawn[self._stratum]
+        squares = np.bincount(self._cluster, self.weights**2)
+        scale = np.sqrt(m / (m - 1))
+        if squares.size > _LARGEST_DENSE:  # of so many clusters the means take away next to nothing
+            parts = scale**2 * squares * (1 - 1 / m)
+            return float(parts.sum() ** 2 / (parts**2).sum())
+        sums, total = np.bincount(self._cluster, self.weights), self.weights.sum()
+        cross = np.outer(sums, squares / total)
+        spread = np.diag(squares) - cross - cross.T + np.outer(sums, sums) * squares.sum() / total**2
+        centred = np.eye(m.size) - (self._stratum[:, None] == self._stratum) / m[:, None]
+        found = scale[:, None] * (centred @ spread @ centred.T) * scale
+        return min(float(np.trace(found) ** 2 / (found**2).sum()), float(self.degrees))
 
     @property
     def finite(self) -> bool:

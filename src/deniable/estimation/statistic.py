@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from deniable.display import Bar, Display, pad, text_width
+from deniable.display import Bar, Display, coverage_text, limits_text, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.interval_laws import IntervalLaw
 from deniable.estimation.intervals import check_confidence
@@ -18,11 +18,11 @@ __all__ = ["Statistic", "aligned_statistics", "decimals_for", "displayed_statist
 
 @dataclass(frozen=True, eq=False)
 class Statistic(Result):
-    """A value ± its standard error.
+    """A value with its standard error and an interval.
 
     >>> mean = Statistic("mean of age", 41.25, 0.5, n=10_000)
     >>> print(mean)
-    mean of age: 41.250 ± 0.980 (95 %, from 10,000 reports)
+    mean of age: 41.250, 40.270 to 42.230 (95 %, from 10,000 reports)
     """
 
     name: str
@@ -48,10 +48,14 @@ class Statistic(Result):
         reach = normal_reach(confidence) * self.stderr
         return self.value - reach, self.value + reach
 
+    def covers_more(self, confidence: float = 0.95) -> bool:
+        """Whether the interval covers at least, not just, as often as stated."""
+        return self.law is not None and self.law.covers_more(confidence)
+
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with an interval; None for the limits of a biased value."""
         low, high = (None, None) if self.biased else self.interval(confidence)
-        more = self.law is not None and self.law.covers_more(confidence)
+        more = self.covers_more(confidence)
         limits = {"low": encode(low), "high": encode(high), "confidence": confidence, "covers_more": more}
         return {**fields_of(self), **limits}
 
@@ -66,15 +70,12 @@ class Statistic(Result):
 
     def __str__(self) -> str:
         digits, source = decimals_for(normal_reach(0.95) * self.stderr), "" if self.n is None else f", from {self.n:,} reports"
-        shown = f"{self.name}: {self.value:.{digits}f}"
+        shown = f"{self.name}: {self.value:,.{digits}f}"
         if self.biased:
             line = f"{shown}, standard error {self.stderr:.{digits}f} (biased, so no 95 % interval{source})"
-        elif self.law is not None:
-            low, high = self.interval()
-            covers = "at least 95 %" if self.law.covers_more(0.95) else "95 %"
-            line = f"{shown}, {low:.{digits}f} to {high:.{digits}f} ({covers}{source})"
         else:
-            line = f"{shown} ± {normal_reach(0.95) * self.stderr:.{digits}f} (95 %{source})"
+            covers = coverage_text(at_least=self.covers_more())
+            line = f"{shown}, {limits_text(self.interval(), digits)} ({covers}{source})"
         return "\n".join([line, *self.notes])
 
 
@@ -86,10 +87,10 @@ def displayed_statistics(statistics: Sequence[Statistic], notes: tuple[str, ...]
     for part in statistics:
         digits = decimals_for(normal_reach(0.95) * part.stderr)
         low, high = part._limits(confidence)
-        limits = "biased: none" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
-        if part.law is not None and part.law.covers_more(confidence):
-            limits += f" (at least {100 * confidence:g} %)"
-        texts.append((part.name, f"{part.value:.{digits}f}", limits))
+        limits = "biased: none" if low is None or high is None else limits_text((low, high), digits)
+        if part.covers_more(confidence):
+            limits += f" ({coverage_text(confidence, at_least=True)})"
+        texts.append((part.name, f"{part.value:,.{digits}f}", limits))
     return Display(("name", "value", "stderr", "low", "high"), rows, notes, bars, "", texts=texts)
 
 
@@ -100,10 +101,10 @@ def aligned_statistics(statistics: Sequence[Statistic]) -> list[str]:
     for part in statistics:
         digits = min(decimals_for(normal_reach(0.95) * part.stderr), 4)
         low, high = part._limits(0.95)
-        limits = "biased, so no interval" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
-        if part.law is not None and part.law.covers_more(0.95):
-            limits += " (at least 95 %)"
-        lines.append(f"{pad(part.name, width)}  {part.value:10.{digits}f}   {limits}")
+        limits = "biased, so no interval" if low is None or high is None else limits_text((low, high), digits)
+        if part.covers_more():
+            limits += f" ({coverage_text(at_least=True)})"
+        lines.append(f"{pad(part.name, width)}  {part.value:10,.{digits}f}   {limits}")
     return lines
 
 
@@ -113,5 +114,5 @@ def normal_reach(confidence: float) -> float:
 
 
 def decimals_for(reach: float) -> int:
-    """Decimals that show three digits of the ±, and no more than a float has."""
+    """Decimals that show three digits of an error, and no more than a float has."""
     return next((digits for digits in range(12) if reach * 10**digits >= 100), 12) if reach > 0 else 3

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, draw_bars, pad, pandas, text_width
+from deniable.display import Bar, Display, draw_bars, limits_text, pad, pandas, text_width
 from deniable.errors import NoReportsError, ParameterError, ReportError
 from deniable.estimation.attributes import Attribute, Randomizer, attribute
 from deniable.estimation.cell_errors import (
@@ -42,7 +42,7 @@ _ROUGH = 3
 """How many standard errors above 0 a divisor should be."""
 _FEW_PER_CELL = 50
 """Answers per cell below which conditional intervals cover less than 94 % (93.7 % at 20, 94.7 % at 100, simulated)."""
-_TOO_NARROW = "± covers somewhat less than 95 %: a cell has"
+_TOO_NARROW = "intervals cover somewhat less than 95 %: a cell has"
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ class Table(Result):
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw two axes as a heat map, each cell with its share and ±; one axis, or more than two, as shares with intervals.
+        """Draw two axes as a heat map, each cell with its share and interval; other numbers of axes as shares with intervals.
 
         Returns matplotlib's axes.
         """
@@ -309,31 +309,28 @@ class Table(Result):
             texts = [(*self.axes[:-1], *(f"{self.axes[-1]} = {label}" for label in self.labels[-1]))]
             width = self.shape[-1]
             for start in range(0, len(rows), width):
-                cells = [f"{100 * r[-4]:.2f} % ± {100 * (r[-1] - r[-4]):.2f}" for r in rows[start : start + width]]
+                cells = [f"{100 * r[-4]:.2f} % ({limits_text(r[-2:], factor=100)})" for r in rows[start : start + width]]
                 texts.append((*map(str, rows[start][: len(self.axes) - 1]), *cells))
         return Display(columns, rows, (self._closing(), *self.notes), bars, "share (%)", texts=texts)
 
     def __str__(self) -> str:
         if len(self.axes) == 2 and self.shape[1] <= _COLUMNS_SHOWN and self.shape[0] <= _ROWS_SHOWN:
-            rows = _grid(self.axes, self.labels, self.proportions, self._reach())
+            rows = _grid(self.axes, self.labels, self.proportions, self.interval())
         elif len(self.axes) == 3 and self.shape[2] <= _COLUMNS_SHOWN and self.shape[0] * self.shape[1] <= 2 * _ROWS_SHOWN:
-            rows, reach = [], self._reach()
-            for label, shares, reaches in zip(self.labels[0], self.proportions, reach, strict=True):
-                grid = _grid(self.axes[1:], self.labels[1:], shares, reaches)
+            rows = []
+            for label, shares, limits in zip(self.labels[0], self.proportions, self.interval(), strict=True):
+                grid = _grid(self.axes[1:], self.labels[1:], shares, limits)
                 rows += [f"{self.axes[0]} = {label}", *(f"  {line}" for line in grid)]
         else:
             *rows, _ = str(replace(self, notes=()).estimate()).splitlines()
         return "\n".join([*rows, self._closing(), *self.notes])
-
-    def _reach(self) -> _Floats:
-        return np.asarray(self.interval(0.95)[..., 1] - self.proportions)
 
     def _closing(self) -> str:
         of = "" if self.population is None else f" of {self.population:,} people"
         sampled = sampled_text(self.sampled_epsilon, self.sampled_delta, self.sampled_crowd)
         line = f"{self.n:,} reports{of}; epsilon {self.epsilon:.4g}{sampled} per person, all attributes together"
         narrow = any(note.startswith(_TOO_NARROW) for note in self.notes)
-        return line if narrow else f"{line}; ± covers 95 %"
+        return line if narrow else f"{line}; intervals cover 95 %"
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
@@ -361,13 +358,16 @@ def joint(mechanisms: Mapping[str, Randomizer], reports: Any, population: int | 
     ... )
     >>> print(table)
             stress, %
-    smoker           low          high
-    0       49.11 ± 1.20   0.31 ± 0.74
-    1       25.33 ± 1.15  25.24 ± 0.95
-    20,000 reports; epsilon 3.386 per person, all attributes together; ± covers 95 %
+    smoker                     low                    high
+    0       49.11 (47.91 to 50.31)    0.31 (-0.43 to 1.06)
+    1       25.33 (24.18 to 26.48)  25.24 (24.29 to 26.20)
+    20,000 reports; epsilon 3.386 per person, all attributes together; intervals cover 95 %
     >>> table.conditional("stress", given="smoker").proportions.round(2).tolist()
     [[0.99, 0.01], [0.5, 0.5]]
     """
+    if not hasattr(mechanisms, "items"):
+        kind = type(mechanisms).__name__
+        raise ParameterError("mechanisms", kind, "must be a mapping from attributes to mechanisms, and reports one from them too")
     if not mechanisms:
         raise ParameterError("mechanisms", mechanisms, "must name at least one attribute and its mechanism")
     attributes = [attribute(name, mechanism, _column(reports, name)) for name, mechanism in mechanisms.items()]
@@ -462,7 +462,7 @@ def _doubts(conditions: Table) -> tuple[str, ...]:
         if share <= 0:
             notes.append(f"nothing is known given {event}: its estimated share is not positive")
         elif share < _ROUGH * stderr:
-            notes.append(f"± is rough given {event}: its share is less than {_ROUGH} standard errors above 0")
+            notes.append(f"intervals are rough given {event}: its share is less than {_ROUGH} standard errors above 0")
     return tuple(notes)
 
 
@@ -471,12 +471,12 @@ def _few_answers(per_cell: float) -> tuple[str, ...]:
     return () if per_cell >= _FEW_PER_CELL else (f"{_TOO_NARROW} only about {per_cell:.0f} answers",)
 
 
-def _grid(axes: tuple[str, ...], labels: tuple[tuple[Hashable, ...], ...], proportions: _Floats, reaches: _Floats) -> list[str]:
-    """A table of two axes, with ± in every cell."""
+def _grid(axes: tuple[str, ...], labels: tuple[tuple[Hashable, ...], ...], proportions: _Floats, limits: _Floats) -> list[str]:
+    """A table of two axes, with an interval in every cell."""
     heads = [str(label) for label in labels[1]]
     cells = [
-        [f"{100 * share:.2f} ± {100 * plus_minus:.2f}" for share, plus_minus in zip(shares, reach, strict=True)]
-        for shares, reach in zip(proportions, reaches, strict=True)
+        [f"{100 * share:.2f} ({limits_text(ends, factor=100)})" for share, ends in zip(shares, row, strict=True)]
+        for shares, row in zip(proportions, limits, strict=True)
     ]
     sides = [str(label) for label in labels[0]]
     first = max(text_width(text) for text in [axes[0], *sides])

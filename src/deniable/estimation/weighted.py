@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.exact_intervals import few_reports
 from deniable.estimation.guesses import answer_guesses
 from deniable.estimation.sampling import Sample
+from deniable.estimation.unbias import support_rates
 
 __all__ = ["weighted_estimate"]
 
@@ -20,6 +22,8 @@ _Floats = NDArray[np.float64]
 _METHODS = {"hajek": "Hájek", "horvitz-thompson": "Horvitz-Thompson"}
 _ERRORS = ("linearised", "jackknife", "bootstrap")
 _MOST_REPLICATES = 10_000
+_FEW_DEGREES = 50
+"""With fewer, intervals cover more than stated: 95.3 to 98 % of 95 in simulations of log-normal and Pareto weights."""
 
 
 def weighted_estimate(
@@ -40,18 +44,21 @@ def weighted_estimate(
     Hájek 1971; for randomized answers Chaudhuri, "Randomized Response and Indirect Questioning Techniques in Surveys", 2011.
 
     `errors`: "linearised", from the spread of the clusters' weighted contributions within their strata; "jackknife", clusters
-    left out one by one; "bootstrap", Rao and Wu's, `replicates` times. Student's quantile has the sample's degrees of freedom
-    (clusters less strata). In a finite population (`Sample.stratum_sizes`) the sampling error shrinks and that of the coins
-    stays: f sum w^2 (r r' - diag r) is added, an unbiased estimate of the coins' part.
+    left out one by one; "bootstrap", Rao and Wu's, `replicates` times. In a finite population (`Sample.stratum_sizes`) the
+    sampling error shrinks and that of the coins stays: f sum w^2 (r r' - diag r) is added, unbiased for the coins' part.
+
+    Student's quantile has the degrees of freedom that the weights leave (:attr:`Sample.effective_degrees`). If reports support
+    labels or do not, the interval is the score interval of as many equally weighted people as have the same error (Korn and
+    Graubard 1998). With fewer than 50 degrees of freedom it covers at least, not just, as often as stated.
 
     >>> from deniable import Sample, Warner, seeded_source
     >>> survey = Warner(0.8)
     >>> reports = survey.privatize(["yes"] * 200 + ["no"] * 400 + ["yes"] * 100 + ["no"] * 100, seeded_source(1))
     >>> print(weighted_estimate(survey, reports, Sample(weights=[1.0] * 600 + [3.0] * 200)))
-    no     62.36 % ± 6.64
-    yes    37.64 % ± 6.64
-    800 reports; epsilon 1.386 per report; ± covers 95 %
-    Hájek, weights from 1 to 3; errors linearised, 799 degrees of freedom
+    no     62.36 %   55.65 to 68.91
+    yes    37.64 %   31.09 to 44.35
+    800 reports; epsilon 1.386 per report; intervals cover 95 %
+    Hájek, weights from 1 to 3 (as good as 600 equal); errors linearised, 342.5 degrees of freedom
     """
     guesses = answer_guesses(mechanism, reports)
     if sample.n != len(guesses):
@@ -72,19 +79,33 @@ def weighted_estimate(
             covariance += part * np.outer(gap, gap)
     if sample.finite:
         covariance += _coins(guesses, sample) / (sample.weights.sum() if total is None else total) ** 2
-    spread = f"weights from {sample.weights.min():.4g} to {sample.weights.max():.4g}"
+    spread = f"weights from {sample.weights.min():.4g} to {sample.weights.max():.4g} (as good as {sample.effective_n:,.0f} equal)"
     how = f"{errors}, {replicates:,} times" if errors == "bootstrap" else errors
+    variance = np.maximum(np.diagonal(covariance), 0)
+    support, degrees = mechanism.support(), sample.effective_degrees
     return Estimate(
         labels=tuple(mechanism.labels),
         proportions=proportions,
-        variance=np.maximum(np.diagonal(covariance), 0),
+        variance=variance,
         covariance=covariance,
         n=sample.n,
         mechanism=type(mechanism).__name__,
         epsilon=mechanism.epsilon,
-        degrees=np.full(proportions.size, float(sample.degrees)),
-        notes=(f"{_METHODS[method]}, {spread}; errors {how}, {sample.degrees:,} degrees of freedom",),
+        score_law=None if support is None else (*support, _effective_n(proportions, variance, support, sample)),
+        rare=None if support is None else few_reports(sample.effective_n, *support),
+        degrees=np.full(proportions.size, degrees),
+        conservative=degrees < _FEW_DEGREES,
+        notes=(f"{_METHODS[method]}, {spread}; errors {how}, {degrees:.4g} degrees of freedom",),
     )
+
+
+def _effective_n(proportions: _Floats, variance: _Floats, support: tuple[_Floats, _Floats], sample: Sample) -> _Floats:
+    """For each label, how many equally weighted people have the same error; at most the sample, unless that is most of all."""
+    a, b = support
+    rates = support_rates(b + (a - b) * proportions, a, b)
+    alone = rates * (1 - rates) / (a - b) ** 2
+    most = np.inf if sample.finite else float(sample.n)
+    return np.minimum(np.divide(alone, variance, out=np.full_like(alone, sample.n), where=variance > 0), most)
 
 
 def _total(sample: Sample, method: str, population: float | None) -> float | None:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display
+from deniable.display import Bar, Display, coverage_text, limits_text
 from deniable.errors import ParameterError
 from deniable.graphs.graph import Graph
 from deniable.graphs.noise import discrete_laplace, laplace_quantile, laplace_variance, round_up, scale_for
 from deniable.mechanisms.exact import check_epsilon, check_number
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 from deniable.results import Result
 
 __all__ = [
@@ -69,8 +69,11 @@ class CuratorRelease(Result):
     def __str__(self) -> str:
         guarantee = f"epsilon {self.epsilon:.4g}" + (f", delta {self.delta:.2g}" if self.delta else "")
         reach = laplace_quantile(self.scale, 0.95)
-        figure = f"{self.values[0]:,}" if self.values.size == 1 else f"{self.values.size:,} values"
-        return f"{figure} ± {reach:,} (95 %), {guarantee} per edge, for anyone but the curator"
+        if self.values.size == 1:
+            figure = f"{self.values[0]:,}, {limits_text(self.interval(0.95)[0], 0)}"
+        else:
+            figure = f"{self.values.size:,} values, each ± {reach:,}"
+        return f"{figure} ({coverage_text(at_least=True)}), {guarantee} per edge, for anyone but the curator"
 
 
 def curator_degrees(graph: Any, epsilon: float, source: Source | None = None) -> CuratorRelease:
@@ -105,7 +108,7 @@ def smooth_curator_triangles(
 
 
 def _noisy(values: NDArray[np.int64], scale: Fraction, epsilon: float, delta: float, source: Source | None) -> CuratorRelease:
-    noise = discrete_laplace(scale, values.size, source or system_source())
+    noise = discrete_laplace(scale, values.size, source_or_system(source))
     return CuratorRelease(values + noise, scale, epsilon, delta)
 
 

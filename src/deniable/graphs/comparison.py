@@ -20,7 +20,7 @@ from deniable.graphs.graph import Graph
 from deniable.graphs.moments import count_degrees, count_triangles
 from deniable.graphs.plan import plan_graph
 from deniable.graphs.response import EdgeResponse, Progress
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 from deniable.results import Result
 
 __all__ = ["METHODS", "MethodError", "compare_graph"]
@@ -64,7 +64,7 @@ def compare_graph(
     progress: Progress | None = None,
 ) -> list[MethodError]:
     """The errors of every method at every epsilon, over some simulated collections and releases."""
-    graph, source = Graph.of(graph), source or system_source()
+    graph, source = Graph.of(graph), source_or_system(source)
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise ParameterError("trials", trials, "must be a whole number of at least 1")
     at_node = triangles_per_node(graph).astype(np.float64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Display
+from deniable.display import Display, limits_text
 from deniable.errors import GraphError
 from deniable.estimation.intervals import check_confidence
 from deniable.estimation.statistic import Statistic, displayed_statistics, normal_reach
@@ -41,10 +41,10 @@ AT_LEAST = ", 95 % or more"
 
 @dataclass(frozen=True, eq=False)
 class GraphStatistic(Statistic):
-    """A figure of a graph ± its standard error.
+    """A figure of a graph with its standard error and an interval.
 
     >>> print(GraphStatistic("triangles", 120.0, 10.0, n=50))
-    triangles: 120.0 ± 19.6 (95 %, from 50 reports)
+    triangles: 120.0, 100.4 to 139.6 (95 %, from 50 reports)
     """
 
     bounds: tuple[float, float] | None = None
@@ -101,8 +101,8 @@ class GraphStatistic(Statistic):
         """Ready for JSON: what :meth:`from_dict` reads, with an interval and what it claims."""
         return {**super().to_dict(confidence), "coverage": self.coverage}
 
-    def plus_minus(self) -> str:
-        """The value and its ± or, where that would not be fair, its interval, or neither."""
+    def with_interval(self) -> str:
+        """The value and its interval, if there is one."""
         low, high = self.interval()
         digits = _digits((high - low) / 2)
         value = f"{self.value:,.{digits}f}"
@@ -110,9 +110,7 @@ class GraphStatistic(Statistic):
             return f"{value}, no interval"
         if low == high:
             return f"{self.value:,.6g}  ({low:,.6g}{AT_LEAST})"
-        if self.ratio is not None or self.exact is not None or self.profile is not None or self.coverage == "at least":
-            return f"{value}  ({low:,.{digits}f} to {high:,.{digits}f}{AT_LEAST if self.coverage == 'at least' else ''})"
-        return f"{value} ± {(high - low) / 2:,.{digits}f}"
+        return f"{value}  ({limits_text((low, high), digits)}{AT_LEAST if self.coverage == 'at least' else ''})"
 
 
 def _digits(reach: float) -> int:
@@ -219,20 +217,18 @@ class GraphEstimate(Result):
         return displayed_statistics(self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence)
 
     def __str__(self) -> str:
-        rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.plus_minus()) for s in self.statistics()]
+        rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.with_interval()) for s in self.statistics()]
         more = AT_LEAST if self.degree_coverage == "at least" else ""
-        rows.append(("degree of a node", f"± {self._typical(self.degree_interval()):,.3g}{more}"))
+        rows.append(("degree of a node", f"intervals typically {self._typical(self.degree_interval()):,.3g} wide{more}"))
         if self.node_triangles is not None and self.node_triangle_coverage == "as stated":
-            rows.append(("triangles at a node", f"± {self._typical(self.node_triangle_interval()):,.3g}"))
+            rows.append(("triangles at a node", f"intervals typically {self._typical(self.node_triangle_interval()):,.3g} wide"))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join(
-            [*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; ± and intervals cover 95 %", *self.notes]
-        )
+        return "\n".join([*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; intervals cover 95 %", *self.notes])
 
     @staticmethod
     def _typical(limits: _Floats) -> float:
-        return float(np.median(limits[:, 1] - limits[:, 0]) / 2)
+        return float(np.median(limits[:, 1] - limits[:, 0]))
 
     def __repr__(self) -> str:
         return f"<GraphEstimate of {self.nodes:,} nodes, epsilon {self.epsilon:.4g} per edge>"

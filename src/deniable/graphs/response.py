@@ -15,7 +15,7 @@ from deniable.errors import GraphError, ParameterError
 from deniable.graphs.graph import Graph, check_nodes
 from deniable.mechanisms import exact
 from deniable.mechanisms.bits import row_bytes
-from deniable.randomness import ONE, Source, system_source
+from deniable.randomness import ONE, Source, source_or_system
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -172,7 +172,7 @@ class EdgeResponse:
             raise GraphError("a node cannot be its own neighbour: that is a self-loop")
         if (places[1:] == places[:-1]).any():
             raise GraphError("a neighbour is listed twice")
-        row: _Bytes = self._draw(node, node + 1, np.zeros_like(places), places, nodes, source or system_source())[0]
+        row: _Bytes = self._draw(node, node + 1, np.zeros_like(places), places, nodes, source_or_system(source))[0]
         return row
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> GraphReports:
@@ -180,7 +180,7 @@ class EdgeResponse:
         from deniable.graphs.reports import GraphReports  # noqa: PLC0415 - each needs the other
 
         graph = Graph.of(graph)
-        source = source or system_source()
+        source = source_or_system(source)
         low, high = graph.edges.T
         # Sorted by who reports them; with "both", each edge is listed at either end.
         rows = np.concatenate([high, low]) if self.reporting == "both" else high

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deniable.graphs.graph import Graph
 from deniable.graphs.moments import count_degrees
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -27,7 +27,7 @@ __all__ = ["synthetic_graph"]
 
 def synthetic_graph(reports: GraphReports, source: Source | None = None) -> Graph:
     """A graph that could be the true one, with the estimated number of edges."""
-    source = source or system_source()
+    source = source_or_system(source)
     nodes, channel = reports.nodes, reports.response.channel
     bits = reports.bits()
     edges = round(min(max(count_degrees(bits, channel, channel).edges, 0), comb(nodes, 2)))

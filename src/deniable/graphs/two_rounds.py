@@ -14,8 +14,10 @@ noisy graph, so the noise of n^3 triples becomes that of the wedges that really 
 
 An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 + epsilon_2.
 
-T = sum w_i/(a - b) is unbiased except for lists that were cut: a triangle is lost with probability at most `cut`, so the mean is
-between (1 - cut) T and T, and the interval is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where
+T = sum w_i/(a - b) is unbiased except for lists that were cut. A list is cut with probability at most `cut`, but the owner of a
+triangle is the one of its three nodes with the smallest noisy degree, and so the one whose list is most easily cut: a triangle is
+lost with probability at most 1 - (1 - cut)^3, that any of the three is. The mean is between (1 - cut)^3 T and T, and the interval
+is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where
 c_jk is the number of lists that contain both, plus that of the noise. The latter is known; the former is estimated from the noisy
 edges.
 """
@@ -47,7 +49,7 @@ from deniable.graphs.noise import (
 from deniable.graphs.reports import GraphReports, pack, read_labels, read_rows, unpack
 from deniable.graphs.response import EdgeChannel, EdgeResponse, Progress
 from deniable.mechanisms.exact import check_epsilon, check_number, check_probability
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["FirstRound", "TwoRoundReports", "TwoRounds"]
 
@@ -117,13 +119,18 @@ class TwoRounds:
         scale = float(self.degree_scale)
         return max(0, math.ceil(-scale * math.log(self.cut * (1 + math.exp(-1 / scale))) - 1))
 
+    @property
+    def lost(self) -> float:
+        """The largest probability that a triangle is missing from the counts: that the list of any of its three nodes is cut."""
+        return 1 - (1 - self.cut) ** 3
+
     def report_degree(self, degree: int, source: Source | None = None) -> int:
         """What one person sends about their degree."""
-        return int(degree + discrete_laplace(self.degree_scale, 1, source or system_source())[0])
+        return int(degree + discrete_laplace(self.degree_scale, 1, source_or_system(source))[0])
 
     def first(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> FirstRound:
         """What everyone sends in the first round; all of it is then published."""
-        graph, source = Graph.of(graph), source or system_source()
+        graph, source = Graph.of(graph), source_or_system(source)
         degrees = graph.degrees + discrete_laplace(self.degree_scale, graph.nodes, source)
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
@@ -144,13 +151,13 @@ class TwoRounds:
         scales = self.count_scales(first.bounds[nodes])
         noisy = np.flatnonzero(scales)  # where a list has room for a pair, which is public
         out = np.zeros(nodes.size, dtype=np.int64)
-        out[noisy] = discrete_laplace_each(scales[noisy], source or system_source())
+        out[noisy] = discrete_laplace_each(scales[noisy], source_or_system(source))
         out[noisy] += first.counts(nodes[noisy], [lists[place] for place in noisy.tolist()])
         return out
 
     def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
         """What everyone sends in both rounds."""
-        graph, source = Graph.of(graph), source or system_source()
+        graph, source = Graph.of(graph), source_or_system(source)
         first = self.first(graph, source, progress)
         matrix = graph.to_sparse()
         matrix.sort_indices()
@@ -303,7 +310,7 @@ class TwoRoundReports:
             # The estimated part of the variance is not known well: err on the side of too much.
             variance += uncertain
             notes = ("The error of the triangles is itself uncertain, and their interval errs on the wide side.",)
-        return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.cut), notes
+        return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.lost), notes
 
     def _coins_variance(self, channel: EdgeChannel, progress: Progress | None) -> tuple[float, float]:
         """What the coins of the noisy edges contribute, sum of v_jk c_jk^2, and roughly the standard error of that.

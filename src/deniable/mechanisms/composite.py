@@ -87,10 +87,10 @@ def composite(labels: Mapping[str, int | Iterable[Hashable]]) -> Composite:
     >>> estimate = mechanism.estimate(mechanism.privatize(tweets, seeded_source(1)))
     >>> print(steps.table(estimate).conditional("next", given="current"))
              next, %
-    current         short          long
-    short    75.24 ± 1.56  24.76 ± 1.56
-    long      4.91 ± 4.37  95.09 ± 4.37
-    10,000 reports; epsilon 2 per person, all attributes together; ± covers 95 %
+    current                   short                    long
+    short    75.24 (73.68 to 76.80)  24.76 (23.20 to 26.32)
+    long        4.91 (0.53 to 9.28)  95.09 (90.72 to 99.47)
+    10,000 reports; epsilon 2 per person, all attributes together; intervals cover 95 %
     """
     if len(labels) < 2:
         raise ParameterError("labels", list(labels), "must name at least two attributes")

@@ -80,7 +80,7 @@ class MatrixMechanism(IndexReports):
         `estimator` is "inverse" (usually the default): unbiased, P^-1 times the reported
         proportions; "em": the most likely distribution (:mod:`deniable.estimation.em`); or "ems": the same with neighbours
         averaged at each step, for ordered values. The last two give a proper distribution and are biased, as the estimate's notes
-        say; their ± is that of the unbiased one.
+        say; their intervals are those of the unbiased one.
         """
         estimator = self.ESTIMATOR if estimator is None else estimator
         if estimator not in self.ESTIMATORS:
@@ -92,7 +92,7 @@ class MatrixMechanism(IndexReports):
         if estimator == "inverse":
             return self.describe(moments, n, population)
         proportions, note = self._biased(estimator, tally.counts)
-        unbiased = self.describe(moments, n, population, [f"{note}; ± is that of the unbiased estimate"])
+        unbiased = self.describe(moments, n, population, [f"{note}; intervals are those of the unbiased estimate"])
         return dataclasses.replace(unbiased, proportions=proportions, unbiased=moments[0])
 
     def _biased(self, estimator: str, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], str]:
@@ -102,6 +102,13 @@ class MatrixMechanism(IndexReports):
             return fit.proportions, "maximum likelihood with smoothing (EMS): biased towards smooth distributions"
         within = f"log-likelihood within {fit.shortfall:.1g} of its maximum"
         return fit.proportions, f"maximum likelihood (EM), {within}: biased, because it stays on the simplex"
+
+    def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Any = ()) -> solving.Estimate:
+        found = super().describe(moments, n, population, notes)
+        if found.support is not None or len(self.domain) > solving.largest_covariance():
+            return found
+        law, rare = solving.matrix_law(moments[0], n, self._inverse, self._matrix)
+        return dataclasses.replace(found, score_law=law, rare=rare)
 
     def channel(self) -> NDArray[np.float64]:
         """P[report, value]."""

@@ -58,7 +58,8 @@ class DistanceSensitive(MatrixMechanism):
         2        10,000           0.24     0.18  0.54             0.32    0.27  0.79    0.25
         3.4      500              0.56     0.33  0.42             0.66    0.46  0.50    0.39
 
-    "em" stays on the simplex and is biased for that, which the notes say; its ± is that of the unbiased estimate. What needs an
+    "em" stays on the simplex and is biased for that, which the notes say; its intervals are those of the unbiased
+    estimate. What needs an
     unbiased one (`compare`, `stratified`, `combine`) wants ``estimator="inverse"``. The thesis's kernel also has "paper", its
     own: (C(v)/n - q*)/(p* - q*) with p* the mass within theta of the truth and q* = alpha/(theta(theta + 1)). That one is
     biased, since neighbours support each other's count and only the truth's is subtracted; it is here for comparison.

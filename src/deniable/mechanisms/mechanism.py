@@ -19,7 +19,7 @@ from deniable.mechanisms import exact, solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.reports import Reports, Tally, require_reports
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["Mechanism", "from_dict", "known_mechanisms"]
 
@@ -158,7 +158,7 @@ class Mechanism(ABC):
 
         `source` is for simulation; without it the coins are cryptographic.
         """
-        return Reports(self, self.draw(self.indices(values), source or system_source()))
+        return Reports(self, self.draw(self.indices(values), source_or_system(source)))
 
     def indices(self, values: Any) -> NDArray[np.intp]:
         """The index of each value in the domain."""
@@ -209,19 +209,29 @@ class Mechanism(ABC):
         liars = exact.check_whole("liars", liars, 0, n)
         return self.contribution_ranges() * (liars / n)
 
-    def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
+    def expected_errors(self, n: int, shares: Any, population: int | None = None) -> NDArray[np.float64]:
         """For each label, the standard error of its estimated proportion from `n` reports, if `shares` are the true ones.
 
         Theoretical, for the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2 n) if reports support labels,
-        else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n.
+        else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n. In a `population` of U people with these shares, r (1 - r)/U
+        less; with U = n everybody is asked and only the coins are random, as for the fixed data sets of most papers.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
         >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
         [0.0424, 0.0405, 0.0392]
         >>> LaplaceEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
         [0.098, 0.1762, 0.094]
+        >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2], population=1000).round(4).tolist()
+        [0.0394, 0.0379, 0.0371]
         """
         exact.check_whole("n", n, 1, 2**63 - 1)
+        errors = self._infinite_errors(n, shares)
+        if population is None:
+            return errors
+        people, true = exact.check_whole("population", population, n, 2**63 - 1), np.asarray(shares, dtype=np.float64)
+        return np.asarray(np.sqrt(np.maximum(errors**2 - true * (1 - true) / people, 0)))
+
+    def _infinite_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
         true = np.asarray(shares, dtype=np.float64)
         if true.shape != (len(self.labels),) or not np.isclose(true.sum(), 1) or true.min() < 0:
             raise ParameterError("shares", np.shape(shares), f"must be {len(self.labels)} proportions that sum to 1")

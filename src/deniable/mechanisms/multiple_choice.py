@@ -18,7 +18,7 @@ from deniable.mechanisms.domain import Domain, column, listed, missing
 from deniable.mechanisms.reports import Reports, require_reports
 from deniable.mechanisms.unary import BitChannel, UnaryReports
 from deniable.mechanisms.weights import bits_law, improbable_weight
-from deniable.randomness import ONE, Source, system_source
+from deniable.randomness import ONE, Source, source_or_system
 
 __all__ = ["MultipleChoice"]
 
@@ -42,10 +42,10 @@ class MultipleChoice(UnaryReports):
     >>> news = MultipleChoice(["paper", "radio", "web"], epsilon=3.0, most=2)
     >>> answers = [["web"]] * 600 + [["radio", "web"]] * 300 + [[]] * 100
     >>> print(news.estimate(news.privatize(answers, source=seeded_source(2))))
-    paper     1.09 % ± 5.99
-    radio    30.31 % ± 6.61
-    web      88.30 % ± 6.28
-    1,000 reports; epsilon 3 per report; ± covers 95 %
+    paper     1.09 %     0.00 to 7.26
+    radio    30.31 %   23.80 to 36.97
+    web      88.30 %   81.89 to 94.42
+    1,000 reports; epsilon 3 per report; intervals cover 95 %
     a person may choose several labels, or none: the shares need not sum to 100 %
     """
 
@@ -86,7 +86,7 @@ class MultipleChoice(UnaryReports):
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
         """Randomize a column of answers, each a collection of labels; a single label means an answer with only that label."""
-        return Reports(self, self.draw_chosen(self.chosen(values), source or system_source()))
+        return Reports(self, self.draw_chosen(self.chosen(values), source_or_system(source)))
 
     def chosen(self, values: Any) -> NDArray[np.bool_]:
         """One row per person, one column per label: whether it was chosen."""

@@ -21,7 +21,7 @@ from deniable.mechanisms import exact
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Reports, Tally, read_rows, write_rows
 from deniable.mechanisms.unary import BitChannel
-from deniable.randomness import ONE, Source, system_source
+from deniable.randomness import ONE, Source, source_or_system
 
 __all__ = ["Instantaneous", "MemoizedMechanism", "PermanentAnswer", "TwoSteps"]
 
@@ -217,7 +217,7 @@ class MemoizedMechanism(Mechanism):
 
     def permanent(self, values: Any, source: Source | None = None) -> PermanentAnswer:
         """Draw the permanent answers of one value or a column of values."""
-        return PermanentAnswer(self, self.draw_permanent(self.encode(values), source or system_source()))
+        return PermanentAnswer(self, self.draw_permanent(self.encode(values), source_or_system(source)))
 
     def replay(self, permanent: PermanentAnswer, source: Source | None = None) -> Reports:
         """One report of each permanent answer, drawn afresh at each call."""
@@ -225,14 +225,14 @@ class MemoizedMechanism(Mechanism):
             raise ReportMismatchError(f"replay() takes the PermanentAnswer of permanent(), not {type(permanent).__name__}")
         if permanent.mechanism != self:
             raise ReportMismatchError(f"these are permanent answers of {permanent.mechanism!r}, not of {self!r}")
-        return Reports(self, self.draw_report(permanent.data, source or system_source()), permanent.origin)
+        return Reports(self, self.draw_report(permanent.data, source_or_system(source)), permanent.origin)
 
     def privatize(self, values: Any, source: Source | None = None) -> Reports:
         """Both steps at once, for a value that is reported only once: the permanent answer is discarded.
 
         To report the same value again, keep :meth:`permanent` and :meth:`replay` it: fresh reports could be averaged.
         """
-        return Reports(self, self.draw(self.encode(values), source or system_source()))
+        return Reports(self, self.draw(self.encode(values), source_or_system(source)))
 
     def draw(self, indices: NDArray[Any], source: Source) -> NDArray[np.uint8]:
         return self.draw_report(self.draw_permanent(indices, source), source)

@@ -165,7 +165,7 @@ class RandomProjection(IndexReports):
             why = "" if self.invertible else f"; m = {self._rows} rows leave no other for k = {len(self.domain)} values"
             yield (
                 f"the paper's estimator{why}: off by up to about {self.floor:.2g} per proportion (1/sqrt(m)) "
-                "for any number of reports; ± does not cover that"
+                "for any number of reports; intervals do not cover that"
             )
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:

@@ -37,7 +37,7 @@ from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.mechanism import Mechanism, from_dict
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.unary import UnaryEncoding, UnaryMechanism
-from deniable.randomness import ONE, Source, system_source
+from deniable.randomness import ONE, Source, source_or_system
 
 __all__ = ["Answered", "Questionnaire"]
 
@@ -64,9 +64,9 @@ class Questionnaire:
     (2.0, 1.4338, 1.4338)
     >>> rows = survey.privatize({"a": [1] * 6000, "b": [0] * 6000}, seeded_source(1))
     >>> print(survey.estimate("a", rows["a"].reports))
-    0    -1.38 % ± 3.06
-    1   101.38 % ± 3.06
-    6,000 reports; epsilon 1.434 per report; ± covers 95 %
+    0    -1.38 %      0.00 to 1.71
+    1   101.38 %   98.29 to 100.00
+    6,000 reports; epsilon 1.434 per report; intervals cover 95 %
     """
 
     mechanisms: Mapping[str, Mechanism]
@@ -175,7 +175,7 @@ class Questionnaire:
 
     def choose(self, n: int, source: Source | None = None) -> NDArray[np.bool_]:
         """One row per person, one column per question: which are answered. Independent of the answers."""
-        source = source or system_source()
+        source = source_or_system(source)
         d = len(self.mechanisms)
         if self.ask == d:
             return np.ones((n, d), dtype=np.bool_)
@@ -192,7 +192,7 @@ class Questionnaire:
         All answers are read and checked, including those to questions not asked: whether a file is refused must not depend on the
         coins.
         """
-        source = source or system_source()
+        source = source_or_system(source)
         for name in self.names:
             if name not in columns:
                 raise ParameterError("columns", list(columns), f"must hold the question {name!r}")
@@ -202,7 +202,7 @@ class Questionnaire:
 
     def answer(self, name: str, values: Any, asked: NDArray[np.bool_], source: Source | None = None) -> Answered:
         """One question, for rows where :meth:`choose` said who is asked what."""
-        source = source or system_source()
+        source = source_or_system(source)
         mechanism, chosen = self.mechanisms[name], asked[:, self.names.index(name)]
         if self.fake:
             indices = mechanism.indices(values)

@@ -247,7 +247,7 @@ class Rappor(MemoizedMechanism):
             misfit=found.misfit,
             notes=(
                 f"{detected.sum()} of {len(texts)} candidates found (significance {significance:g}, {correction})",
-                f"other texts: {100 * others[0]:.2f} % ± {196 * others[1]:.2f}",
+                f"other texts: {100 * others[0]:.2f} %, standard error {100 * others[1]:.2f}",
             ),
         )
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population, largest_covariance
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.group_rates import GroupRates
+    from deniable.estimation.interval_laws import LikelihoodLaw, OwnVarianceLaw
+    from deniable.estimation.score_laws import matrix_law
     from deniable.estimation.tables import Table
     from deniable.estimation.unbias import (
         Moments,
@@ -33,8 +35,10 @@ __all__ = [
     "EdgeVariances",
     "Estimate",
     "GroupRates",
+    "LikelihoodLaw",
     "ModelFitTest",
     "Moments",
+    "OwnVarianceLaw",
     "Table",
     "adjust",
     "affine_moments",
@@ -46,6 +50,7 @@ __all__ = [
     "em",
     "finite",
     "largest_covariance",
+    "matrix_law",
     "matrix_moments",
     "misfit",
     "pure_moments",
@@ -59,6 +64,8 @@ _MODULES = {
     "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population", "largest_covariance"),
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "group_rates": ("GroupRates",),
+    "interval_laws": ("LikelihoodLaw", "OwnVarianceLaw"),
+    "score_laws": ("matrix_law",),
     "tables": ("Table",),
     "unbias": (
         "Moments",

@@ -33,6 +33,9 @@ class SubsetSelection(PureMechanism):
     Information Theory 64(8), 2018; Wang et al., "Mutual information optimally local private discrete distribution estimation",
     arXiv 1607.08025.
 
+    The variance summed over all values never rises with epsilon, but where w falls by one, that of a frequent value does: the
+    worst over all proportions by 12 % at k = 5 and epsilon 0.9, by 74 % at k = 64 and epsilon 3.8.
+
     A report is k bits with w ones: like a set, its bytes have no order. The bits depend on each other: with
     P(u, v) the probability that both are in the set, n Cov(u, v) = (P(u, v) - lam_u lam_v) / (a - b)^2.
 

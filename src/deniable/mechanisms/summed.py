@@ -119,7 +119,7 @@ class SummedHistogram(Mechanism):
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         return solving.affine_moments(counts, n, *self._moments)
 
-    def expected_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
+    def _infinite_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
         """For each label, the root of (noise + f (1 - f))/n: an entry's noise does not depend on its value."""
         true = np.asarray(shares, dtype=np.float64)
         low, high, variance = self._moments

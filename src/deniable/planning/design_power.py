@@ -61,7 +61,7 @@ class DesignPower(Result):
         people = " + ".join(f"{n:,}" for n in self.n)
         return (
             f"{self.design}: {people} people distinguish {self.parameter} = {self.value:g} from {self.null:g} with a power of "
-            f"{100 * self.power:.1f} % ({self.alternative}, level {100 * self.significance:g} %)"
+            f"{100 * self.power:.1f} % (score test, {self.alternative}, level {100 * self.significance:g} %)"
         )
 
 
@@ -79,7 +79,8 @@ def design_power(
 
     `value` is the prevalence, with whatever else the design needs: (pi, u), (pi, beta), (pi, t), for an item count (pi, standard
     deviation of the harmless count), for scrambling (mean, standard deviation), for an item sum (mean, standard deviation, that
-    of the harmless sum). `n` is one number, or one per sample. The test rejects if the estimate is further from `null` than its
+    of the harmless sum). `n` is one number, or one per sample. The test is the score test of
+    :meth:`DesignEstimate.test() <deniable.DesignEstimate.test>`: it rejects if the estimate is further from `null` than its
     standard error *there* allows; the probability of that uses the standard error at `value`. rr's power.rr.test does the same,
     but treats an estimated u as known.
 
@@ -112,7 +113,7 @@ def design_sample_size(
 
     >>> from deniable import Crosswise
     >>> print(design_sample_size(Crosswise(1 / 4), 0.10, power=0.9))
-    Crosswise(p='1/4'): 825 people distinguish pi = 0.1 from 0 with a power of 90.0 % (two-sided, level 5 %)
+    Crosswise(p='1/4'): 825 people distinguish pi = 0.1 from 0 with a power of 90.0 % (score test, two-sided, level 5 %)
     """
     wanted = open_share("power", power)
     parts = _allocation(design, allocation)

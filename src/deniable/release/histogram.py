@@ -72,13 +72,18 @@ class ReleasedHistogram(Estimate):
         known = {} if self.guarantee is None else self.guarantee.terms()
         return {**super().to_dict(confidence), **known, "dropped": encode(self.dropped)}
 
-    def privacy_line(self) -> str:
+    def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
+        """True of every label: the counts are whole numbers, and their law is inverted tail by tail."""
+        check_confidence(confidence)
+        return np.full(len(self.labels), True)
+
+    def privacy_line(self, confidence: float = 0.95) -> str:
         """How many rows were released, and what that costs each person."""
         if self.guarantee is None:
-            return super().privacy_line()
+            return super().privacy_line(confidence)
         return (
             f"{self.n:,} rows released of {self.population:,}; epsilon {self.guarantee.epsilon:.4g}, delta "
-            f"{self.guarantee.delta:.2g} for one row more or less; ± covers at least 95 %"
+            f"{self.guarantee.delta:.2g} for one row more or less; {self._coverage_line(confidence)}"
         )
 
     def __repr__(self) -> str:
@@ -148,10 +153,10 @@ def histogram(
     >>> from deniable.randomness import seeded_source
     >>> table = {"city": ["Oslo"] * 6000 + ["Rome"] * 3990 + ["Bern"] * 10}
     >>> print(histogram(table, "city", 1.0, 1e-5, labels=["Oslo", "Rome", "Bern"], source=seeded_source(1)))
-    Oslo    59.31 % ± 1.62
-    Rome    40.10 % ± 1.33
-    Bern     0.00 % ± 0.85
-    4,713 rows released of 10,000; epsilon 1, delta 8.9e-06 for one row more or less; ± covers at least 95 %
+    Oslo    59.31 %   57.74 to 60.93
+    Rome    40.10 %   38.81 to 41.43
+    Bern     0.00 %     0.00 to 0.85
+    4,713 rows released of 10,000; epsilon 1, delta 8.9e-06 for one row more or less; intervals cover at least 95 %
     Dropped, fewer than 32 rows kept: Bern.
     The number of rows, 10,000, is taken as public.
     """

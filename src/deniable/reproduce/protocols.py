@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -63,6 +64,10 @@ class ProtocolErrors(Result):
     """Processor time to randomize and to estimate, per million reports."""
     guessed: float | None
     """The chance of guessing one person's value from the report, if all values were equally likely beforehand."""
+
+
+class ProtocolWarning(UserWarning):
+    """A protocol of another package failed and was left out of a comparison."""
 
 
 def known_protocols() -> dict[str, _Maker]:
@@ -123,6 +128,12 @@ def compare_protocols(
                 if protocols:
                     raise  # it was requested by name
                 # Otherwise, one that does not exist at this epsilon, such as a kernel below ln 2, is left out.
+            except Exception as error:
+                if protocols or name in BY_EPSILON:
+                    raise
+                # One of another package must not end the comparison of all.
+                text = f"protocol {name!r} failed at epsilon {epsilon:g} and is left out: {type(error).__name__}: {error}"
+                warnings.warn(text, ProtocolWarning, stacklevel=2)
             if progress:
                 progress((place + (number + 1) / len(chosen)) / len(epsilons))
     return out

@@ -144,7 +144,7 @@ class HistoryReader:
             return None
         parts = [part.estimate for part in cut_period(request, self.versions, granules, period)]
         reaches = [
-            float(np.max(estimate.plus_minus(request.confidence, request.simultaneous)))
+            float(np.max(np.ptp(estimate.interval(request.confidence, simultaneous=request.simultaneous), axis=1)) / 2)
             for estimate in parts or [relabel(request, newest, found)]
             if estimate is not None
         ]

@@ -70,10 +70,11 @@ class CheaterDetection(_Cheaters):
     :class:`SymmetricCheaterDetection` has a finite one. RRreg "CDM" has p = (p1, p2).
 
     >>> print(CheaterDetection(1 / 4, 3 / 4).estimate_counts(yes=(150, 260), n=(400, 400)))
-    pi      23.75 % ±  7.50   honest carriers: a lower bound of the prevalence
-    beta    55.00 % ± 13.34   honest others
-    gamma   21.25 % ±  7.41   people who say no whatever they are told
-    CheaterDetection(p1='1/4', p2='3/4'): 400 + 400 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi      23.75 %   16.24 to 31.57   honest carriers: a lower bound of the prevalence
+    beta    55.00 %   41.08 to 68.34   honest others
+    gamma   21.25 %   13.85 to 29.00   people who say no whatever they are told
+    CheaterDetection(p1='1/4', p2='3/4'): 400 + 400 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a "no" rules out an honest carrier: epsilon is infinite
     the prevalence lies between pi and pi + gamma: cheaters may be carriers or not
     """
@@ -113,10 +114,11 @@ class SymmetricCheaterDetection(_Cheaters):
 
     >>> design = SymmetricCheaterDetection(3 / 10, 1 / 5, 3 / 5, 1 / 10)
     >>> print(design.estimate_counts(yes=(140, 210), n=(400, 400)))  # doctest: +ELLIPSIS
-    pi      25.00 % ± 15.09   honest carriers: a lower bound of the prevalence
-    beta    50.00 % ± 27.40   honest others
-    gamma   25.00 % ± 13.45   people who say no whatever they are told
-    SymmetricCheaterDetection(y1='3/10', n1='1/5', y2='3/5', n2='1/10'): 400 + 400 people; epsilon 1.386; ...
+    pi      25.00 %    9.87 to 40.72   honest carriers: a lower bound of the prevalence
+    beta    50.00 %   21.60 to 77.60   honest others
+    gamma   25.00 %   11.38 to 38.85   people who say no whatever they are told
+    SymmetricCheaterDetection(y1='3/10', n1='1/5', y2='3/5', n2='1/10'): 400 + 400 people; epsilon 1.386
+    intervals cover at least 95 %; standard errors by n - 1
     the prevalence lies between pi and pi + gamma: cheaters may be carriers or not
     """
 

@@ -27,8 +27,9 @@ class Crosswise(SurveyDesign):
     People who answer at random pull the estimate towards 1/2: :meth:`estimate_with_anchor` measures and corrects that.
 
     >>> print(Crosswise(1 / 6).estimate_counts(same=512, n=730))
-    pi   19.79 % ± 4.98
-    Crosswise(p='1/6'): 730 people; epsilon 1.609; ± covers 95 %, standard errors by n - 1
+    pi   19.79 %   14.94 to 24.89
+    Crosswise(p='1/6'): 730 people; epsilon 1.609
+    intervals cover 95 %; standard errors by n - 1
     """
 
     p: Any = None
@@ -55,9 +56,10 @@ class Crosswise(SurveyDesign):
         (Atsusaka and Stevenson 2023). Standard errors are by the delta method and include the covariance of the two answers.
 
         >>> print(Crosswise(0.15).estimate_with_anchor(same=1427, anchor_same=1541, both=1116, n=2000))
-        pi   10.54 % ± 4.45
-        t    77.29 % ± 5.27   people who follow the instructions
-        Crosswise(p='3/20') with an anchor: 2,000 people; epsilon 1.735; ± covers 95 %, standard errors by n - 1
+        pi   10.54 %    6.09 to 14.99
+        t    77.29 %   72.02 to 82.55   people who follow the instructions
+        Crosswise(p='3/20') with an anchor: 2,000 people; epsilon 1.735
+        intervals cover 95 %; standard errors by n - 1
         """
         p, other = float(self.p), float(self.p if anchor_p is None else chance("anchor_p", anchor_p))
         people = count("n", n)

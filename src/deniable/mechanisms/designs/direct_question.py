@@ -20,8 +20,9 @@ class DirectQuestion(SurveyDesign):
     (:func:`~deniable.agreement_test`).
 
     >>> print(DirectQuestion().estimate_counts(yes=158, n=365))
-    pi   43.29 % ± 5.09
-    DirectQuestion(): 365 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   43.29 %   38.14 to 48.54
+    DirectQuestion(): 365 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a report of 'no' rules out 'yes': epsilon is infinite
     a report of 'yes' rules out 'no': epsilon is infinite
     """

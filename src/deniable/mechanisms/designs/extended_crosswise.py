@@ -41,8 +41,9 @@ class ExtendedCrosswise:
     PLoS One 2022, e0279741.
 
     >>> print(ExtendedCrosswise(1 / 4).estimate_counts(same=(325, 175), n=(500, 500)))
-    pi   20.00 % ± 5.92
-    ExtendedCrosswise(p='1/4'): 500 + 500 people; epsilon 1.099; ± covers 95 %, standard errors by n - 1
+    pi   20.00 %   14.18 to 25.99
+    ExtendedCrosswise(p='1/4'): 500 + 500 people; epsilon 1.099
+    intervals cover 95 %; standard errors by n - 1
     fit of both samples: chi-square 0.00 (1 degree of freedom), p = 1
     """
 

@@ -26,8 +26,9 @@ class ForcedResponse(SurveyDesign):
     forced.
 
     >>> print(ForcedResponse(3 / 4, yes=1 / 6).estimate_counts(yes=626, n=1525))
-    pi   32.51 % ± 3.29
-    ForcedResponse(p='3/4', yes='1/6'): 1,525 people; epsilon 2.303; ± covers 95 %, standard errors by n - 1
+    pi   32.51 %   29.24 to 35.82
+    ForcedResponse(p='3/4', yes='1/6'): 1,525 people; epsilon 2.303
+    intervals cover 95 %; standard errors by n - 1
     """
 
     p: Any = None

@@ -31,8 +31,9 @@ class ItemCount:
 
     >>> survey = ItemCount(items=3)
     >>> print(survey.estimate_counts(control=[8, 132, 222, 227], treated=[19, 123, 229, 219, 34]))
-    pi   6.78 % ± 9.72
-    ItemCount(items=3): 589 + 624 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   6.78 %   -2.94 to 16.50
+    ItemCount(items=3): 589 + 624 people; epsilon infinite
+    intervals cover 95 %; standard errors by n - 1
     no coin protects an answer: a count of none or of all items gives the truth away, and epsilon is infinite
     """
 
@@ -99,8 +100,9 @@ class ItemCount:
         """Prevalence if everyone was also asked directly: admissions count as such, and the list is used for the others.
 
         mu = D + (1 - D)(V1 - V0 among those who said no), where D is the proportion that said yes (Aronow, Coppock, Crawford and
-        Green 2015, equation 3 for the variance). It assumes that nobody admits falsely; `placebo`, the difference of means
-        among those who said yes, is 1 if that and the list's own assumptions hold.
+        Green 2015). It assumes that nobody admits falsely; `placebo`, the difference of means among those who said yes, is 1 if
+        that and the list's own assumptions hold. Standard errors "n-1" and "n" condition on how many of either sample said no;
+        "published" is the paper's equation 3, in which only the proportions of the treated and of those who said no appear.
         """
         no = self._check(control_no, treated_no)
         yes = self._check(control_yes, treated_yes)
@@ -119,6 +121,12 @@ class ItemCount:
             pi = (1 - gap) ** 2 * of_direct + (1 - direct) ** 2 * within
             cross = (1 - gap) * of_direct
             covariances[kind] = np.array([[pi, cross, 0.0], [cross, of_direct, 0.0], [0.0, 0.0, placebo]])
+        part = sum(int(counts.sum()) for counts in (no[1], yes[1])) / n
+        of_direct = direct * (1 - direct) / n
+        pi = (1 - gap) ** 2 * of_direct + (1 - direct) * (s1 / part + s0 / (1 - part)) / n
+        published = covariances["n"].copy()
+        published[0, 0] = pi
+        covariances["published"] = published
         values = np.array([value, direct, w1 - w0])
         return self._estimate(("pi", "direct", "placebo"), values, covariances, [n]).replaced(
             meanings={
@@ -141,7 +149,7 @@ class ItemCount:
 
         >>> with_a, with_b = [[2, 1], [1, 1], [3, 2], [2, 2], [1, 0]], [[1, 2], [1, 1], [2, 2], [2, 3], [0, 1]]
         >>> print(ItemCount(items=3).estimate_two_lists(first=with_a, second=with_b)["pi"])
-        pi: 0.600 ± 0.339 (95 %, from 10 reports)
+        pi: 0.600, 0.261 to 0.939 (95 %, from 10 reports)
         """
         lists = [self._pairs(name, given) for name, given in (("first", first), ("second", second))]
         sums = [counts.sum(axis=1) for counts in lists]

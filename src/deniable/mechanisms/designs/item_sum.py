@@ -29,8 +29,9 @@ class ItemSum:
     quantitative sensitive questions", Journal of Survey Statistics and Methodology 2(1), 2014.
 
     >>> print(ItemSum().estimate(long=[12, 9, 15, 20, 7, 11], short=[8, 10, 9, 6, 12, 7]))
-    mean   3.6667 ± 4.09
-    ItemSum(): 6 + 6 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    mean   3.67   -0.42 to 7.76
+    ItemSum(): 6 + 6 people; epsilon infinite
+    intervals cover 95 %; standard errors by n - 1
     no coin protects an answer: a sum of 0 gives all its numbers away, and epsilon is infinite
     """
 

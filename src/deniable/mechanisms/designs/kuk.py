@@ -34,8 +34,9 @@ class Kuk(SurveyDesign):
     :meth:`estimate_counts` is maximum likelihood, which for k > 1 is a different estimate with a smaller error.
 
     >>> print(Kuk(4 / 5, 3 / 10, draws=5).estimate_counts([60, 110, 130, 120, 110, 70]))
-    pi   41.33 % ± 4.84
-    Kuk(p1='4/5', p2='3/10', draws=5): 600 people; epsilon 6.264; ± covers 95 %, standard errors by n - 1
+    pi   41.33 %   36.37 to 46.38
+    Kuk(p1='4/5', p2='3/10', draws=5): 600 people; epsilon 6.264
+    intervals cover 95 %; standard errors by n - 1
     """
 
     p1: Any = None
@@ -97,7 +98,18 @@ class Kuk(SurveyDesign):
             n=(people,),
             epsilon=self.epsilon,
             method=method,
+            law=self._law(method, value, tally.counts, people),
         )
+
+    def _law(self, method: str, value: float, counts: NDArray[np.int64], n: int) -> Any:
+        """Of the interval: by Kuk's variance at each prevalence, or by the likelihood."""
+        if method == "ml":
+            return solving.LikelihoodLaw(value, counts, self._matrix[:, 0], self._matrix[:, 1])
+        p1, p2, k = float(self.p1), float(self.p2), self.draws
+        # phi (1 - phi)/(k (p1 - p2)^2) + (1 - 1/k) pi (1 - pi) over n, with phi = p2 + (p1 - p2) pi.
+        constant = p2 * (1 - p2) / (k * (p1 - p2) ** 2)
+        slope = (1 - 2 * p2) / (k * (p1 - p2)) + 1 - 1 / k
+        return solving.OwnVarianceLaw(value, constant / n, slope / n, n)
 
     def _moments(self, counts: NDArray[np.int64], n: int) -> tuple[float, dict[str, float]]:
         rate = counts / n

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ParameterError
 from deniable.mechanisms import solving
 from deniable.mechanisms.designs.mangat import Mangat
 from deniable.mechanisms.designs.parameters import chance
@@ -24,13 +23,14 @@ class StochasticLieDetector(TwoGroupDesign):
     """Moshagen, Musch and Erdfelder 2012: Mangat's design in two samples; carriers follow it with probability t, else say no.
 
     Non-carriers say no with probability p_i: lam_i = pi t + (1 - pi)(1 - p_i). Here `pi` is the prevalence itself, and `t` the
-    proportion of carriers who tell the truth. Only a liar or a non-carrier says "no": epsilon is **infinite**. RRreg "SLD" has
-    p = (p1, p2).
+    proportion of carriers who tell the truth. Only a liar or a non-carrier says "no": epsilon is **infinite**. If `pi` is
+    estimated at or below 0, `t` is unknown, and both still have an interval. RRreg "SLD" has p = (p1, p2).
 
     >>> print(StochasticLieDetector(2 / 12, 10 / 12).estimate_counts(yes=(373, 398), n=(564, 692)))
-    pi   87.07 % ± 8.06
-    t    63.58 % ± 3.40   carriers who tell the truth
-    StochasticLieDetector(p1='1/6', p2='5/6'): 564 + 692 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   87.07 %   78.92 to 95.34
+    t    63.58 %   60.30 to 67.13   carriers who tell the truth
+    StochasticLieDetector(p1='1/6', p2='5/6'): 564 + 692 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a "no" rules out a carrier who follows the instruction: epsilon is infinite
     """
 
@@ -75,10 +75,6 @@ class StochasticLieDetector(TwoGroupDesign):
         return (1 - p, Fraction(0)), (Fraction(0), Fraction(1))
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
-        if estimate.values[0] <= 0:
-            raise ParameterError(
-                "pi", float(estimate.values[0]), "is the estimated prevalence: without carriers there is no t to estimate"
-            )
         return estimate.ratio("t", numerator=1, denominator=0)
 
     def _gradient(self, parameter: str, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,8 +21,9 @@ class Mangat(SurveyDesign):
     of 1992.
 
     >>> print(Mangat(3 / 5).estimate_counts(yes=520, n=1000))
-    pi   20.00 % ± 5.16
-    Mangat(p='3/5'): 1,000 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   20.00 %   14.75 to 25.23
+    Mangat(p='3/5'): 1,000 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a report of 'no' rules out 'yes': epsilon is infinite
     """
 

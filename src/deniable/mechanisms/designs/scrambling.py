@@ -17,7 +17,7 @@ from deniable.mechanisms import solving
 from deniable.mechanisms.designs.design import draw_exactly, drawable
 from deniable.mechanisms.designs.parameters import chance
 from deniable.mechanisms.domain import column, numbers
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["Deck", "Scrambling"]
 
@@ -146,7 +146,7 @@ class Scrambling:
         true = array.astype(np.float64)
         if np.isnan(true).any():
             raise MissingAnswerError(int(np.isnan(true).argmax()), "is missing (NaN or null)")
-        coins = source or system_source()
+        coins = source_or_system(source)
         chances = [[self.truth, self.substituted, 1 - self.truth - self.substituted]]
         which = draw_exactly(drawable(chances), np.zeros(true.size, dtype=np.intp), coins)
         scrambled = self.multiplier.draw(true.size, coins) * true + self.addend.draw(true.size, coins)

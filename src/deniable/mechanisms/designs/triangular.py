@@ -21,8 +21,9 @@ class Triangular(SurveyDesign):
     the other answer, and once per such fact. RRreg codes 1 for "at least one".
 
     >>> print(Triangular(1 / 4).estimate_counts(neither=350, n=700))
-    pi   33.33 % ± 4.94
-    Triangular(p='1/4'): 700 people; epsilon infinite; ± covers 95 %, standard errors by n - 1
+    pi   33.33 %   28.31 to 38.36
+    Triangular(p='1/4'): 700 people; epsilon infinite
+    intervals cover at least 95 %; standard errors by n - 1
     a report of 'neither' rules out 'yes': epsilon is infinite
     """
 

@@ -19,7 +19,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms import solving
 from deniable.mechanisms.designs.design import draw_exactly, drawable
 from deniable.mechanisms.designs.parameters import count
-from deniable.randomness import Source, system_source
+from deniable.randomness import Source, source_or_system
 
 __all__ = ["TwoGroupDesign"]
 
@@ -138,7 +138,7 @@ class TwoGroupDesign(ABC):
             places = np.array([known[name] for name in classes], dtype=np.intp)
         except KeyError:
             raise ParameterError("classes", "…", f"must be of {', '.join(known)}") from None
-        return draw_exactly(drawable(self.class_channel(index)), places, source or system_source()).astype(np.uint8)
+        return draw_exactly(drawable(self.class_channel(index)), places, source_or_system(source)).astype(np.uint8)
 
     def expected_stderr(self, n: Sequence[int], *values: float, parameter: str = "pi") -> float:
         """The standard error of a parameter from `n` people in both samples, if the first two parameters have these values."""

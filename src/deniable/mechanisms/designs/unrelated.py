@@ -28,8 +28,9 @@ class UnrelatedQuestion(SurveyDesign):
     does not know that fact, and once per fact. RRreg "UQTknown" and RRTCS "Horvitz" use the same p; RRTCS calls u alpha.
 
     >>> print(UnrelatedQuestion(p=7 / 10, u=1 / 4).estimate_counts(yes=301, n=900))
-    pi   37.06 % ± 4.41
-    UnrelatedQuestion(p='7/10', u='1/4'): 900 people; epsilon 2.335; ± covers 95 %, standard errors by n - 1
+    pi   37.06 %   32.74 to 41.54
+    UnrelatedQuestion(p='7/10', u='1/4'): 900 people; epsilon 2.335
+    intervals cover 95 %; standard errors by n - 1
     """
 
     p: Any = None
@@ -72,9 +73,10 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
     the estimated u, so it is known only afterwards.
 
     >>> print(UnrelatedQuestion.unknown(7 / 10, 3 / 10).estimate_counts(yes=(180, 220), n=(400, 500)))
-    pi   45.75 % ± 9.15
-    u    43.25 % ± 8.46
-    UnrelatedQuestionUnknown(p1='7/10', p2='3/10'): 400 + 500 people; epsilon 1.856; ± covers 95 %, standard errors by n - 1
+    pi   45.75 %   36.46 to 55.14
+    u    43.25 %   34.67 to 51.92
+    UnrelatedQuestionUnknown(p1='7/10', p2='3/10'): 400 + 500 people; epsilon 1.856
+    intervals cover at least 95 %; standard errors by n - 1
     epsilon is that at the estimated u, in the group with the larger p
     """
 

@@ -20,8 +20,9 @@ class Warner(SurveyDesign):
     calls it "mirrored".
 
     >>> print(Warner(7 / 10).estimate_counts(yes=412, n=1000))
-    pi   28.00 % ± 7.63
-    Warner(p='7/10'): 1,000 people; epsilon 0.8473; ± covers 95 %, standard errors by n - 1
+    pi   28.00 %   20.45 to 35.68
+    Warner(p='7/10'): 1,000 people; epsilon 0.8473
+    intervals cover 95 %; standard errors by n - 1
     >>> round(Warner(epsilon=1.0).epsilon, 6)
     1.0
     """

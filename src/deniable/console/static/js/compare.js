@@ -48,7 +48,7 @@ export class DnCompare extends HTMLElement {
         h('th', { class: 'num c-d', scope: 'col' }, 'B \u2212 A'), h('th', { class: 'c-v', scope: 'col' }, h('span', { class: 'visually-hidden' }, 'verdict')))),
       h('tbody', null, pairs.map((pair, k) => h('tr', { 'data-testid': `compare-${k}` }, h('th', { scope: 'row' }, h('span', { class: 'pad label', title: pair.label }, pair.label)), h('td', { 'aria-hidden': 'true' }),
         h('td', { class: 'num' }, pct(pair.a, digits)), h('td', { class: 'num' }, pct(pair.b, digits)), h('td', { 'aria-hidden': 'true', class: 'c-diff' }),
-        h('td', { class: `num${apart(pair) ? ' est' : ' muted'}` }, `${signed(pair.difference, digits)} \u00b1 ${bare((pair.high - pair.low) / 2, digits)}`), h('td', { class: apart(pair) ? 'apart' : 'quiet' }, verdict(pair))))),
+        h('td', { class: `num${apart(pair) ? ' est' : ' muted'}` }, h('span', null, signed(pair.difference, digits)), h('span', { class: 'ends' }, `${signed(pair.low, digits)} to ${signed(pair.high, digits)}`)), h('td', { class: apart(pair) ? 'apart' : 'quiet' }, verdict(pair))))),
       h('tfoot', { class: 'axis', 'aria-hidden': 'true' }, h('tr', null, Array.from({ length: 7 }, () => h('td')))));
     frame(this, () => this.#draw());
   }

@@ -6,7 +6,10 @@ import { bare, decimals } from './numbers.js';
 
 /** @typedef {import('./types.js').Query} Query */
 /** @typedef {import('./types.js').WindowResult} WindowResult */
-/** @typedef {{value: number, reach: number}} Cell */
+/** @typedef {{value: number, low: number, high: number, reach: number}} Cell */
+
+/** @param {number} [value] @param {number} [low] @param {number} [high] @returns {Cell} */
+export const cellOf = (value = 0, low = 0, high = 1) => ({ value, low, high, reach: (high - low) / 2 });
 
 /** @param {Cell} cell @param {boolean} joint */
 export function shade({ value, reach }, joint) {
@@ -26,7 +29,7 @@ export function heatTable(rows, columns, cells, caption, names, joint) {
     h('thead', null, h('tr', null, h('th', { class: 'corner', scope: 'col' }, names[0]), h('th', { colspan: columns.length, class: 'over-h', scope: 'colgroup' }, `${names[1]}, %`)),
       h('tr', null, h('td'), columns.map((name) => h('th', { scope: 'col' }, label(name))))),
     h('tbody', null, rows.map((name, i) => h('tr', null, h('th', { scope: 'row' }, label(name)),
-      cells[i].map((cell) => h('td', { class: `cell ${shade(cell, joint)}` }, h('b', null, bare(cell.value, digits)), h('span', null, `\u00b1 ${bare(cell.reach, digits)}`)))))));
+      cells[i].map((cell) => h('td', { class: `cell ${shade(cell, joint)}` }, h('b', null, bare(cell.value, digits)), h('span', null, `${bare(cell.low, digits)} to ${bare(cell.high, digits)}`)))))));
   table.style.setProperty('min-width', `${120 + 76 * columns.length}px`);
   return table;
 }
@@ -34,10 +37,10 @@ export function heatTable(rows, columns, cells, caption, names, joint) {
 export function heatKey() {
   return h('div', { class: 'key-box' }, h('h3', null, 'Colour fades with certainty'),
     h('table', { class: 'key', 'aria-label': 'Colours' }, h('tbody', null,
-      h('tr', null, h('th', { scope: 'row' }, '\u00b1 under 30 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
-      h('tr', null, h('th', { scope: 'row' }, '\u00b1 under all of it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
+      h('tr', null, h('th', { scope: 'row' }, 'interval under 60 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
+      h('tr', null, h('th', { scope: 'row' }, 'interval under twice it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
       h('tr', null, h('th', { scope: 'row' }, 'not distinct from 0'), h('td', { class: 'none', colspan: 5 })))),
-    h('p', { class: 'caption' }, 'A cell whose \u00b1 is larger than its share has no colour at all. Below zero: noise outweighed the answers.'));
+    h('p', { class: 'caption' }, 'A cell whose interval is wider than twice its share has no colour at all. Below zero: noise outweighed the answers.'));
 }
 
 /** @typedef {{name: string, estimate?: number[], low?: number[], high?: number[], labels?: string[]}} Part */
@@ -56,22 +59,22 @@ export function heatPart(query) {
     const width = second.labels.length, { estimate = [], low = [], high = [] } = shown.result;
     const cells = first.labels.map((_, i) => second.labels.map((__, j) => {
       const k = i * width + j;
-      return { value: estimate[k] ?? 0, reach: ((high[k] ?? 1) - (low[k] ?? 0)) / 2 };
+      return cellOf(estimate[k], low[k], high[k]);
     }));
-    say(words, `Shares of all answers, with half of each ${shown.confidence} % interval`);
-    put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with \u00b1`, [first.name, second.name], true));
+    say(words, `Shares of all answers, with their ${shown.confidence} % intervals`);
+    put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with intervals`, [first.name, second.name], true));
   }
 
-  /** The server conditions: the \u00b1 of a quotient needs the covariance. */
+  /** The server conditions: the interval of a quotient needs the covariance. */
   async function drawGiven() {
     if (!shown) return;
     const { result, confidence } = shown, other = given === first.name ? second : first;
     try {
       const told = await get(of(query.id, '/history', { from: result.start, to: result.end, given, source: 'panes', confidence: confidence / 100 }), latest());
       const parts = /** @type {Part[]} */ (told.parts).filter((each) => each.estimate);
-      const cells = parts.map((each) => other.labels.map((_, k) => ({ value: each.estimate?.[k] ?? 0, reach: ((each.high?.[k] ?? 1) - (each.low?.[k] ?? 0)) / 2 })));
-      say(words, `Shares of ${other.name} among those of each ${given}, with half of each ${confidence} % interval`);
-      put(box, heatTable(parts.map((each) => String(each.name)), other.labels, cells, `Shares of ${other.name} given ${given}, percent, with \u00b1`, [given, other.name], false));
+      const cells = parts.map((each) => other.labels.map((_, k) => cellOf(each.estimate?.[k], each.low?.[k], each.high?.[k])));
+      say(words, `Shares of ${other.name} among those of each ${given}, with their ${confidence} % intervals`);
+      put(box, heatTable(parts.map((each) => String(each.name)), other.labels, cells, `Shares of ${other.name} given ${given}, percent, with intervals`, [given, other.name], false));
     } catch (error) {
       if (error instanceof Problem) say(words, error.status === 404 ? 'This aggregator cannot condition on a column.' : error.message);
     }

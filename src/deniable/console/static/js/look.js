@@ -6,7 +6,7 @@ import { go, note } from './address.js';
 import { Problem, get, of } from './api.js';
 import { finding } from './compare.js';
 import { badge, h, icons, key, label, put, s, save, say, segmented } from './dom.js';
-import { heatKey, heatTable } from './heat.js';
+import { cellOf, heatKey, heatTable } from './heat.js';
 import { int, moment, pct, shortLabels } from './numbers.js';
 import { binned } from './overview.js';
 import { store } from './store.js';
@@ -104,7 +104,7 @@ export async function look(main, { state }) {
     say(title, found.title);
     say(words, `${found.words} ${v.together ? 'All intervals cover together' : 'Each interval covers on its own'} at 95\u202f%.`.trim());
     compare.show(pairs, query.columns.map((column) => column.name).join(', '));
-    const part = told.fraction < 1 ? `${pct(told.fraction, 0)} of the reports were read; the \u00b1 covers that too.` : told.source === 'panes' ? 'Read from the stored counts of each epoch.' : 'All reports were read.';
+    const part = told.fraction < 1 ? `${pct(told.fraction, 0)} of the reports were read; the intervals cover that too.` : told.source === 'panes' ? 'Read from the stored counts of each epoch.' : 'All reports were read.';
     say(caption, `${part} Hatched: a proxy was down. ${told.reading.join(' ')} ${told.statement}`);
     drawParts(told);
     document.documentElement.dataset.ready = 'look';
@@ -115,11 +115,11 @@ export async function look(main, { state }) {
     const parts = (told.parts ?? []).filter((each) => each.estimate);
     cut.hidden = !parts.length;
     if (!parts.length) return;
-    const cells = parts.map((each) => each.estimate.map((value, k) => ({ value, reach: (each.high[k] - each.low[k]) / 2 })));
+    const cells = parts.map((each) => each.estimate.map((value, k) => cellOf(value, each.low[k], each.high[k])));
     const withheld = told.parts.length - parts.length;
     say(cutWords, `Period B by ${v.by || v.given}. ${withheld ? `${withheld} parts are withheld: too few answers.` : ''} ${v.together ? 'All intervals cover together.' : 'Each interval covers on its own.'}`);
     const names = parts[0].labels.length === query.labels.length ? shortLabels(query) : parts[0].labels.map(String);
-    put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Shares in each part, percent, with \u00b1', [v.by || v.given, 'share'], false));
+    put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Shares in each part, percent, with intervals', [v.by || v.given, 'share'], false));
   }
 
   /** A period is cut in one way at a time. @param {string} name */

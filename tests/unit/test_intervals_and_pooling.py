@@ -439,9 +439,9 @@ def test_histograms_that_cannot_be_compared_are_refused(call: Any, message: str)
 
 
 @pytest.mark.parametrize("sizes", [(100, 100), (50, 300)], ids=str)
-@pytest.mark.parametrize("mechanism", [OptimizedUnary(16, 3.0), DirectEncoding(16, 3.0)], ids=repr)
+@pytest.mark.parametrize("mechanism", [OptimizedUnary(16, 1.0), OptimizedUnary(16, 3.0), DirectEncoding(16, 3.0)], ids=repr)
 def test_small_groups_that_are_alike_are_rejected_no_more_often_than_stated(mechanism: Any, sizes: tuple[int, int]) -> None:
-    """By chi-square, 11.3 % of 100 + 100 and 16 % of 50 + 300. 500 pairs: four standard errors of 5 % are 3.9 points."""
+    """By chi-square, up to 11 % of 100 + 100 and 17 to 33 % of 50 + 300. 500 pairs: four standard errors are 3.9 points."""
     rng, true = np.random.default_rng(4), np.arange(1, 17.0) ** -1.2
     true /= true.sum()
     a, b = mechanism.support()

@@ -250,7 +250,7 @@ class Estimate(Result):
         a, b, n = law
         centre = self.proportions if self.unbiased is None else self.unbiased
         limits = stratified_limits(leaves, reach)
-        if rare.any():
+        if rare.any():  # of strata, both: the exact law is that of equal strata, and does not know how small they are
             exact = rare_limits(centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare])
             limits[rare] = exact if len(leaves) == 1 else _hull(limits[rare], exact)
         return limits

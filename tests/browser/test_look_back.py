@@ -12,6 +12,7 @@ import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from deniable.aggregator.granules import form_granules
 from deniable.queries.buckets import Column
 from deniable.queries.query import Query
 from toolkit import loopback
@@ -30,6 +31,7 @@ def count(console: SeededConsole, query: Query, epoch: int, shares: list[float],
     true = source.multinomial(n, [*shares, max(0.0, 1 - sum(shares))])[: len(shares)]
     counts = (source.binomial(true, a) + source.binomial(n - true, b)).astype("<i8")
     console._pen.execute("INSERT INTO panes VALUES (?, ?, ?, 0, ?, 0, ?)", (query.id, query.serial, epoch, n, counts.tobytes()))
+    form_granules(console._pen, [query], range(epoch + 1))
     console.write(query, [epoch], shares, n)
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from deniable.aggregator.state import connect
 from deniable.aggregator.tokens import RIGHTS, add_token
+from deniable.analyst.analyst import Analyst
 from deniable.audit import service_attacks
 from deniable.audit.attempts import ServiceAudit, ServiceTarget
 from deniable.audit.service_attacks import ForeignChannel, audit_service
 from deniable.cli import cli
 from deniable.errors import ParameterError
-from deniable.queries.keys import AnalystKey
+from deniable.local.services import Address, Aggregator, Proxy, Services, free_ports
+from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.signing import sign
 from toolkit.consoles import SeededConsole, console_query, seeded_console
 from toolkit.crowds import KEY
+from toolkit.operated import wait_until
 from toolkit.proxies import ProxyProcess, query_of_today
 from toolkit.weak_service import weak_service
 
@@ -88,6 +93,27 @@ def test_our_own_services_hold(console: SeededConsole, proxy: ProxyProcess) -> N
     untried = ("another analyst's channel", "quota after a rotation")
     expected = {name: "not tried" if name in untried else "holds" for name in verdicts(found)}
     assert verdicts(found) == expected, str(found)
+
+
+def test_our_own_services_refuse_another_s_channel_and_a_rotated_quota(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    proxies = [Proxy(f"proxy-{i}", Address(port=port)) for i, port in enumerate(ports[1:])]
+    url = Address(port=ports[0]).url
+    ring = KeyRing().add(KEY.public).add(OTHER.public)
+    services = Services(tmp_path, ring, proxies, Aggregator(Address(port=ports[0]), history=None))
+    with closing(connect(tmp_path / "aggregator.db")) as connection:
+        tokens = [add_token(connection, key.owner, RIGHTS, 0) for key in (KEY, OTHER)]
+    relay = ServiceTarget(proxies[0].address.url, services.token(proxies[0], quota=3))
+    query = query_of_today(analyst=KEY.owner, proxies=[proxy.address.url for proxy in proxies])
+    with services, Analyst(url, tokens[0]) as analyst:
+        analyst.publish(sign(query, KEY))
+        wait_until(lambda: set(analyst.queries()[0]["relayed"].values()) == {"done"}, 60)
+        given = ForeignChannel(KEY, OTHER, tokens[1], query)
+        found = audit_service(ServiceTarget(url, tokens[0]), relay, given)
+    assert set(verdicts(found).values()) == {"holds"}, str(found)
+    seen = {each.name: each.seen for each in found.attempts}
+    assert seen["another analyst's channel"] == "the second query got 201", "it is taken, under a tag of its own"
+    assert seen["quota after a rotation"] == "3 messages, 429, a new token, 429"
 
 
 def test_without_rights_or_a_service_nothing_is_tried_and_nothing_claimed(console: SeededConsole) -> None:

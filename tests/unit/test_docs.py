@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import doctest
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 import deniable
 from deniable.cli import cli
 from deniable.mechanisms.mechanism import known_mechanisms
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
 
@@ -53,6 +55,22 @@ def test_every_mechanism_is_documented_and_exported() -> None:
         if kind.__module__.startswith("deniable.mechanisms."):
             assert f"`{name}(" in page, name
             assert getattr(deniable, name) is kind
+
+
+def test_the_citation_names_the_version_that_is_installed() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (version("deniable"), "Apache-2.0")
+
+
+@pytest.mark.parametrize("form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda p: p.name)
+def test_an_issue_form_asks_for_something_that_must_be_given(form: Path) -> None:
+    described = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert described["name"]
+    assert described["description"]
+    fields = [each for each in described["body"] if each["type"] != "markdown"]
+    assert len({each["id"] for each in fields}) == len(fields)
+    assert all(each["attributes"]["label"] for each in fields)
+    assert any(each.get("validations", {}).get("required") for each in fields)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

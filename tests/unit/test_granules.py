@@ -21,6 +21,7 @@ from deniable.queries.schedule import Schedule
 from deniable.queries.summary import summary
 from deniable.service import row_checks
 from toolkit.crowds import ORIGIN, Crowd, minute_query
+from toolkit.releases import ReleasingAggregator, telling_query
 
 TUMBLING = Schedule(ORIGIN, ORIGIN + 3600, 60, 180, 180)
 SLIDING = Schedule(ORIGIN, ORIGIN + 3600, 60, 180, 60)
@@ -187,6 +188,29 @@ def test_granules_outlive_a_restart(crowds: Any) -> None:
     windows = crowd.windows()
     assert [each.n for each in windows if each.index == 0] == [80, 80]
     assert min(differences(windows)) >= 60
+
+
+def statements_to_close(folder: Path, n_epochs: int) -> int:
+    """How many statements read the state when a window of so many epochs is closed, each of them a granule."""
+    folder.mkdir()
+    length = 60 * n_epochs
+    query = telling_query(schedule=Schedule(ORIGIN, ORIGIN + length, 60, length, length), minimum_cohort=2)
+    aggregator = ReleasingAggregator(folder, [query], early=600)
+    for epoch in range(n_epochs):
+        aggregator.answer(query, epoch, 0, 3)
+    aggregator.close_epochs(n_epochs - 1)
+    read: list[str] = []
+    aggregator.state.connection.set_trace_callback(read.append)
+    aggregator.close_epochs(n_epochs)
+    aggregator.state.connection.set_trace_callback(None)
+    assert [each["n"] for each in aggregator.windows(query)] == [3 * n_epochs]
+    assert len(released_granules(aggregator.state.connection, query.id, range(n_epochs))) == n_epochs
+    aggregator.close()
+    return sum(statement.startswith("SELECT") for statement in read)
+
+
+def test_closing_a_window_reads_the_state_as_often_however_many_epochs_it_has(tmp_path: Path) -> None:
+    assert statements_to_close(tmp_path / "long", 24) == statements_to_close(tmp_path / "short", 2) > 0
 
 
 def downgraded(crowd: Crowd) -> None:

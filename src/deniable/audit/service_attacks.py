@@ -269,8 +269,10 @@ def _rotated_quota(client: Any, proxy: ServiceTarget | None) -> Attempt:
     if query is None:
         return Attempt(name, tried, "there is no query on the board whose epochs are running", "not tried")
 
+    # One epoch for all messages: a quota is per epoch, and another may begin meanwhile.
+    header, epoch = query.header, query.schedule.epoch_of(int(time.time()))
+
     def send(token: str) -> Answer:
-        header, epoch = query.header, query.schedule.epoch_of(int(time.time()))
         message_id, payload = secrets.token_bytes(16), secrets.token_bytes(record_bytes(header.size_class) - 32)
         record = Share(header.channel_tag, epoch, header.size_class, message_id, payload).to_bytes()  # noise, without a partner
         headers = {**bearer(token), "Content-Type": "application/octet-stream"}
@@ -286,6 +288,8 @@ def _rotated_quota(client: Any, proxy: ServiceTarget | None) -> Attempt:
         return Attempt(name, tried, f"{rotated.status}: the token cannot be rotated", "holds")
     more = send(str(_document(rotated)["token"]))
     seen = f"{len(answers) - 1} messages, 429, a new token, {more.status}"
+    if more.status not in (202, 429):  # the epoch is closed, say
+        return Attempt(name, tried, seen, "not tried")
     return Attempt(name, tried, seen, "broken" if more.status == 202 else "holds")
 
 

@@ -241,6 +241,35 @@ def audit_running_service(
         raise click.exceptions.Exit(_NOT_HELD)
 
 
+@audit.command("releases")
+@click.argument("url")
+@click.option("--token-file", type=_FILE, required=True, help="A token of the aggregator that may read queries.")
+@click.option("--query", "queries", multiple=True, help="The id of a query, repeatable [default: all that the token may read].")
+@click.option("--epochs", type=number, default=12, show_default=True, help="Newest epochs of which every period is asked for.")
+@click.option("--figures", type=_FILE, help="Keep the figures in this file, and subtract those that it has from earlier runs.")
+@click.option("--json", "wants_json", is_flag=True, help="Print one JSON object.")
+def audit_published_figures(
+    url: str, token_file: Path, queries: tuple[str, ...], epochs: int, figures: Path | None, wants_json: bool
+) -> None:
+    """Subtract everything from everything that a token may read at the aggregator URL: nothing small may remain.
+
+    Windows, counts of epochs, and the history over all periods, cuts and fractions are read. An aggregator shows only the newest
+    revision of a window: run this repeatedly with --figures to subtract revisions. Exit code 1 if two figures differ by fewer
+    answers than the query's minimum cohort, and not by none.
+    """
+    from deniable.analyst.analyst import Analyst  # noqa: PLC0415 - only here
+    from deniable.audit.releases import audit_releases, read_figures, write_figures  # noqa: PLC0415
+
+    known = [] if figures is None else read_figures(figures)
+    with Analyst(url, read_token(token_file)) as analyst:
+        found, figures_now = audit_releases(analyst, queries, epochs, known)
+    if figures is not None:
+        write_figures(figures, figures_now)
+    say(as_json(found.to_dict()) if wants_json else str(found))
+    if not found.holds:
+        raise click.exceptions.Exit(_NOT_HELD)
+
+
 @audit.command("verify")
 @click.argument("file", type=_FILE)
 @click.option("--trusted", type=_FILE, help="The public key that must have signed it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,17 @@ def critical_values(confidence: float, degrees: _Floats, covariance: _Floats | N
 
 
 def _student(confidence: float, degrees: _Floats) -> _Floats:
+    if degrees.size and (degrees == degrees.flat[0]).all():  # as for all labels of one group of reports
+        return np.full(degrees.shape, _one_quantile(confidence, float(degrees.flat[0])))
+    return _quantiles(confidence, degrees)
+
+
+@lru_cache(maxsize=256)
+def _one_quantile(confidence: float, degrees: float) -> float:
+    return float(_quantiles(confidence, np.array([degrees]))[0])
+
+
+def _quantiles(confidence: float, degrees: _Floats) -> _Floats:
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415 - slow to import
 
     level = (1 + confidence) / 2

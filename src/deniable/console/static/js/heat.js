@@ -59,7 +59,7 @@ export function heatPart(query) {
     const width = second.labels.length, { estimate = [], low = [], high = [] } = shown.result;
     const cells = first.labels.map((_, i) => second.labels.map((__, j) => {
       const k = i * width + j;
-      return cellOf(estimate[k], low[k], high[k]);
+      return cellOf(estimate[k] ?? undefined, low[k] ?? undefined, high[k] ?? undefined);
     }));
     say(words, `Shares of all answers, with their ${shown.confidence} % intervals`);
     put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with intervals`, [first.name, second.name], true));

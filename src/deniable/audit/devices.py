@@ -71,6 +71,8 @@ class DeviceLife:
     others: tuple[Query, ...] = ()
     """Further queries asked in the same rounds."""
     device_kind: type[_SlowDevice] = _SlowDevice
+    clock_kind: type[VirtualClock] = VirtualClock
+    epochs: int = EPOCHS
     signed: list[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +82,7 @@ class DeviceLife:
     def limit(self) -> Fraction:
         """What the owner allows in total: for each query, enough for all but two epochs."""
         asked = [self.query, *self.others]
-        return sum((encoding.cost_of_answer(each) * (1 if each.memoize else EPOCHS - 2) for each in asked), Fraction())
+        return sum((encoding.cost_of_answer(each) * (1 if each.memoize else max(1, self.epochs - 2)) for each in asked), Fraction())
 
     def policy(self) -> Policy:
         """The policy of a careful owner who allows exactly that."""
@@ -100,7 +102,7 @@ class DeviceLife:
     def live(self, vault: Vault, source: Source, seconds: float = 0.0) -> tuple[Observed, ListeningNetwork]:
         """One life: everything seen of it, and everything sent to the proxies."""
         policy, query = self.policy(), self.query
-        clock = VirtualClock(float(query.schedule.origin))
+        clock = self.clock_kind(float(query.schedule.origin))
         step = source.step if isinstance(source, PositionedSource) else None
         place = Path(tempfile.mkdtemp(dir=self.folder))
         own = Vault(Path(shutil.copy(vault.path, place / "vault.db")))
@@ -110,7 +112,7 @@ class DeviceLife:
         device.seconds = seconds
         network = ListeningNetwork(clock, tuple(query.proxies), self.signed)
         cadence = Cadence(max(2 * policy.slot * len(self.signed), query.schedule.every // _ROUNDS), policy.slot)
-        n_rounds = EPOCHS * query.schedule.every // cadence.every + 2
+        n_rounds = self.epochs * query.schedule.every // cadence.every + 2
         seen = network.seen
         for receipts, _ in islice(rounds(device, network, cadence, clock=clock, sleep=clock.sleep), max(n_rounds, 2)):
             seen.outcomes += [(r.query, r.outcome, r.reason, r.detail, r.epsilon, r.left) for r in receipts]

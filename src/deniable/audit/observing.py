@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import floor
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,18 @@ from numpy.typing import NDArray
 from deniable.randomness import Source, seeded_source
 from deniable.wire.shares import record_bytes
 
-__all__ = ["LEDGER_TABLES", "VISIBLE_BYTES", "ListeningNetwork", "Observed", "PositionedSource", "VirtualClock", "shown_to_proxy"]
+__all__ = ["LEDGER_TABLES", "VISIBLE_BYTES", "ListeningNetwork", "Observed", "PositionedSource", "VirtualClock", "WorkClock", "shown_to_proxy"]
 
 VISIBLE_BYTES = 32
 """Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message id."""
 LEDGER_TABLES = ("spent", "charges", "epochs", "versions", "proxies", "receipts", "counters")
 """The store's tables that determine what the device does next towards any other party, and the receipts."""
+
+
+_SLOWNESS = 4.0
+"""How much slower a device is than this machine."""
+_STEP = 0.5
+"""Seconds on the device's clock: less work than this is not told from none."""
 
 
 class PositionedSource(Source):
@@ -56,6 +64,28 @@ class VirtualClock:
         if seconds < 0:
             raise ValueError("time does not go back")
         self.time += seconds
+
+
+class WorkClock(VirtualClock):
+    """A clock that also advances, in steps of half a second, by the processor time that this process uses.
+
+    Waiting costs nothing, so that a busy machine does not look like a device that works.
+    """
+
+    def __init__(self, time: float = 0) -> None:
+        super().__init__(time)
+        self._mark, self._told = process_time(), time
+
+    def __call__(self) -> float:
+        used = _SLOWNESS * (process_time() - self._mark)
+        self._told = self.time + floor(used / _STEP) * _STEP
+        return self._told
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, from the time last told."""
+        self.time = self._told
+        super().sleep(seconds)
+        self._told, self._mark = self.time, process_time()
 
 
 @dataclass

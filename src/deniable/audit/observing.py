@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from deniable.randomness import Source, seeded_source
 from deniable.wire.shares import record_bytes
 
-__all__ = ["LEDGER_TABLES", "VISIBLE_BYTES", "ListeningNetwork", "Observed", "PositionedSource", "VirtualClock", "WorkClock", "shown_to_proxy"]
+__all__ = [
+    "LEDGER_TABLES",
+    "VISIBLE_BYTES",
+    "ListeningNetwork",
+    "Observed",
+    "PositionedSource",
+    "VirtualClock",
+    "WorkClock",
+    "shown_to_proxy",
+]
 
 VISIBLE_BYTES = 32
 """Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message id."""
@@ -99,10 +108,12 @@ class Observed:
     outcomes: list[tuple[Any, ...]] = field(default_factory=list)
     ledger: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     queue: list[tuple[Any, ...]] = field(default_factory=list)
+    rounds: list[float] = field(default_factory=list)
+    """When each round was over: whatever the device does next, it cannot do earlier."""
 
     def difference(self, other: Observed) -> str | None:
         """The name of the first thing that differs; None if nothing does."""
-        for part in ("outcomes", "ledger", "queue", "sends", "polls"):
+        for part in ("outcomes", "ledger", "queue", "sends", "polls", "rounds"):
             if getattr(self, part) != getattr(other, part):
                 return part
         return None

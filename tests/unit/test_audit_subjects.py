@@ -233,6 +233,9 @@ def test_every_party_of_a_pipeline_sees_what_it_may(tmp_path: Path, changes: dic
     for name in blind:
         assert by_name[name].claim == by_name[name].shown == 0
     assert "report for report" in str(audit)
+    of_a_life = {name for name in by_name if name.startswith("a life of ")}
+    linked = {each.name for each in audit.comparisons} & {"two reports are equal as often as is stated"}
+    assert bool(of_a_life) == bool(linked) == query.memoize
 
 
 # --- signed reports ----------------------------------------------------------------------------------------------------

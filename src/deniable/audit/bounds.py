@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LossBounds", "best_event", "invisible_below", "loss_bounds", "visible_from"]
+__all__ = ["LossBounds", "best_event", "clopper_pearson", "invisible_below", "loss_bounds", "visible_from"]
 
 _CAUTION = 2.5
 """How many standard errors each probability of an event is discounted by when the event is chosen."""
@@ -21,7 +21,7 @@ class LossBounds(NamedTuple):
     high: float
 
 
-def _clopper_pearson(hits: int, n: int, error: float) -> tuple[float, float]:
+def clopper_pearson(hits: int, n: int, error: float) -> tuple[float, float]:
     """An exact interval for a probability; each side fails with probability at most `error` (Clopper and Pearson 1934)."""
     from scipy.stats import beta  # noqa: PLC0415 - slow to import
 
@@ -35,7 +35,7 @@ def loss_bounds(hits_one: int, hits_other: int, n: int, error: float) -> LossBou
 
     If epsilon is claimed for both, no event has a larger ratio, so a lower bound above the claim refutes it.
     """
-    one, other = (_clopper_pearson(hits, n, error / 4) for hits in (hits_one, hits_other))
+    one, other = (clopper_pearson(hits, n, error / 4) for hits in (hits_one, hits_other))
     low = math.log(one[0] / other[1]) if one[0] > 0 else -math.inf
     high = math.log(one[1] / other[0]) if other[0] > 0 else math.inf
     return LossBounds(low, high)

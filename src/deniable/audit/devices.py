@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -40,7 +41,7 @@ from deniable.queries.signing import SignedQuery, sign
 from deniable.randomness import Source, system_source
 from deniable.wire.shares import Share, join, record_bytes
 
-__all__ = ["DeviceLife", "audit_device", "compared_lives"]
+__all__ = ["DeviceLife", "SlowDevice", "audit_device", "compared_lives"]
 
 EPOCHS = 4
 """Epochs per life. The ledger pays for two answers fewer, so that a refusal is seen too."""
@@ -50,14 +51,15 @@ _SQL_SECONDS = (0.05, 0.9)
 """How long the SQL takes on each of the two vaults. That may depend on the data, so it must not show."""
 
 
-class _SlowDevice(Device):
+class SlowDevice(Device):
     """A device whose SQL takes time on its clock."""
 
     seconds = 0.0
 
     def _read(self, book: StoreTransaction, query: Query) -> list[int]:
         found = super()._read(book, query)
-        self.clock.sleep(self.seconds)  # type: ignore[attr-defined]
+        if self.seconds:
+            self.clock.sleep(self.seconds)  # type: ignore[attr-defined]
         return found
 
 
@@ -70,7 +72,12 @@ class DeviceLife:
     key: AnalystKey
     others: tuple[Query, ...] = ()
     """Further queries asked in the same rounds."""
-    device_kind: type[_SlowDevice] = _SlowDevice
+    device_kind: type[SlowDevice] = SlowDevice
+    clock_kind: type[VirtualClock] = VirtualClock
+    epochs: int = EPOCHS
+    one_answer_per_round: bool = False
+    """Whether rounds are as short as can be, so that an answer that takes longer than its slot delays the next poll; they last
+    until everything is uploaded."""
     signed: list[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +87,9 @@ class DeviceLife:
     def limit(self) -> Fraction:
         """What the owner allows in total: for each query, enough for all but two epochs."""
         asked = [self.query, *self.others]
-        return sum((encoding.cost_of_answer(each) * (1 if each.memoize else EPOCHS - 2) for each in asked), Fraction())
+        return sum(
+            (encoding.cost_of_answer(each) * (1 if each.memoize else max(1, self.epochs - 2)) for each in asked), Fraction()
+        )
 
     def policy(self) -> Policy:
         """The policy of a careful owner who allows exactly that."""
@@ -97,10 +106,19 @@ class DeviceLife:
             deadline=1.0,
         )
 
+    def _rounds(self, policy: Policy) -> tuple[Cadence, int]:
+        """How long rounds are, and how many there are."""
+        every, slot, n_queries = self.query.schedule.every, policy.slot, len(self.signed)
+        if self.one_answer_per_round:
+            cadence = Cadence(2 * slot, slot)
+            return cadence, policy.upload_within // cadence.every + 2 * n_queries + 2
+        cadence = Cadence(max(2 * slot * n_queries, every // _ROUNDS), slot)
+        return cadence, self.epochs * every // cadence.every + 2
+
     def live(self, vault: Vault, source: Source, seconds: float = 0.0) -> tuple[Observed, ListeningNetwork]:
         """One life: everything seen of it, and everything sent to the proxies."""
         policy, query = self.policy(), self.query
-        clock = VirtualClock(float(query.schedule.origin))
+        clock = self.clock_kind(float(query.schedule.origin))
         step = source.step if isinstance(source, PositionedSource) else None
         place = Path(tempfile.mkdtemp(dir=self.folder))
         own = Vault(Path(shutil.copy(vault.path, place / "vault.db")))
@@ -109,10 +127,10 @@ class DeviceLife:
         )
         device.seconds = seconds
         network = ListeningNetwork(clock, tuple(query.proxies), self.signed)
-        cadence = Cadence(max(2 * policy.slot * len(self.signed), query.schedule.every // _ROUNDS), policy.slot)
-        n_rounds = EPOCHS * query.schedule.every // cadence.every + 2
+        cadence, n_rounds = self._rounds(policy)
         seen = network.seen
         for receipts, _ in islice(rounds(device, network, cadence, clock=clock, sleep=clock.sleep), max(n_rounds, 2)):
+            seen.rounds.append(clock.time)
             seen.outcomes += [(r.query, r.outcome, r.reason, r.detail, r.epsilon, r.left) for r in receipts]
             with device.store.transaction() as book:
                 seen.queue += book._db.execute("SELECT proxy, due, expires, length(record) FROM queue ORDER BY place")
@@ -140,6 +158,7 @@ def compared_lives(life: DeviceLife, pair: VaultPair, lives: int, seed: str = "c
     names = {
         "sends": ("uploads have the same times, order, sizes and, for all proxies but the last, bytes", f"{sends:,} uploads"),
         "polls": ("polls have the same times and proxies", f"{polls:,} polls"),
+        "rounds": ("rounds are over at the same times", f"{lives} lives"),
         "queue": ("the queue is the same, and so are its expiry times", f"{lives} lives"),
         "ledger": ("charges, receipts and counters are the same", f"{lives} lives"),
         "outcomes": ("answers and refusals are the same, for the same reasons", f"{refused:,} refusals"),
@@ -161,11 +180,13 @@ def audit_device(
     confidence: float = 0.999,
     source: Source | None = None,
     progress: Progress | None = None,
+    more: Sequence[ExactCheck] = (),
 ) -> Audit:
     """Audit one device that answers `query` from one of two vaults.
 
     `lives` pairs of lives are compared exactly. `n` reports are drawn by the device's own functions for the games about the
-    report, and `devices` whole devices are run for the game about everything a device sends (0 for none).
+    report, and `devices` whole devices are run for the game about everything a device sends (0 for none). `more` are further checks for
+    the same findings, such as those of :mod:`deniable.audit.data_leaks`.
     """
     check_confidence(confidence)
     # The same question is also asked under another name: an analyst may ask again, and the ledger has to notice.
@@ -173,6 +194,7 @@ def audit_device(
     life = DeviceLife(query, folder, AnalystKey.generate(query.analyst), (again,))
     comparisons, last = compared_lives(life, pair, lives)
     comparisons.append(_ledger_holds(life, last))
+    comparisons += more
     if progress:
         progress(0.2)
     coins = source or system_source()

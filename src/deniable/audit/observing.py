@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import floor
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,27 @@ from numpy.typing import NDArray
 from deniable.randomness import Source, seeded_source
 from deniable.wire.shares import record_bytes
 
-__all__ = ["LEDGER_TABLES", "VISIBLE_BYTES", "ListeningNetwork", "Observed", "PositionedSource", "VirtualClock", "shown_to_proxy"]
+__all__ = [
+    "LEDGER_TABLES",
+    "VISIBLE_BYTES",
+    "ListeningNetwork",
+    "Observed",
+    "PositionedSource",
+    "VirtualClock",
+    "WorkClock",
+    "shown_to_proxy",
+]
 
 VISIBLE_BYTES = 32
 """Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message id."""
 LEDGER_TABLES = ("spent", "charges", "epochs", "versions", "proxies", "receipts", "counters")
 """The store's tables that determine what the device does next towards any other party, and the receipts."""
+
+
+_SLOWNESS = 4.0
+"""How much slower a device is than this machine."""
+_STEP = 0.5
+"""Seconds on the device's clock: less work than this is not told from none."""
 
 
 class PositionedSource(Source):
@@ -58,6 +75,28 @@ class VirtualClock:
         self.time += seconds
 
 
+class WorkClock(VirtualClock):
+    """A clock that also advances, in steps of half a second, by the processor time that this process uses.
+
+    Waiting costs nothing, so that a busy machine does not look like a device that works.
+    """
+
+    def __init__(self, time: float = 0) -> None:
+        super().__init__(time)
+        self._mark, self._told = process_time(), time
+
+    def __call__(self) -> float:
+        used = _SLOWNESS * (process_time() - self._mark)
+        self._told = self.time + floor(used / _STEP) * _STEP
+        return self._told
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, from the time last told."""
+        self.time = self._told
+        super().sleep(seconds)
+        self._told, self._mark = self.time, process_time()
+
+
 @dataclass
 class Observed:
     """The observable results of one life. If they differ between two devices that differ only in their data, the data leak."""
@@ -69,10 +108,12 @@ class Observed:
     outcomes: list[tuple[Any, ...]] = field(default_factory=list)
     ledger: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     queue: list[tuple[Any, ...]] = field(default_factory=list)
+    rounds: list[float] = field(default_factory=list)
+    """When each round was over: whatever the device does next, it cannot do earlier."""
 
     def difference(self, other: Observed) -> str | None:
         """The name of the first thing that differs; None if nothing does."""
-        for part in ("outcomes", "ledger", "queue", "sends", "polls"):
+        for part in ("outcomes", "ledger", "queue", "sends", "polls", "rounds"):
             if getattr(self, part) != getattr(other, part):
                 return part
         return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deniable.audit.findings import Audit, ExactCheck
 from deniable.audit.game import FEWEST, Game, Progress, Verdict, play, play_together
+from deniable.audit.lifetimes import crowd_check, life_game, linkability_check
 from deniable.audit.mechanisms import check_confidence
 from deniable.audit.observing import VISIBLE_BYTES
 from deniable.audit.pipeline import History, Passage, Pipeline, histories_of
@@ -52,7 +53,7 @@ def audit_pipeline(
     histories = histories_of(query, places.tolist())
     pipeline = Pipeline(query, folder, coins)
     games, parts = _games(query, histories, places)
-    errors = [(1 - confidence) / (len(games) + 3)] * len(games)
+    errors = [(1 - confidence) / (len(games) + 5)] * len(games)
     order: list[NDArray[np.float64]] = []
     noise = _Noise(len(query.proxies), record_bytes(query.size_class or 0))
 
@@ -66,6 +67,10 @@ def audit_pipeline(
     linkage = _linkage(np.concatenate(order), n, errors[0])
     verdicts += [] if linkage is None else [linkage]
     verdicts.append(_analyst(query, places, min(n, _MOST_WINDOWS), errors[0], coins))
+    checks = [noise.found(errors[0]), crowd_check(query)]
+    if query.memoize:
+        verdicts.append(play(life_game(query, places, coins), max(n, FEWEST), errors[0]))
+        checks.append(linkability_check(query, inputs_of(query.mechanism)[1], n, errors[0], coins))
     notes = (
         f"Query {query.id!r}, version {query.serial}, hash {query.digest.hex()[:16]}; {len(query.proxies)} proxies;"
         f" {histories[0].epochs} epoch{'s' if histories[0].epochs > 1 else ''} of a person's answers.",
@@ -78,7 +83,7 @@ def audit_pipeline(
         query.epsilon_local,
         confidence,
         tuple(verdicts),
-        (noise.found(errors[0]),),
+        tuple(check for check in checks if check is not None),
         notes,
         people,
     )

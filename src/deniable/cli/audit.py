@@ -165,6 +165,7 @@ def audit_one_device(query_file: Path, vault: Path | None, other: Path | None, l
 
     Exit code 1 if a claim is refuted, or if two lives that differ only in the data differ in anything but the report.
     """
+    from deniable.audit.data_leaks import compared_contents  # noqa: PLC0415
     from deniable.audit.devices import audit_device  # noqa: PLC0415 - loads the client and its sandbox
     from deniable.audit.vault_pairs import given_pair, made_pair  # noqa: PLC0415
 
@@ -178,7 +179,8 @@ def audit_one_device(query_file: Path, vault: Path | None, other: Path | None, l
         with tempfile.TemporaryDirectory(prefix="deniable-audit-") as place:
             folder = Path(place)
             pair = made_pair(query, folder) if vault is None or other is None else given_pair(query, vault, other)
-            return audit_device(query, pair, folder, n, lives, devices, common["confidence"], progress=progress)
+            more = compared_contents(query, pair, folder)
+            return audit_device(query, pair, folder, n, lives, devices, common["confidence"], progress=progress, more=more)
 
     _run(f"device answering {query.id}", {"n": n, "lives": lives, "devices": devices}, {"device": run}, common, query)
 

@@ -195,7 +195,7 @@ def test_a_device_shows_nothing_but_its_report(tmp_path: Path, changes: dict[str
     query = asked(mechanism=MECHANISM, **changes)
     audit = audit_device(query, made_pair(query, tmp_path), tmp_path, n=60_000, lives=1, devices=0, source=seeded_source(4))
     assert audit.holds
-    assert len(audit.comparisons) == 6
+    assert len(audit.comparisons) == 7
     one_answer, averaged = audit.verdicts
     assert one_answer.tightness > 0.75
     assert averaged.claim == (query.epsilon_charged if query.memoize else pytest.approx(query.epsilon_local * 2, rel=0.6))

@@ -108,7 +108,7 @@ def _hostile(query: Query, name: str, sql: str, columns: list[Column]) -> Query:
 def _memory_query(query: Query) -> Query:
     """One answer if so many megabytes can be held, and another if not."""
     texts = ["t0(x) AS MATERIALIZED (SELECT 'abcdefghijklmno')"]
-    texts += [f"t{i + 1}(x) AS MATERIALIZED (SELECT x||x||x||x FROM t{i})" for i in range(6)]
+    texts += [f"t{i + 1}(x) AS MATERIALIZED (SELECT x||x||x||x FROM t{i})" for i in range(6)]  # noqa: S608
     numbers = [", ".join(f"({i})" for i in range(count)) for count in (16, _MEGABYTES)]
     held = "SELECT count(*) FROM (SELECT DISTINCT d.i || '/' || m.i || t6.x FROM t6, d, m)"
     tables = [*texts, f"d(i) AS (VALUES {numbers[0]})", f"m(i) AS (VALUES {numbers[1]})"]

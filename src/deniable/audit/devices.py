@@ -185,8 +185,8 @@ def audit_device(
     """Audit one device that answers `query` from one of two vaults.
 
     `lives` pairs of lives are compared exactly. `n` reports are drawn by the device's own functions for the games about the
-    report, and `devices` whole devices are run for the game about everything a device sends (0 for none). `more` are further checks for
-    the same findings, such as those of :mod:`deniable.audit.data_leaks`.
+    report, and `devices` whole devices are run for the game about everything a device sends (0 for none). `more` are further
+    checks for the same findings, such as those of :mod:`deniable.audit.data_leaks`.
     """
     check_confidence(confidence)
     # The same question is also asked under another name: an analyst may ask again, and the ledger has to notice.

@@ -15,7 +15,7 @@ from deniable.display import Bar, Display, coverage_text, limits_text, pad, pand
 from deniable.errors import ParameterError
 from deniable.estimation.group_rates import GroupRates
 from deniable.estimation.interval_laws import IntervalLaw, ShareLaw
-from deniable.estimation.intervals import cut_to_shares, p_text, skewed_reach
+from deniable.estimation.intervals import critical_values, cut_to_shares, p_text, skewed_reach
 from deniable.estimation.statistic import Statistic, decimals_for, normal_reach
 from deniable.results import Result, encode, fields_of
 
@@ -128,6 +128,8 @@ class DesignEstimate(Result):
     """Skewness and kurtosis of one person's contribution to each parameter, if far from normal."""
     law: IntervalLaw | None = None
     """Of a single parameter: the law of its interval, if that is neither of the above."""
+    degrees: tuple[float, ...] | None = None
+    """Degrees of freedom of each variance, for differences of means; by default infinitely many."""
 
     @classmethod
     def linear(
@@ -184,7 +186,8 @@ class DesignEstimate(Result):
         "jeffreys" combines Jeffreys' intervals of the samples' rates (for a ratio, by Fieller's theorem) and is cut to [0, 1].
         If the design lets a rate come so close to 0 or 1 that no interval covers just as stated (see
         :meth:`covers_more`), that rate's limits are Clopper and Pearson's. "wald" is the estimate ± the normal quantile times
-        the standard error, which most packages print. The default is the first, if there are rates; for skewed contributions
+        the standard error, which most packages print. The default is the first, if there are rates; for differences of means,
+        Student's quantile with Welch and Satterthwaite's degrees of freedom (`degrees`); for skewed contributions
         (`shapes`) the skewness is transformed away, with degrees of freedom by their kurtosis
         (:func:`~deniable.estimation.intervals.skewed_reach`).
         """
@@ -198,6 +201,9 @@ class DesignEstimate(Result):
             return self.values[:, None] + reach * self.stderr[:, None]
         if self.law is not None and method is None:
             return cut_to_shares(np.array([self.law.interval(confidence)]), self.stderr)
+        if self.degrees is not None and method is None:
+            z = critical_values(confidence, np.array(self.degrees), None, False)
+            return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
@@ -244,7 +250,8 @@ class DesignEstimate(Result):
         if groups is not None:
             groups = dataclasses.replace(groups, weights=by @ groups.weights, shift=by @ groups.shift + shift)
         covariances = {kind: by @ covariance @ by.T for kind, covariance in self.covariances.items()}
-        return self.replaced(names=names, values=by @ self.values + shift, covariances=covariances, groups=groups)
+        values = by @ self.values + shift
+        return self.replaced(names=names, values=values, covariances=covariances, groups=groups, degrees=None)
 
     def ratio(self, name: str, numerator: int, denominator: int) -> DesignEstimate:
         """The denominator's parameter, and the numerator's over it, by the delta method.

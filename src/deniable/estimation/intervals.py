@@ -22,6 +22,7 @@ __all__ = [
     "skewed_reach",
     "square_and_add",
     "stratified_limits",
+    "welch_degrees",
 ]
 
 _Floats = NDArray[np.float64]
@@ -58,6 +59,21 @@ def critical_values(confidence: float, degrees: _Floats, covariance: _Floats | N
         return bound
     # The level at which the normal quantile equals that of the maximum; Student's at the same level is exact for one label.
     return np.minimum(bound, _student(math.erf(_largest(confidence, covariance) / math.sqrt(2)), degrees))
+
+
+def welch_degrees(terms: Sequence[Any], degrees: Sequence[Any]) -> _Floats:
+    """Degrees of freedom of a sum of independent variances (Welch and Satterthwaite), from those of each term.
+
+    Infinite where there is no variance at all.
+
+    >>> welch_degrees([2.0, 2.0], [5.0, 5.0]).tolist()
+    10.0
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [(np.asarray(term, dtype=np.float64), d) for term, d in zip(terms, degrees, strict=True)]
+        shrink = sum(np.where(term > 0, term**2 / d, 0.0) for term, d in parts)
+        total = np.asarray(sum(term for term, _ in parts), dtype=np.float64)
+        return np.where(total > 0, total**2 / shrink, np.inf)
 
 
 def _student(confidence: float, degrees: _Floats) -> _Floats:

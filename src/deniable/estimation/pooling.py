@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.intervals import welch_degrees
 from deniable.estimation.score_laws import combined_law
 from deniable.estimation.unbias import Moments, finite
 
@@ -158,10 +159,7 @@ def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
 def welch_satterthwaite(terms: Sequence[_Floats], parts: Sequence[Estimate]) -> _Floats:
     """Degrees of freedom of a sum of independent variances, label by label; infinite where there is no variance at all."""
     degrees = [np.maximum(part.n - 1.0 if part.degrees is None else part.degrees, 0.0) for part in parts]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shrink = sum(np.where(term > 0, term**2 / d, 0.0) for term, d in zip(terms, degrees, strict=True))
-        total = np.asarray(sum(terms), dtype=np.float64)
-        return np.where(total > 0, total**2 / shrink, np.inf)
+    return welch_degrees(terms, degrees)
 
 
 def _check_size(name: Any, size: Any, estimate: Estimate) -> float:

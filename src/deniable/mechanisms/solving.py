@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
     from deniable.estimation.group_rates import GroupRates
     from deniable.estimation.interval_laws import LikelihoodLaw, OwnVarianceLaw
+    from deniable.estimation.intervals import welch_degrees
     from deniable.estimation.score_laws import matrix_law
     from deniable.estimation.tables import Table
     from deniable.estimation.unbias import (
@@ -55,6 +56,7 @@ __all__ = [
     "misfit",
     "pure_moments",
     "support_rates",
+    "welch_degrees",
     "without_negative_eigenvalues",
 ]
 
@@ -65,6 +67,7 @@ _MODULES = {
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
     "group_rates": ("GroupRates",),
     "interval_laws": ("LikelihoodLaw", "OwnVarianceLaw"),
+    "intervals": ("welch_degrees",),
     "score_laws": ("matrix_law",),
     "tables": ("Table",),
     "unbias": (

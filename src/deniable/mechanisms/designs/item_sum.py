@@ -29,7 +29,7 @@ class ItemSum:
     quantitative sensitive questions", Journal of Survey Statistics and Methodology 2(1), 2014.
 
     >>> print(ItemSum().estimate(long=[12, 9, 15, 20, 7, 11], short=[8, 10, 9, 6, 12, 7]))
-    mean   3.67   -0.42 to 7.76
+    mean   3.67   -1.26 to 8.59
     ItemSum(): 6 + 6 people; epsilon infinite
     intervals cover 95 %; standard errors by n - 1
     no coin protects an answer: a sum of 0 gives all its numbers away, and epsilon is infinite
@@ -63,11 +63,20 @@ class ItemSum:
         if min(deviations) < 0 or min(n) < 2:
             raise ParameterError("n", list(n), "must be at least 2 people in each sample, with deviations of at least 0")
         value = np.array([means[0] - means[1]])
-        unbiased = sum(deviation**2 / people for deviation, people in zip(deviations, n, strict=True))
+        variances = [deviation**2 / people for deviation, people in zip(deviations, n, strict=True)]
+        unbiased = sum(variances)
         by_n = sum(d**2 * (people - 1) / people**2 for d, people in zip(deviations, n, strict=True))
         covariances = {"n-1": np.array([[unbiased]]), "n": np.array([[by_n]])}
         return solving.DesignEstimate(
-            repr(self), self.names, value, covariances, tuple(n), self.epsilon, notes=(_NOT_PRIVATE,), proportions=False
+            repr(self),
+            self.names,
+            value,
+            covariances,
+            tuple(n),
+            self.epsilon,
+            notes=(_NOT_PRIVATE,),
+            proportions=False,
+            degrees=(float(solving.welch_degrees(variances, [people - 1 for people in n])),),
         )
 
     def expected_stderr(

@@ -172,7 +172,7 @@ def _head(simulation: Simulation, words: _Words) -> RenderableType:
         (f"{words.title}\n", "bold"),
         (f"{who}\n{how} {asked}\n", ""),
         (f"epsilon, local    {query.epsilon_local:.4f}  per answer, against anyone who sees who answered\n", "cyan"),
-        (f"epsilon, sampled  {query.sampled_loss}, per answer, against those who cannot see who answered", "cyan"),
+        (f"epsilon, sampled  {query.sampled_loss}, against anyone else", "cyan"),
     ]
     return Text.assemble(*lines)
 

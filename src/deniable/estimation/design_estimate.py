@@ -202,8 +202,8 @@ class DesignEstimate(Result):
         if self.law is not None and method is None:
             return cut_to_shares(np.array([self.law.interval(confidence)]), self.stderr)
         if self.degrees is not None and method is None:
-            z = critical_values(confidence, np.array(self.degrees), None, False)
-            return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
+            student = critical_values(confidence, np.array(self.degrees), None, False) * self.stderr
+            return np.column_stack([self.values - student, self.values + student])
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)

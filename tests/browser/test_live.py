@@ -259,7 +259,7 @@ def test_a_thousand_windows_of_a_hundred_labels_leave_time_for_50_frames_a_secon
     console.write(query, range(1000), shares, 6000)
     watch(browser, console, query)
     described = "return document.querySelector('dn-timeline svg').ariaLabel || ''"
-    browser.wait(lambda: "1000 windows" in browser.run(described), "no line of 1,000 windows")
+    browser.wait(lambda: "1000 windows" in browser.run(described), "no line of 1,000 windows", seconds=120)
     browser.cdp("Performance.enable", timeDomain="threadTicks")
     browser.run(
         "window.drawn = 0; const step = () => { window.drawn += 1; requestAnimationFrame(step); }; requestAnimationFrame(step)"

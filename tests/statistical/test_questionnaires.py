@@ -85,7 +85,8 @@ def assert_unbiased_and_covering(estimates: list[Any], truth: Any, sizes: Any) -
     assert np.all(np.abs(found.mean(axis=0) - truth) < stats.norm.isf(1e-9 / 2) * error)
     limits = intervals(estimates)
     covered = ((limits[:, :, 0] <= truth) & (truth <= limits[:, :, 1])).mean(axis=0)
-    assert np.all((exact >= 0.94) & (exact <= 0.96)), exact
+    at_least = np.any([estimate.covers_more() for estimate in estimates], axis=0)  # some numbers of reports say so
+    assert np.all((exact >= 0.94) & ((exact <= 0.96) | at_least)), exact
     assert np.all(np.abs(covered - exact) < 5 * np.sqrt(exact * (1 - exact) / CROWDS)), (covered, exact)
     stated = np.array([estimate.variance for estimate in estimates]).mean(axis=0)
     np.testing.assert_allclose(stated, found.var(axis=0, ddof=1), rtol=6 * np.sqrt(2 / CROWDS))

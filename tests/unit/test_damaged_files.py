@@ -17,7 +17,7 @@ from deniable.client.store import Store
 from deniable.client.vault import Vault
 from deniable.client.witness import Witness
 from deniable.curator.budget import Budget, release_event
-from deniable.errors import DeniableError
+from deniable.errors import DeniableError, StateError
 from deniable.privacy.ledger import Limit
 from deniable.proxy.board import Board
 from deniable.proxy.enrolment import Enrolment, EnrolmentRules, invite
@@ -386,3 +386,13 @@ def test_a_damaged_file_is_refused_in_one_line_or_means_the_same(name: str, tmp_
     path.write_bytes(content)
     assert kind.same(meaning, kind.read(tmp_path))
     assert refused > 5 or name == "a person's vault", "damage of this kind is hardly ever noticed"
+
+
+def test_a_damaged_schema_of_a_state_is_refused_in_one_line(tmp_path: Path) -> None:
+    """One bit of a column's name: neither the rows' check sums nor SQLite's own check of the pages sees it."""
+    path = make_state(tmp_path)
+    content = path.read_bytes()
+    assert content.count(b"CREATE TABLE proxies (proxy INTEGER PRIMARY KEY, name TEXT") == 1
+    path.write_bytes(content.replace(b"INTEGER PRIMARY KEY, name TEXT", b"INTEGER PRIMARY KEY, nqme TEXT", 1))
+    with pytest.raises(StateError, match=r"state.db is damaged: no such column: name. Restore the file from a backup$"):
+        State(path, QUERY.proxies)

@@ -43,8 +43,8 @@ def history_file(path: Path) -> None:
 
 
 def read_history(path: Path) -> Any:
-    entry = FileEntry(path.name, QUERY.id, 1, 0, 0, 0, 1000, 0, " ".join(["300:0-99"] * 3 + ["100:0-99"]))
-    scan = Scan(ReportFolder(path.parent), Snapshot((entry,), (), 1000), {1: QUERY}, range(1))
+    entry = FileEntry(f"query=q/day=0/{path.name}", QUERY.id, 1, 0, 0, 0, 1000, 0, " ".join(["300:0-99"] * 3 + ["100:0-99"]))
+    scan = Scan(ReportFolder(path.parents[2]), Snapshot((entry,), (), 1000), {1: QUERY}, range(1))
     scan.read_to(1.0)
     return scan.n
 
@@ -85,14 +85,16 @@ def damages(content: bytes) -> Iterator[bytes]:
 def test_a_damaged_file_gives_one_clear_line_and_no_error_of_arrow(
     tmp_path: Path, write: Callable[[Path], None], read: Callable[[Path], Any]
 ) -> None:
-    path = tmp_path / "file.parquet"
+    folder = tmp_path / "query=q" / "day=0"  # as the history lays its files
+    folder.mkdir(parents=True)
+    path = folder / "file.parquet"
     write(path)
     content = path.read_bytes()
     assert read(path)
     n_refused = 0
     for i, damaged in enumerate(damages(content)):
         path.unlink()
-        path = tmp_path / f"file{i}.parquet"
+        path = folder / f"file{i}.parquet"
         path.write_bytes(damaged)
         try:
             read(path)

@@ -61,7 +61,7 @@ from deniable.survey import Survey
 mpl.use("Agg")
 
 ROOMS = ("estimation", "planning", "survey", "curator", "graphs", "release", "reproduce", "audit", "sizing", "aggregator.windows")
-NOT_RESULTS = {"Filter", "Protection", "ExactCheck", "Attempt"}
+NOT_RESULTS = {"Filter", "Protection", "ExactCheck", "Attempt", "PublishedFigure"}
 """Parts of what was asked or of a result, which print themselves but are not results."""
 NASTY = '<script>alert("x")</script> & co'
 

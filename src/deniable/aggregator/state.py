@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -317,12 +317,17 @@ class State:
         except (sqlite3.DatabaseError, UnicodeError) as error:
             table, problem = None, one_line(error)
         if table is not None or problem != "ok":
-            self.connection.close()
-            what = f"the rows of {table} do not fit their check sum" if table else problem
-            raise StateError(f"{self.path} is damaged: {what}. Restore the file from a backup") from None
+            self._refuse(f"the rows of {table} do not fit their check sum" if table else problem)
+
+    def _refuse(self, what: str) -> NoReturn:
+        self.connection.close()
+        raise StateError(f"{self.path} is damaged: {what}. Restore the file from a backup") from None
 
     def _validate_proxies(self) -> None:
-        rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
+        try:
+            rows = self.connection.execute("SELECT name FROM proxies ORDER BY proxy").fetchall()
+        except sqlite3.DatabaseError as error:  # the text of the schema is damaged, which no check of rows or pages shows
+            self._refuse(one_line(error))
         names = tuple(name for (name,) in rows)
         if not names:
             with self.transaction():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,7 @@ def test_more_buckets_than_an_estimate_holds_covariances_for_go_by_way_of_joint(
 
 def test_what_an_estimate_knows_of_its_privacy_and_time_stays_with_the_table() -> None:
     shares = Estimate(tuple(range(6)), np.full(6, 1 / 6), np.full(6, 0.01), 100, np.eye(6) / 100, epsilon=2.0)
-    sampled = {"sampled_epsilon": 0.7, "sampled_delta": 1e-6, "sampled_crowd": 5000}
+    sampled: dict[str, Any] = {"sampled_epsilon": 0.7, "sampled_delta": 1e-6, "sampled_crowd": 5000}
     table = CHAIN.table(dataclasses.replace(shares, window=("Monday", "Tuesday"), **sampled))
     assert "epsilon 2 (sampled 0.7 in a crowd of 5,000, delta 1e-06) per person" in str(table)
     assert table.marginal("next").to_dict()["window"] == ["Monday", "Tuesday"]
